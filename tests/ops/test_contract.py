@@ -1,0 +1,227 @@
+"""One contract for every op in the registry: a new op brings its tests with it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.numerics import assert_close, differences
+from treadle.base.dtypes import float64, is_inexact
+from treadle.base.errors import TreadleError
+from treadle.base.types import TupleType
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument, Leaf, constant_node
+from treadle.graph.meaning import compute
+from treadle.graph.op import Op, Sample, parse_op, registry
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import (
+    Composite,
+    Elementwise,
+    Movement,
+    Output,
+    Reduction,
+    drawn,
+    outputs_of,
+)
+
+# Leaves, results and state have no samples: tests/graph and tests/runtime cover them.
+SPECIAL = {Output, registry["Update"]}
+OPS = {
+    name: cls
+    for name, cls in sorted(registry.items())
+    if not issubclass(cls, Leaf) and cls not in SPECIAL
+}
+CASES = [
+    pytest.param(sample, id=f"{name}-{k}")
+    for name, cls in OPS.items()
+    for k, sample in enumerate(cls.samples())
+]
+
+
+def arrays_of(sample: Sample, wide: bool = False) -> list[Any]:
+    arrays = [np.array(drawn(x, k)) for k, x in enumerate(sample.inputs)]
+    if wide:
+        arrays = [a.astype(float64) if a.dtype.kind == "f" else a for a in arrays]
+    return arrays
+
+
+def results(y: Tensor) -> tuple[Tensor, ...]:
+    return outputs_of(y) if isinstance(y.type, TupleType) else (y,)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_is_complete(name: str) -> None:
+    cls = OPS[name]
+    samples = cls.samples()
+    assert samples, "an op needs samples"
+    assert cls.mistakes(), "an op needs wrong applications that are refused"
+    assert cls.traits.tolerance in ("E", "U", "R"), "an op needs a tolerance class"
+    assert cls.numpy is not Op.numpy, "an op needs its NumPy meaning"
+    assert cls.__doc__ and "(" not in cls.__doc__.split(maxsplit=1)[0]
+    if cls.traits.differentiable:
+        assert cls.vjp is not Op.vjp, "an op needs a gradient, or says it has none"
+    if issubclass(cls, Elementwise) and not (cls.traits.primitive or name == "Conj"):
+        assert cls.scalar is not Elementwise.scalar, "not a primitive: needs `scalar`"
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_mistakes_are_refused_with_a_sentence(name: str) -> None:
+    for mistake in OPS[name].mistakes():
+        with pytest.raises(mistake.error) as caught:
+            mistake.call()
+        assert mistake.says in str(caught.value)
+        assert isinstance(caught.value, TreadleError)
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_inferred_type_is_the_type_of_the_value(sample: Sample) -> None:
+    arrays = arrays_of(sample)
+    y = sample.op(*[constant_node(a) for a in arrays])
+    with np.errstate(all="ignore"):
+        value = sample.op.numpy(*arrays)
+    values = value if isinstance(y.type, TupleType) else (value,)
+    types = y.type if isinstance(y.type, TupleType) else (y.type,)
+    assert len(values) == len(types)
+    for v, t in zip(values, types, strict=True):
+        assert np.shape(v) == t.shape
+        half = t.dtype.itemsize == 2 and is_inexact(t.dtype)
+        assert half or np.asarray(v).dtype == t.dtype
+    assert hash(sample.op) == hash(sample.op) and sample.op == sample.op
+    if "<" not in repr(sample.op):
+        assert parse_op(repr(sample.op)) == sample.op
+
+
+def _rule(sample: Sample, xs: list[Tensor]) -> Any:
+    """The op by its family's own rule, or None where the family has none."""
+    op = sample.op
+    if isinstance(op, Composite):
+        return op.expand(*xs)
+    if isinstance(op, Elementwise) and type(op).scalar is not Elementwise.scalar:
+        return op.scalar(*xs)
+    return None
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_the_familys_rule_means_the_same(sample: Sample) -> None:
+    arrays = arrays_of(sample)
+    xs = [constant_node(a) for a in arrays]
+    y = sample.op(*xs)
+    want = compute(sample.op, y.type, arrays)
+    tolerance = sample.op.traits.tolerance
+    terms = max([a.size for a in arrays], default=1)
+    if isinstance(sample.op, Movement):
+        i = tuple(np.indices(y.type.shape))
+        index = sample.op.index(i, xs[0].type)
+        full = [np.broadcast_to(k, y.type.shape) for k in index]
+        got = arrays[0][tuple(full)] if arrays[0].size and full else want
+        assert_close(got.reshape(y.type.shape), want, "E")
+    elif isinstance(sample.op, Reduction):
+        assert_close(_folded(sample, arrays[0], y.type.dtype), want, tolerance, terms)
+    else:
+        rule = _rule(sample, xs)
+        if rule is None:
+            pytest.skip("a primitive: its NumPy meaning is its rule")
+        wants = want if isinstance(want, tuple) else (want,)
+        rules = rule if isinstance(rule, tuple) else (rule,)
+        for r, w in zip(rules, wants, strict=True):
+            assert_close(r.numpy(), w, tolerance, terms)
+
+
+def _folded(sample: Sample, x: Any, dtype: Any) -> Any:
+    op: Any = sample.op
+    moved = np.moveaxis(x, op.axes, range(len(op.axes)))
+    rows = moved.reshape((-1, *moved.shape[len(op.axes) :])) if op.axes else x[None]
+    identity = op.identity(x.dtype)
+    start = (
+        list(rows)
+        if identity is None
+        else [np.full(rows.shape[1:], identity, dtype=x.dtype), *rows]
+    )
+    folded = functools.reduce(lambda a, b: np.asarray(op.combine(a, b)), start)
+    if op.keepdims:
+        folded = np.expand_dims(folded, op.axes)
+    return np.asarray(folded, dtype=dtype)
+
+
+def _differentiable(sample: Sample, arrays: list[Any]) -> list[int]:
+    if not type(sample.op).traits.differentiable:
+        return []
+    inexact = [k for k, a in enumerate(arrays) if a.dtype.kind == "f"]
+    if sample.differentiable is None:
+        return inexact
+    return [k for k in inexact if k in sample.differentiable]
+
+
+def _objective(sample: Sample, arrays: list[Any]) -> tuple[list[Tensor], Tensor]:
+    """Arguments in float64 and a scalar of the op's results with random weights."""
+    xs = [Tensor(Argument(k), (), constant_node(a).type) for k, a in enumerate(arrays)]
+    rng = np.random.default_rng(5)
+    total: Tensor = td.constant(0.0, "float64")
+    for y in results(sample.op(*xs)):
+        if not is_inexact(y.type.dtype):
+            continue
+        weights = rng.uniform(0.5, 1.5, y.type.shape) * rng.choice(
+            [-1, 1], y.type.shape
+        )
+        y64 = functions.astype(y, "float64")
+        total = total + functions.sum(y64 * weights)
+    return xs, total
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_gradient_is_the_limit_of_differences(sample: Sample) -> None:
+    arrays = arrays_of(sample, wide=True)
+    wanted = _differentiable(sample, arrays)
+    if not wanted:
+        pytest.skip("nothing to differentiate")
+    xs, total = _objective(sample, arrays)
+    value = Body("value", xs, [total])
+    gradient = td.grad(total, [xs[k] for k in wanted], unused="zero")
+    slopes = Body("slopes", xs, gradient)
+    _compare(value, slopes, arrays, wanted)
+    if not sample.second_order:
+        return
+    rng = np.random.default_rng(6)
+    bent: Tensor = td.constant(0.0, "float64")
+    for g in gradient:
+        bent = bent + functions.sum(g * rng.uniform(0.5, 1.5, g.type.shape))
+    second = td.grad(bent, [xs[k] for k in wanted], unused="zero")
+    _compare(Body("bent", xs, [bent]), Body("second", xs, second), arrays, wanted)
+
+
+def _compare(value: Body, slopes: Body, arrays: list[Any], wanted: list[int]) -> None:
+    got = slopes.numpy(arrays)
+    for g, k in zip(got, wanted, strict=True):
+        assert g.shape == arrays[k].shape and g.dtype == arrays[k].dtype
+
+        def along(x: Any, k: int = k) -> float:
+            return float(value.numpy([*arrays[:k], x, *arrays[k + 1 :]])[0])
+
+        if arrays[k].size <= 40:
+            want = differences(along, arrays[k])
+            np.testing.assert_allclose(g, want, rtol=1e-6, atol=1e-7)
+            continue
+        rng = np.random.default_rng(k)
+        direction = rng.standard_normal(arrays[k].shape)
+        line = differences(lambda t: along(arrays[k] + t * direction), np.zeros(()))
+        np.testing.assert_allclose(np.sum(g * direction), line, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_views_and_repeated_inputs_change_nothing(sample: Sample) -> None:
+    arrays = arrays_of(sample)
+    y = sample.op(*[constant_node(a) for a in arrays])
+    want = compute(sample.op, y.type, arrays)
+    views = [np.asarray(a.T.copy()).T for a in arrays]
+    frozen = [v.copy() for v in views]
+    got = compute(sample.op, y.type, views)
+    pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
+    for g, w in pairs:
+        assert_close(g, w, "E" if sample.op.traits.tolerance == "E" else "R", 64)
+    for v, f in zip(views, frozen, strict=True):
+        assert np.array_equal(v, f, equal_nan=v.dtype.kind in "fc"), "an input changed"

@@ -1,0 +1,147 @@
+"""What users call for derivatives: grad, value_and_grad, vjp, backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.autodiff.reverse import (
+    Targets,
+    fitted,
+    pull,
+    seed_for,
+    zeros_like,
+)
+from treadle.base import trees
+from treadle.base.errors import ArityError, GradientError
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import Operand, provide
+from treadle.graph.origin import capture, describe
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Variable, variable_of
+
+__all__ = [
+    "backward",
+    "grad",
+    "trainable_variables",
+    "value_and_grad",
+    "variables",
+    "vjp",
+]
+
+
+def variables(y: Any) -> list[Variable]:
+    """The Variables an expression (or several) reads, in the order of first use.
+
+    >>> import treadle as td
+    >>> w, b = td.param("w", init=1.0), td.param("b", init=0.0)
+    >>> [v.name for v in td.variables(w * 2 + b)]
+    ['w', 'b']
+    """
+    leaves, _ = trees.flatten(y)
+    found: dict[int, Variable] = {}
+    for node in reach([as_tensor(leaf) for leaf in leaves]):
+        variable = variable_of(node)
+        if variable is not None:
+            found.setdefault(id(variable), variable)
+    return list(found.values())
+
+
+def trainable_variables(y: Any) -> list[Variable]:
+    """The trainable Variables an expression reads; an error if there are none."""
+    found = [v for v in variables(y) if v.trainable]
+    if not found:
+        node = as_tensor(trees.flatten(y)[0][0])
+        error = GradientError(
+            "the expression reads no trainable parameter",
+            hint="make what is to be learned with td.param(...)",
+        )
+        raise error.located("gradient", repr(node.type), node.line)
+    return found
+
+
+def grad(y: Any, xs: Any = None, *, unused: str = "error") -> Any:
+    """Derivatives of the scalar `y` with respect to each of `xs`, as graphs.
+
+    `xs` is a tree of Variables and tensors (default: the trainable parameters `y`
+    reads, as a list); the result has its structure. Where `y` does not depend on one,
+    an error says so, or the derivative is zero with `unused="zero"`.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> (gx,) = td.grad(x**3, [x])
+    >>> float(gx), float(td.grad(gx, [x])[0])
+    (12.0, 12.0)
+    """
+    node = as_tensor(y)
+    wanted = trainable_variables(node) if xs is None else xs
+    leaves, structure = trees.flatten(wanted)
+    found = derivatives([node], [seed_for(node)], leaves, unused)
+    return trees.unflatten(structure, found)
+
+
+def value_and_grad(y: Any, xs: Any = None, *, unused: str = "error") -> tuple[Any, Any]:
+    """`y` itself and its derivatives, so that both can run together.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=3.0)
+    >>> y, (gx,) = td.value_and_grad(x * x, [x])
+    >>> float(y), float(gx)
+    (9.0, 6.0)
+    """
+    return as_tensor(y), grad(y, xs, unused=unused)
+
+
+def vjp(y: Any, xs: Any, g: Any, *, unused: str = "error") -> Any:
+    """Cotangents of `xs` for the cotangents `g` of the tensors `y`.
+
+    >>> import treadle as td
+    >>> x = td.asarray([1.0, 2.0])
+    >>> td.vjp(x * x, [x], td.asarray([1.0, 10.0]))[0].tolist()
+    [2.0, 40.0]
+    """
+    ys = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    gs = [as_tensor(leaf) for leaf in trees.flatten(g)[0]]
+    if len(ys) != len(gs):
+        raise ArityError(f"{len(ys)} results with {len(gs)} cotangents").located("vjp")
+    leaves, structure = trees.flatten(xs)
+    cotangents = [fitted(gk, yk) for gk, yk in zip(gs, ys, strict=True)]
+    return trees.unflatten(structure, derivatives(ys, cotangents, leaves, unused))
+
+
+def derivatives(
+    ys: Sequence[Tensor], gs: Sequence[Tensor], xs: Sequence[Any], unused: str
+) -> list[Tensor]:
+    """The cotangent of each x, with missing ones refused or zero."""
+    for x in xs:
+        if not isinstance(x, Operand):
+            raise GradientError(f"derivatives are by tensors, not {type(x).__name__}")
+    found = pull(ys, gs, Targets(xs))
+    result = []
+    for k, x in enumerate(xs):
+        if k not in found and unused != "zero":
+            name = x.name if isinstance(x, Variable) else repr(x.type)
+            error = GradientError(
+                f"the result does not depend on {name}",
+                hint='pass unused="zero" if a zero derivative is meant',
+            )
+            raise error.located("gradient", repr(ys[0].type), describe(capture()))
+        result.append(found[k] if k in found else zeros_like(x))
+    return result
+
+
+@provide
+def backward(y: Any) -> None:
+    """Add the gradient of scalar `y` into `p.grad` of each trainable parameter it reads.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> (x * x).backward(); (3 * x).backward()
+    >>> float(x.grad)
+    7.0
+    """
+    node = as_tensor(y)
+    parameters = trainable_variables(node)
+    for p, g in zip(parameters, grad(node, parameters), strict=True):
+        p.grad = g if p.grad is None else p.grad + g

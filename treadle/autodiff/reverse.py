@@ -1,0 +1,169 @@
+"""Reverse mode: cotangents flow from results to what they were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import is_inexact, kind
+from treadle.base.errors import GradientError, TreadleError
+from treadle.base.types import TupleType
+from treadle.graph.leaves import Cut, constant_node
+from treadle.graph.op import Cotangents
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Update, Variable, variable_of
+
+
+class Targets:
+    """What derivatives are taken with respect to: nodes, and all versions of Variables.
+
+    With `partial`, a target is an end: what it was computed from is not followed.
+    """
+
+    def __init__(self, wanted: Sequence[Operand], partial: bool = False) -> None:
+        self.nodes: dict[int, list[int]] = {}
+        self.variables: dict[int, list[int]] = {}
+        self.partial = partial
+        for k, x in enumerate(wanted):
+            if isinstance(x, Variable):
+                self.variables.setdefault(id(x), []).append(k)
+            self.nodes.setdefault(x.node().serial, []).append(k)
+
+    def ends(self, node: Tensor) -> bool:
+        """Whether derivatives are not followed past this node."""
+        return blocks(node) or (self.partial and bool(self.of(node)))
+
+    def of(self, node: Tensor) -> list[int]:
+        """Positions of the targets that a node is."""
+        found = list(self.nodes.get(node.serial, ()))
+        variable = variable_of(node)
+        if variable is not None:
+            for k in self.variables.get(id(variable), ()):
+                if k not in found:
+                    found.append(k)
+        return found
+
+
+def blocks(node: Tensor) -> bool:
+    """Whether derivatives end at this node."""
+    if isinstance(node.op, Update) or not node.op.traits.differentiable:
+        return True
+    return node.mark is not None and "no_grad" in node.mark
+
+
+def pull(
+    outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], targets: Targets
+) -> dict[int, Tensor]:
+    """The cotangent of each target the outputs depend on, by its position."""
+    nodes = reach(outputs, targets.ends)
+    leads: set[int] = set()
+    for node in nodes:
+        if targets.of(node):
+            leads.add(node.serial)
+        elif isinstance(node.op, Cut) and node.op.carried:
+            leads.add(node.serial)
+        elif not targets.ends(node) and any(x.serial in leads for x in node.inputs):
+            leads.add(node.serial)
+    found: dict[int, Tensor] = {}
+    gathered: dict[int, Any] = {}
+    for y, g in zip(outputs, cotangents, strict=True):
+        if g is not None:
+            _add(gathered, y, g)
+    for node in reversed(nodes):
+        if node.serial not in leads:
+            continue
+        g = gathered.pop(node.serial, None)
+        if g is None:
+            continue
+        for k in targets.of(node):
+            found[k] = g if k not in found else found[k] + g
+        if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
+            raise _cut_error(node)
+        if node.inputs and not targets.ends(node):
+            _through(node, g, leads, gathered)
+    return found
+
+
+def _through(node: Tensor, g: Any, leads: set[int], gathered: dict[int, Any]) -> None:
+    several = isinstance(node.type, TupleType)
+    y: Any = node
+    if several:
+        g = tuple(g.get(k) for k in range(len(node.type)))  # type: ignore[arg-type]
+        y = node
+    try:
+        parts: Cotangents = node.op.vjp(g, y, *node.inputs)
+    except TreadleError as error:
+        raise error.located(f"gradient of {node.op.name}", where=node.line) from None
+    for x, part in zip(node.inputs, parts, strict=True):
+        if part is not None and x.serial in leads:
+            _add(gathered, x, part)
+
+
+def _add(gathered: dict[int, Any], x: Tensor, part: Any) -> None:
+    """Add a cotangent to what x has; results of a tuple are kept by position."""
+    if isinstance(part, tuple):
+        known = gathered.setdefault(x.serial, {})
+        for k, g in enumerate(part):
+            if g is not None:
+                known[k] = known[k] + g if k in known else g
+        return
+    g = fitted(part, x)
+    before = gathered.get(x.serial)
+    gathered[x.serial] = g if before is None else before + g
+
+
+def fitted(g: Tensor, x: Tensor) -> Tensor:
+    """A cotangent in the shape, dtype and axis order of its primal."""
+    t = x.type
+    if g.type.axes is not None and g.type.axes != t.axes:
+        g = functions.by_name(g, t)
+    if g.type.shape != t.shape:
+        g = functions.sum_to(g, t.shape)
+    if g.type.dtype != t.dtype:
+        if kind(g.type.dtype) == "complex" and kind(t.dtype) == "float":
+            g = functions.real(g)
+        g = functions.astype(g, t.dtype)
+    return g
+
+
+def _cut_error(node: Tensor) -> GradientError:
+    assert isinstance(node.op, Cut)
+    error = GradientError(
+        f"the derivative reaches a value whose recipe ({node.op.of}) was let go",
+        hint="a step forgets what it has used: build the expression again, or pass "
+        "the value on with td.stop_gradient(x) to treat it as a constant",
+    )
+    return error.located("gradient", repr(node.type), node.line)
+
+
+def seed_for(y: Tensor) -> Tensor:
+    """The cotangent 1 of a scalar."""
+    if y.type.shape or not is_inexact(y.type.dtype):
+        error = GradientError(
+            f"a gradient is of a float scalar, this is {y.type}",
+            hint="reduce it, e.g. with .sum(), or use td.vjp / td.jacobian",
+        )
+        raise error.located("gradient", repr(y.type), y.line)
+    return constant_node(np.ones((), y.type.dtype))
+
+
+def zeros_like(x: Operand) -> Tensor:
+    """A zero cotangent for x."""
+    return constant_node(np.zeros(x.shape, x.dtype), x.axes)
+
+
+@provide
+def pullback(y: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
+    """Cotangents of `xs` for a cotangent of `y` (tuples for several results)."""
+    ys = list(y) if isinstance(y, (tuple, list)) else [y]
+    gs = list(g) if isinstance(g, (tuple, list)) else [g]
+    found = pull(ys, gs, Targets(xs, partial=True))
+    first = {x.serial: k for k, x in reversed(list(enumerate(xs)))}
+    # A repeated input has one cotangent: it is given to the first of its positions.
+    return tuple(
+        found.get(k) if first[x.serial] == k else None for k, x in enumerate(xs)
+    )

@@ -1,0 +1,1 @@
+"""Types, dtypes, errors, options and trees: what every layer stands on."""

@@ -1,0 +1,137 @@
+"""Element types: NumPy's dtypes with bfloat16, and how two of them combine."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from treadle.base.errors import DTypeError
+
+DType = np.dtype[Any]
+
+float16: DType = np.dtype(np.float16)
+bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
+float32: DType = np.dtype(np.float32)
+float64: DType = np.dtype(np.float64)
+int8: DType = np.dtype(np.int8)
+int16: DType = np.dtype(np.int16)
+int32: DType = np.dtype(np.int32)
+int64: DType = np.dtype(np.int64)
+uint8: DType = np.dtype(np.uint8)
+uint16: DType = np.dtype(np.uint16)
+uint32: DType = np.dtype(np.uint32)
+uint64: DType = np.dtype(np.uint64)
+bool_: DType = np.dtype(np.bool_)
+complex64: DType = np.dtype(np.complex64)
+complex128: DType = np.dtype(np.complex128)
+
+FLOATS = (float16, bfloat16, float32, float64)
+INTEGERS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+COMPLEX = (complex64, complex128)
+ALL = (bool_, *INTEGERS, *FLOATS, *COMPLEX)
+
+_KIND: dict[DType, str] = {
+    bool_: "bool",
+    **dict.fromkeys(INTEGERS, "integer"),
+    **dict.fromkeys(FLOATS, "float"),
+    **dict.fromkeys(COMPLEX, "complex"),
+}
+_RANK = {"bool": 0, "integer": 1, "float": 2, "complex": 3}
+_BY_NAME = {dtype.name: dtype for dtype in ALL}
+
+# What a rule may ask of an operand, by the kinds it takes.
+KINDS: dict[str, frozenset[str]] = {
+    "any": frozenset(_RANK),
+    "numeric": frozenset({"integer", "float", "complex"}),
+    "real": frozenset({"bool", "integer", "float"}),
+    "ordered": frozenset({"integer", "float"}),
+    "inexact": frozenset({"float", "complex"}),
+    "float": frozenset({"float"}),
+    "integer": frozenset({"integer"}),
+    "integral": frozenset({"bool", "integer"}),
+    "bool": frozenset({"bool"}),
+}
+
+
+def kind(dtype: DType) -> str:
+    """One of "bool", "integer", "float", "complex"."""
+    return _KIND[dtype]
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether derivatives may flow through values of this dtype."""
+    return _RANK[_KIND[dtype]] >= 2
+
+
+def as_dtype(dtype: Any) -> DType:
+    """The dtype behind a name, a NumPy dtype or scalar type, or bool/int/float.
+
+    >>> as_dtype("bfloat16").name, as_dtype(bool).name
+    ('bfloat16', 'bool')
+    """
+    if isinstance(dtype, str) and dtype in _BY_NAME:
+        return _BY_NAME[dtype]
+    try:
+        found = np.dtype(dtype).newbyteorder("=")
+    except TypeError:
+        found = None
+    if found is None or found not in _KIND:
+        known = ", ".join(_BY_NAME)
+        raise DTypeError(f"{dtype!r} is not an element type", hint=f"one of {known}")
+    return found
+
+
+@cache
+def promote(a: DType, b: DType) -> DType:
+    """The dtype two arrays combine to: the wider of one kind, the higher kind of two.
+
+    An integer array with a float array keeps the float's width, so that labels and
+    counts never turn a float32 network into a float64 one.
+
+    >>> promote(int64, float32).name, promote(float16, bfloat16).name
+    ('float32', 'float32')
+    """
+    if a == b:
+        return a
+    low, high = sorted((a, b), key=lambda d: _RANK[_KIND[d]])
+    if _KIND[low] != _KIND[high]:
+        if _KIND[low] == "float":
+            return as_dtype(np.promote_types(low if low != bfloat16 else float32, high))
+        return high
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    if {a, b} <= set(INTEGERS) and np.promote_types(a, b).kind == "f":
+        return int64
+    return as_dtype(np.promote_types(a, b))
+
+
+def weak(scalar: Any, partner: DType, default_float: DType) -> DType:
+    """The dtype a Python or NumPy scalar takes beside an array of dtype `partner`."""
+    if isinstance(scalar, (bool, np.bool_)):
+        return partner
+    if isinstance(scalar, (int, np.integer)):
+        return int64 if _KIND[partner] == "bool" else partner
+    if isinstance(scalar, (float, np.floating)) or np.asarray(scalar).dtype == bfloat16:
+        return partner if is_inexact(partner) else default_float
+    if _KIND[partner] == "complex":
+        return partner
+    return complex128 if partner == float64 else complex64
+
+
+def default_of(scalar: Any, default_float: DType) -> DType:
+    """The dtype of a Python scalar that stands alone."""
+    if isinstance(scalar, bool):
+        return bool_
+    if isinstance(scalar, int):
+        return int64
+    if isinstance(scalar, float):
+        return default_float
+    return complex128 if default_float == float64 else complex64
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype a sum over `dtype` is carried in: float32 for the 16-bit floats."""
+    return float32 if dtype in (float16, bfloat16) else dtype

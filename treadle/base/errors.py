@@ -1,0 +1,112 @@
+"""Errors that name the op, its operands, the user's line and the remedy."""
+
+from __future__ import annotations
+
+from typing import Self
+
+__all__ = [
+    "ArgumentError",
+    "ArityError",
+    "AxisError",
+    "DTypeError",
+    "DataFileError",
+    "GradientError",
+    "MissingExtraError",
+    "ModelFileError",
+    "OptionError",
+    "RunError",
+    "ShapeError",
+    "StateError",
+    "TraceError",
+    "TreadleError",
+    "UnboundError",
+]
+
+
+class TreadleError(Exception):
+    """Base of every error Treadle raises on purpose.
+
+    A rule raises it with a sentence and perhaps a `hint`; whoever knows the op, its
+    operands and the user's line adds them with `located`.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.subject = ""
+        self.operands = ""
+        self.where = ""
+
+    def located(self, subject: str, operands: str = "", where: str = "") -> Self:
+        """Add what the raiser did not know; the innermost account stays."""
+        self.subject = self.subject or subject
+        self.operands = self.operands or operands
+        self.where = self.where or where
+        return self
+
+    def __str__(self) -> str:
+        lines = [f"{self.subject}: {self.message}" if self.subject else self.message]
+        if self.operands:
+            lines.append(f"  operands: {self.operands}")
+        if self.where:
+            lines.append(f"  at: {self.where}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ShapeError(TreadleError, ValueError):
+    """Shapes that do not fit an op."""
+
+
+class DTypeError(TreadleError, TypeError):
+    """A dtype an op does not take, or dtypes that do not mix."""
+
+
+class AxisError(TreadleError, ValueError):
+    """An axis out of range, named twice, unknown or of another length."""
+
+
+class ArityError(TreadleError, TypeError):
+    """A wrong number of operands."""
+
+
+class ArgumentError(TreadleError, ValueError):
+    """An attribute outside its range."""
+
+
+class GradientError(TreadleError, ValueError):
+    """A derivative that does not exist or can no longer be taken."""
+
+
+class StateError(TreadleError, RuntimeError):
+    """A Variable used in a way its versions do not allow."""
+
+
+class TraceError(TreadleError, TypeError):
+    """Python that needs a value where only a graph is being built."""
+
+
+class UnboundError(TreadleError, ValueError):
+    """A placeholder that was given no value."""
+
+
+class OptionError(TreadleError, ValueError):
+    """An unknown option or a value it cannot take."""
+
+
+class RunError(TreadleError, RuntimeError):
+    """A failure while a graph runs, with the node that caused it."""
+
+
+class MissingExtraError(TreadleError, ImportError):
+    """An optional package that is not installed."""
+
+
+class ModelFileError(TreadleError):
+    """A model file that is wrong, truncated or does not fit the model."""
+
+
+class DataFileError(TreadleError):
+    """A data file that is missing, wrong or truncated."""

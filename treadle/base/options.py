@@ -1,0 +1,181 @@
+"""The settings of a thread: an immutable record on a stack, `with options(...)`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from treadle.base import dtypes
+from treadle.base.errors import OptionError, TreadleError
+
+
+class SeedScope:
+    """A seed and the count of draws taken from it: all the state randomness has."""
+
+    __slots__ = ("count", "seed")
+
+    def __init__(self, seed: int, count: int = 0) -> None:
+        self.seed = seed
+        self.count = count
+
+    def draw(self) -> tuple[int, int]:
+        """The seed and the next draw number."""
+        number = self.count
+        self.count = number + 1
+        return self.seed, number
+
+    def __deepcopy__(self, memo: object) -> SeedScope:
+        return SeedScope(self.seed, self.count)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a thread's graphs are built and run with.
+
+    engine: "auto" or the name of an engine; dtype: of Python floats and new
+    parameters; seed: of the draws made under it; eager: evaluate each node when it is
+    built; check: verify what runs; threads and workspace (bytes) bound a run.
+    """
+
+    engine: str = "auto"
+    threads: int = 0
+    workspace: int = 0
+    dtype: dtypes.DType = dtypes.float32
+    seed: int = 0
+    optimize: bool = True
+    eager: bool = False
+    check: bool = False
+    scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
+
+
+SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
+_engines: set[str] = {"auto"}
+_watchers: list[Callable[[Options], None]] = []
+
+
+def register_engine(name: str) -> None:
+    """Make `name` a value the option `engine` takes."""
+    _engines.add(name)
+
+
+def engines() -> tuple[str, ...]:
+    """The names the option `engine` takes."""
+    return tuple(sorted(_engines))
+
+
+def on_change(watcher: Callable[[Options], None]) -> None:
+    """Call `watcher` whenever a thread's options become others."""
+    _watchers.append(watcher)
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise OptionError(f"option {name!r} takes a whole number, not {value!r}")
+    number: int = value.__index__()
+    if number < 0:
+        raise OptionError(f"option {name!r} takes no negative number, got {number}")
+    return number
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise OptionError(
+                f"there is no option {name!r}", hint=f"options: {', '.join(SETTINGS)}"
+            )
+        if name in ("threads", "workspace", "seed"):
+            checked[name] = _count(name, value)
+        elif name == "dtype":
+            checked[name] = dtypes.as_dtype(value)
+            if dtypes.kind(checked[name]) != "float":
+                raise OptionError(f"option 'dtype' is a float type, not {value!r}")
+        elif name == "engine":
+            if value not in _engines:
+                raise OptionError(
+                    f"there is no engine {value!r}",
+                    hint=f"engines: {', '.join(engines())}",
+                )
+            checked[name] = value
+        elif not isinstance(value, bool):
+            raise OptionError(f"option {name!r} is True or False, not {value!r}")
+        else:
+            checked[name] = value
+    if "seed" in checked:
+        checked["scope"] = SeedScope(checked["seed"])
+    return checked
+
+
+def _from_environment() -> Options:
+    settings: dict[str, Any] = {}
+    truth = {"1": True, "true": True, "0": False, "false": False}
+    for name in SETTINGS:
+        text = os.environ.get(f"TREADLE_{name.upper()}")
+        if text is None:
+            continue
+        if name == "engine":  # checked when it is asked for: no engine is known yet
+            settings[name] = text
+            continue
+        value: Any = text
+        if name in ("threads", "workspace", "seed"):
+            value = int(text) if text.isdecimal() else text
+        elif name in ("optimize", "eager", "check"):
+            value = truth.get(text.lower(), text)
+        try:
+            settings.update(_checked({name: value}))
+        except TreadleError as error:
+            warnings.warn(f"TREADLE_{name.upper()} ignored: {error}", stacklevel=2)
+    return Options(**settings)
+
+
+_base = _from_environment()
+
+
+class _Stack(threading.local):
+    """Each thread starts from the process's settings with a draw counter of its own."""
+
+    def __init__(self) -> None:
+        self.current = replace(_base, scope=SeedScope(_base.seed))
+
+
+_stack = _Stack()
+
+
+def current() -> Options:
+    """The options of this thread."""
+    return _stack.current
+
+
+def _become(options: Options) -> None:
+    _stack.current = options
+    for watcher in _watchers:
+        watcher(options)
+
+
+@contextmanager
+def options(**settings: Any) -> Iterator[Options]:
+    """Run a block under other settings of this thread.
+
+    Raises OptionError for an unknown name or a value it cannot take.
+
+    >>> with options(dtype="float64", seed=7) as chosen:
+    ...     chosen.dtype.name, chosen.seed
+    ('float64', 7)
+    """
+    checked = _checked(settings)
+    before = _stack.current
+    _become(replace(before, **checked))
+    try:
+        yield _stack.current
+    finally:
+        _become(before)
+
+
+def set_options(**settings: Any) -> None:
+    """Change the settings of this thread until they are changed again."""
+    _become(replace(_stack.current, **_checked(settings)))

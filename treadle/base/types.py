@@ -1,0 +1,189 @@
+"""The type of a tensor: shape, dtype and axis names, and arithmetic on shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.base.dtypes import DType
+from treadle.base.errors import ArgumentError, AxisError, ShapeError
+
+Shape = tuple[int, ...]
+Names = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named dimension; tensors that share a name align by it.
+
+    >>> Axis("batch", 32)
+    Axis(name='batch', length=32)
+    """
+
+    name: str
+    length: int
+
+
+class Type:
+    """Shape, dtype and the names of the axes (None where no dimension has one).
+
+    >>> from treadle.base.dtypes import float32
+    >>> Type((2, 3), float32)
+    float32[2, 3]
+    """
+
+    __slots__ = ("axes", "dtype", "shape")
+
+    def __init__(self, shape: Shape, dtype: DType, axes: Names | None = None) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.axes = axes
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Shape, axes: Names | None = None) -> Type:
+        return Type(shape, self.dtype, axes)
+
+    def with_dtype(self, dtype: DType) -> Type:
+        return self if dtype == self.dtype else Type(self.shape, dtype, self.axes)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Type)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.axes == other.axes
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.axes))
+
+    def __repr__(self) -> str:
+        names = self.axes or (None,) * len(self.shape)
+        parts = [
+            f"{name}={n}" if name else str(n)
+            for name, n in zip(names, self.shape, strict=True)
+        ]
+        return f"{self.dtype.name}[{', '.join(parts)}]"
+
+
+class TupleType(tuple[Type, ...]):
+    """The type of an op with several results; `Output(k)` selects one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self))})"
+
+
+def as_shape(shape: Any) -> Shape:
+    """A shape from an integer or a sequence of non-negative integers.
+
+    >>> as_shape(3), as_shape([2, 3])
+    ((3,), (2, 3))
+    """
+    items = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    try:
+        found = tuple(n.__index__() for n in items)
+    except AttributeError:
+        raise ShapeError(f"a shape holds integers, not {shape!r}") from None
+    if any(n < 0 for n in found):
+        raise ShapeError(f"a shape holds no negative extents, got {found}")
+    return found
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The common shape under NumPy's broadcasting rule.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    ndim = max(map(len, shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for k, n in enumerate(reversed(shape), 1):
+            if n == 1 or n == result[-k]:
+                continue
+            if result[-k] != 1:
+                raise ShapeError(
+                    f"shapes {' and '.join(map(str, shapes))} do not broadcast: "
+                    f"dimension {-k} is {result[-k]} and {n}",
+                    hint="extents must be equal or 1, counted from the last dimension",
+                )
+            result[-k] = n
+    return tuple(result)
+
+
+def normalize_axis(axis: int, ndim: int) -> int:
+    """An axis counted from the front.
+
+    >>> normalize_axis(-1, 3)
+    2
+    """
+    if not hasattr(axis, "__index__") or isinstance(axis, bool):
+        raise AxisError(f"an axis is an integer or a name, not {axis!r}")
+    position = axis.__index__()
+    if not -ndim <= position < ndim:
+        raise AxisError(
+            f"axis {position} is out of range for {ndim} dimension"
+            f"{'' if ndim == 1 else 's'}"
+        )
+    return position % ndim
+
+
+def normalize_axes(axes: Any, type_: Type) -> tuple[int, ...]:
+    """Positions from None (all), an integer, a name, an Axis, or several of them."""
+    if axes is None:
+        return tuple(range(type_.ndim))
+    items: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
+    found = tuple(resolve_axis(axis, type_) for axis in items)
+    if len(set(found)) != len(found):
+        raise AxisError(f"axes {tuple(axes)} name a dimension twice")
+    return found
+
+
+def resolve_axis(axis: Any, type_: Type) -> int:
+    """The position of an integer, a name or an Axis in a type."""
+    if isinstance(axis, Axis):
+        position = resolve_axis(axis.name, type_)
+        if type_.shape[position] != axis.length:
+            raise AxisError(
+                f"axis {axis.name!r} has length {type_.shape[position]}, "
+                f"not {axis.length}"
+            )
+        return position
+    if isinstance(axis, str):
+        if type_.axes is None or axis not in type_.axes:
+            raise AxisError(f"no axis is named {axis!r} in {type_}")
+        return type_.axes.index(axis)
+    return normalize_axis(axis, type_.ndim)
+
+
+def as_names(axes: Sequence[Any] | None, shape: Shape) -> Names | None:
+    """Axis names from Axis objects, names or None, checked against the shape."""
+    if axes is None:
+        return None
+    if len(axes) != len(shape):
+        raise AxisError(f"{len(axes)} axes given for {len(shape)} dimensions")
+    for axis, n in zip(axes, shape, strict=True):
+        if isinstance(axis, Axis) and axis.length != n:
+            raise AxisError(f"axis {axis.name!r} has length {axis.length}, not {n}")
+    names = tuple(axis.name if isinstance(axis, Axis) else axis for axis in axes)
+    known = [name for name in names if name is not None]
+    if len(set(known)) != len(known):
+        raise AxisError(f"axis names {names} repeat a name")
+    if not all(name is None or isinstance(name, str) for name in names):
+        raise ArgumentError(f"axes are named by strings or Axis objects, not {names}")
+    return names if known else None

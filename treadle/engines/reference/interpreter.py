@@ -1,0 +1,49 @@
+"""Each node by its op's NumPy rule, in creation order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from treadle.engines.base import Engine, Values, provide_engine
+from treadle.graph.body import argument_error
+from treadle.graph.leaves import Argument, Unbound, unbound
+from treadle.graph.meaning import compute_at
+from treadle.graph.tensor import Tensor
+
+
+class Reference(Engine):
+    """Runs the unoptimized graph on NumPy."""
+
+    name = "reference"
+
+    def run(
+        self, nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+    ) -> Values:
+        last: dict[int, int] = {}
+        for node in nodes:
+            for x in node.inputs:
+                last[x.serial] = node.serial
+        values: Values = {}
+        for node in nodes:
+            serial = node.serial
+            if serial in feeds:
+                values[serial] = feeds[serial]
+                continue
+            if node.stored is not None:
+                values[serial] = node.stored
+                continue
+            if isinstance(node.op, Unbound):
+                raise unbound(node.op.variable)
+            if isinstance(node.op, Argument):
+                raise argument_error(node, "a function")
+            arrays = [values[x.serial] for x in node.inputs]
+            values[serial] = compute_at(node.op, node.type, arrays, node.origin)
+            del arrays
+            for x in node.inputs:
+                if last[x.serial] == serial and x.serial not in keep:
+                    values.pop(x.serial, None)
+        return {serial: values[serial] for serial in keep}
+
+
+provide_engine("reference", Reference)

@@ -1,0 +1,1 @@
+"""The graph: nodes, the op contract, Variables and traced bodies."""

@@ -1,0 +1,141 @@
+"""A Body: a traced subgraph with arguments, and the trace that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.errors import TraceError
+from treadle.base.types import Type
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import Argument, Draw
+from treadle.graph.meaning import compute_at
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach, rebuild
+
+if TYPE_CHECKING:
+    from treadle.graph.variable import Variable
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+
+
+class Body:
+    """A function as a graph: outputs computed from arguments and from nothing else.
+
+    Bodies are compared by identity. `memo` keeps what is derived from one, such as
+    its backward body, so that it is derived once.
+    """
+
+    __slots__ = ("__weakref__", "arguments", "memo", "name", "nodes", "outputs")
+
+    def __init__(
+        self, name: str, arguments: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> None:
+        self.name = name
+        self.arguments = tuple(arguments)
+        self.outputs = tuple(outputs)
+        self.nodes = reach([*self.outputs, *self.arguments])
+        self.memo: dict[Any, Any] = {}
+
+    def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
+        """The outputs for these argument values, by the NumPy rule of each op."""
+        given = zip(self.arguments, arrays, strict=True)
+        values: dict[int, Any] = {x.serial: array for x, array in given}
+        for node in self.nodes:
+            if node.serial in values:
+                continue
+            if node.stored is not None and not node.inputs:
+                values[node.serial] = node.stored
+            else:
+                operands = [values[x.serial] for x in node.inputs]
+                values[node.serial] = compute_at(
+                    node.op, node.type, operands, node.origin
+                )
+        return tuple(values[y.serial] for y in self.outputs)
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """Types of the outputs."""
+        return tuple(y.type for y in self.outputs)
+
+    def __repr__(self) -> str:
+        return f"<body {self.name}: {len(self.nodes)} nodes>"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A traced function: its body and where the inputs of a call come from.
+
+    The body's arguments are, in order: the explicit ones, the Variables read, the
+    captured tensors, and one draw for each random op.
+    """
+
+    body: Body
+    variables: tuple[Variable, ...]
+    captured: tuple[Tensor, ...]
+    draws: int
+    assigned: tuple[tuple[Variable, int], ...] = ()
+
+
+def trace(
+    function: Callable[..., Sequence[Tensor]], types: Sequence[Type], name: str
+) -> Trace:
+    """Run `function` on arguments of these types and keep the graph it builds."""
+    frame = TraceFrame(name)
+    arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+    with pushed(frame):
+        outputs = list(function(*arguments))
+    return close(frame, arguments, outputs)
+
+
+def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> Trace:
+    """Make a Body of what a frame has built: everything from outside is an argument."""
+    count = len(outputs)
+    assigned = [_variable(update) for update in _last_updates(frame)]
+    everything = outputs + [update.inputs[1] for update in _last_updates(frame)]
+    own = {x.serial for x in arguments}
+    reads = list(frame.reads.values())
+    own |= {x.serial for _, x in reads}
+
+    def outside(node: Tensor) -> bool:
+        return node.serial < frame.start and node.serial not in own
+
+    nodes = reach(everything, outside)
+    captured = [n for n in nodes if outside(n)]
+    draws = [n for n in nodes if isinstance(n.op, Draw) and not outside(n)]
+    replaced = {x.serial: Tensor(Argument(-1), (), x.type) for x in captured + draws}
+    for x in captured + draws:
+        replaced[x.serial].mark = x.mark
+    done = rebuild(everything, replaced, outside)
+    inputs = arguments + [x for _, x in reads]
+    inputs += [replaced[x.serial] for x in captured + draws]
+    for k, x in enumerate(inputs):
+        x.op = replace(Argument(), position=k)
+    return Trace(
+        Body(frame.name, inputs, done),
+        tuple(v for v, _ in reads),
+        tuple(captured),
+        len(draws),
+        tuple((v, count + k) for k, v in enumerate(assigned)),
+    )
+
+
+def _last_updates(frame: TraceFrame) -> list[Tensor]:
+    return [u for u in frame.versions.values()]
+
+
+def _variable(update: Tensor) -> Variable:
+    found: Variable = update.op.variable  # type: ignore[attr-defined]
+    return found
+
+
+def argument_error(node: Tensor, name: str) -> TraceError:
+    """The error for asking a value of something that only a call will know."""
+    return TraceError(
+        f"the value of {node.type} is asked for while {name!r} is being traced",
+        hint="choose by value with td.cond, td.while_loop, td.scan or td.where, or "
+        "return the tensor and decide outside",
+    )

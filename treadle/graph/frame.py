@@ -1,0 +1,171 @@
+"""What a thread has assigned but not yet run, and what a trace has read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor, newest_serial, watchers
+
+if TYPE_CHECKING:
+    from treadle.graph.variable import Variable
+
+
+class Frame:
+    """Versions of Variables that this thread sees before they are committed."""
+
+    tracing = False
+
+    def __init__(self) -> None:
+        self.versions: dict[int, Tensor] = {}
+        self.pending: list[Tensor] = []
+
+    def read(self, variable: Variable) -> Tensor:
+        """The version a new expression reads."""
+        return self.versions.get(id(variable), variable.committed)
+
+    def record(self, variable: Variable, update: Tensor) -> None:
+        """Make an Update the current version and remember to run it."""
+        self.versions[id(variable)] = update
+        self.pending.append(update)
+
+    def take(self) -> list[Tensor]:
+        """The pending updates in creation order; the frame forgets them."""
+        taken, self.pending = self.pending, []
+        self.versions.clear()
+        return taken
+
+
+class TraceFrame(Frame):
+    """A frame in which Variables are read as arguments of the traced body."""
+
+    tracing = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.start = newest_serial()
+        self.reads: dict[int, tuple[Variable, Tensor]] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        known = self.versions.get(id(variable))
+        if known is not None:
+            return known
+        if id(variable) not in self.reads:
+            argument = Tensor(Argument(-1), (), variable.type)
+            argument.mark = {"variable": variable}
+            self.reads[id(variable)] = variable, argument
+        return self.reads[id(variable)][1]
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.frames: list[Frame] = [Frame()]
+        self.explicit = 0
+        self.no_grad = 0
+        self.metadata: dict[str, Any] = {}
+
+
+state = _State()
+
+
+def top() -> Frame:
+    """The frame that reads and assignments of this thread go to."""
+    return state.frames[-1]
+
+
+@contextmanager
+def pushed(frame: Frame) -> Iterator[Frame]:
+    """Run a block in a frame; an exception drops what was assigned in it."""
+    state.frames.append(frame)
+    try:
+        yield frame
+    finally:
+        state.frames.pop()
+
+
+@contextmanager
+def explicit_updates() -> Iterator[None]:
+    """Inside, an assignment runs only where its Update is named.
+
+    >>> import treadle as td
+    >>> w = td.Variable(0)
+    >>> with td.explicit_updates():
+    ...     update = w.assign(w + 1)
+    >>> int(w), int(update), int(w)
+    (0, 1, 1)
+    """
+    state.explicit += 1
+    try:
+        yield
+    finally:
+        state.explicit -= 1
+
+
+def _note(node: Tensor) -> None:
+    if state.no_grad:
+        node.mark = {**(node.mark or {}), "no_grad": True}
+    if state.metadata:
+        node.metadata.update(state.metadata)
+
+
+_watching = 0
+_lock = threading.Lock()
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Have `_note` see new nodes while any thread needs it."""
+    global _watching
+    with _lock:
+        _watching += 1
+        if _watching == 1:
+            watchers.append(_note)
+    try:
+        yield
+    finally:
+        with _lock:
+            _watching -= 1
+            if _watching == 0:
+                watchers.remove(_note)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Inside, new nodes are constants for every derivative and keep no recipe.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> with td.no_grad():
+    ...     target = x * 3
+    >>> float(td.grad(x * target, [x])[0])
+    6.0
+    """
+    with _watched():
+        state.no_grad += 1
+        try:
+            yield
+        finally:
+            state.no_grad -= 1
+
+
+@contextmanager
+def metadata(**notes: Any) -> Iterator[None]:
+    """Inside, new nodes carry these notes; inner blocks add to outer ones.
+
+    >>> import treadle as td
+    >>> with td.metadata(layer="first"):
+    ...     y = td.constant(1.0) + 2
+    >>> y.metadata
+    {'layer': 'first'}
+    """
+    before = state.metadata
+    with _watched():
+        state.metadata = {**before, **notes}
+        try:
+            yield
+        finally:
+            state.metadata = before

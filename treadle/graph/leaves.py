@@ -1,0 +1,147 @@
+"""Leaves: nodes that come from outside the graph and carry or are given a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype, default_of, uint64, weak
+from treadle.base.errors import DTypeError, UnboundError
+from treadle.base.options import current
+from treadle.base.types import Names, Type, as_names
+from treadle.graph.op import Op, op
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from treadle.graph.variable import Variable
+
+SCALARS = (bool, int, float, complex, np.generic)
+
+
+class Leaf(Op):
+    """An op without inputs; its value is stored in the node or bound at a run."""
+
+    __slots__ = ()
+    family = "leaf"
+    arity = 0
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__.lower()
+
+
+@op(differentiable=False)
+class Constant(Leaf):
+    """Data: an array that does not change."""
+
+
+@op(differentiable=False)
+class Argument(Leaf):
+    """The k-th input of a Body, given at each call."""
+
+    position: int = 0
+
+
+@op(differentiable=False)
+class Draw(Leaf):
+    """Seed and number of one random draw, as data: uint64[2]."""
+
+
+@op(differentiable=False)
+class Cut(Leaf):
+    """What is left of an evaluated node whose recipe was let go.
+
+    `carried` tells whether trainable Variables were behind it: a gradient that
+    arrives there raises then, and stops silently otherwise.
+    """
+
+    of: str = ""
+    carried: bool = False
+
+
+@op(differentiable=False)
+class Version(Leaf):
+    """One stored state of a Variable."""
+
+    variable: Any = None
+
+    def __repr__(self) -> str:
+        return f"variable {self.variable.name!r}"
+
+
+@op(differentiable=False)
+class Unbound(Leaf):
+    """A placeholder that has no value of its own."""
+
+    variable: Any = None
+
+    def __repr__(self) -> str:
+        return f"placeholder {self.variable.name!r}"
+
+
+def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Tensor:
+    """A leaf holding this very array, which nobody may change any more."""
+    array.flags.writeable = False
+    return Tensor(_CONSTANT, (), Type(array.shape, array.dtype, axes), array)
+
+
+_CONSTANT = Constant()
+_DRAW = Draw()
+
+
+def draw_node() -> Tensor:
+    """A leaf with the next draw of this thread's seed scope."""
+    value = np.array(current().scope.draw(), dtype=np.uint64)
+    return Tensor(_DRAW, (), Type((2,), uint64), value)
+
+
+def to_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """A fresh C-ordered array of a known dtype from anything array-like."""
+    if dtype is not None:
+        wanted = as_dtype(dtype)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        wanted = as_dtype(value.dtype)
+    else:
+        probe = np.asarray(value)
+        if probe.dtype.kind not in "biufc":
+            raise DTypeError(f"{value!r} holds no numbers")
+        scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
+        wanted = default_of(scalar, current().dtype)
+    try:
+        return np.array(value, dtype=wanted, order="C")
+    except (TypeError, ValueError) as error:
+        raise DTypeError(
+            f"{type(value).__name__} is no array of numbers: {error}"
+        ) from None
+
+
+def as_tensor(value: Any, dtype: Any = None, axes: Any = None) -> Tensor:
+    """The node of a Tensor or Variable; a constant made from anything else."""
+    if isinstance(value, Operand):
+        return value.node()
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Operand) for v in value):
+        from_stack = "td.stack([...]) joins tensors into one"
+        raise DTypeError("a list of tensors is not an array", hint=from_stack)
+    array = to_array(value, dtype)
+    return constant_node(array, as_names(axes, array.shape))
+
+
+def beside(value: Any, partner: Tensor) -> Tensor:
+    """`value` as the operand beside `partner`: scalars are weak and take its dtype."""
+    if isinstance(value, Operand):
+        return value.node()
+    if isinstance(value, SCALARS):
+        dtype = weak(value, partner.type.dtype, current().dtype)
+        return constant_node(np.array(value, dtype=dtype))
+    return as_tensor(value)
+
+
+def unbound(variable: Variable) -> UnboundError:
+    """The error for a run that needs a placeholder without a value."""
+    return UnboundError(
+        f"placeholder {variable.name!r} has no value",
+        hint="bind it in td.computation(outputs, placeholder), or give it an "
+        "initial_value",
+    )

@@ -1,0 +1,46 @@
+"""The value of one node from the values of its inputs: the meaning every engine keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.errors import RunError, TreadleError
+from treadle.base.types import TupleType, Type
+from treadle.graph.op import Op
+from treadle.graph.origin import Origin, describe
+
+_HALF = (float16, bfloat16)
+
+
+def compute(op: Op, type_: Type | TupleType, arrays: Sequence[Any]) -> Any:
+    """The op's NumPy rule; 16-bit floats are computed in float32 and rounded once."""
+    operands = [
+        a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in _HALF else a
+        for a in arrays
+    ]
+    with np.errstate(all="ignore"):
+        result = op.numpy(*operands)
+        if isinstance(type_, TupleType):
+            pairs = zip(result, type_, strict=True)
+            return tuple(np.asarray(r, dtype=t.dtype) for r, t in pairs)
+        return np.asarray(result, dtype=type_.dtype)
+
+
+def compute_at(
+    op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin | None
+) -> Any:
+    """`compute`, with a failure told in terms of the op and the user's line."""
+    try:
+        return compute(op, type_, arrays)
+    except TreadleError as error:
+        raise error.located(op.name, where=describe(origin)) from None
+    except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+        shapes = ", ".join(
+            f"{a.dtype}{list(a.shape)}" for a in arrays if hasattr(a, "shape")
+        )
+        failure = RunError(f"failed while running: {error}")
+        raise failure.located(op.name, shapes, describe(origin)) from error

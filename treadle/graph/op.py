@@ -1,0 +1,207 @@
+"""The contract of an op, the decorator that registers it, and the sample it is tested by.
+
+An op is a frozen dataclass: its fields are its attributes, its methods are its rules and
+the decorator's keywords are its algebra. Arrays are inputs, never fields.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+
+from treadle.base.dtypes import KINDS, DType, float32, kind
+from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
+from treadle.base.types import Names, TupleType, Type
+from treadle.graph.origin import capture, describe
+from treadle.graph.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+Cotangents = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is true of an op's algebra, so that one rule can serve many ops."""
+
+    primitive: bool = False  # known to code generators by itself
+    commutative: bool = False
+    linear: bool = False  # in all inputs together
+    idempotent: bool = False  # f(f(x)) = f(x)
+    involution: bool = False  # f(f(x)) = x
+    differentiable: bool = True
+    identity: float | None = None  # f(x, identity) = x
+    absorbing: float | None = None  # f(x, absorbing) = absorbing
+    tolerance: str = ""  # "E" exact, "U" ulp bound, "R" rounding bound by length
+
+
+class Op:
+    """What an op answers; families fill in what their members share."""
+
+    __slots__ = ()
+    traits: ClassVar[Traits] = Traits()
+    family: ClassVar[str] = "abstract"
+    arity: ClassVar[int | None] = None  # None: any number of inputs
+    takes: ClassVar[str] = "any"  # the kinds of dtype it takes, a key of KINDS
+
+    def infer(self, *types: Type) -> Type | TupleType:
+        """Type of the result; raises a TreadleError with a sentence."""
+        raise NotImplementedError
+
+    def numpy(self, *arrays: Any) -> Any:
+        """The meaning, on NumPy arrays (a tuple of them for several results)."""
+        raise NotImplementedError
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        """Cotangent of each input, as a graph; None where nothing depends."""
+        raise NotImplementedError
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        """Example applications: what the contract test runs."""
+        raise NotImplementedError
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        """Wrong applications with the error they raise, beyond the family's."""
+        return []
+
+    # -- given ---------------------------------------------------------------------
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """The node of this op on these inputs."""
+        try:
+            self.check(inputs)
+            type_ = self.infer(*[x.type for x in inputs])
+        except TreadleError as error:
+            operands = ", ".join(repr(x.type) for x in inputs)
+            raise error.located(self.name, operands, describe(capture())) from None
+        return Tensor(self, inputs, type_)  # type: ignore[arg-type]
+
+    def check(self, inputs: Sequence[Tensor]) -> None:
+        """Number and dtype kinds of the inputs, before `infer` sees them."""
+        if self.arity is not None and len(inputs) != self.arity:
+            raise ArityError(f"takes {self.arity} operands, got {len(inputs)}")
+        if self.takes != "any":
+            for x in inputs:
+                if kind(x.type.dtype) not in KINDS[self.takes]:
+                    known = " or ".join(sorted(KINDS[self.takes]))
+                    raise DTypeError(
+                        f"takes {known} operands, not {x.type.dtype.name}",
+                        hint="convert with x.astype(...)",
+                    )
+
+    @property
+    def name(self) -> str:
+        """The name of the op in text: its class name."""
+        return type(self).__name__
+
+    def attributes(self) -> Iterator[tuple[str, Any]]:
+        """The fields by name, in order."""
+        for f in fields(self):  # type: ignore[arg-type]
+            yield f.name, getattr(self, f.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.attributes())})"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A random input of a sample: shape, dtype and the range its values lie in.
+
+    `apart` keeps values at least that far from 0 and from each other, away from kinks.
+    """
+
+    shape: tuple[int, ...] = (2, 3)
+    dtype: DType = float32
+    low: float = -2.0
+    high: float = 2.0
+    apart: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An application of an op: inputs are Input or arrays; `exact` arrays are data.
+
+    `differentiable` lists the positions a gradient is checked for (None: all inexact).
+    """
+
+    op: Op
+    inputs: tuple[Any, ...]
+    differentiable: tuple[int, ...] | None = None
+    second_order: bool = True
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A call that must raise `error` with a message that contains `says`."""
+
+    call: Callable[[], Any]
+    error: type[Exception]
+    says: str
+
+
+registry: dict[str, type[Op]] = {}
+C = TypeVar("C", bound=type[Op])
+
+
+@dataclass_transform(frozen_default=True)
+def op(**traits: Any) -> Callable[[C], C]:
+    """Make a class an op: a frozen dataclass with these traits, in the registry."""
+
+    def register(cls: C) -> C:
+        made = dataclass(frozen=True, repr=False)(cls)
+        inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
+        made.traits = Traits(**{**inherited, **traits})
+        if cls.__name__ in registry:
+            raise TreadleError(f"two ops are named {cls.__name__!r}")
+        registry[cls.__name__] = made
+        return made  # type: ignore[no-any-return]
+
+    return register
+
+
+def parse_op(text: str) -> Op:
+    """The op a text like `Sum(axes=(0,), keepdims=False)` stands for.
+
+    The inverse of `repr` for ops whose attributes are literals.
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        attributes = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        return registry[call.func.id](**attributes)
+    except (SyntaxError, AssertionError, ValueError, KeyError, TypeError):
+        raise TreadleError(f"{text!r} is not an op") from None
+
+
+def refuse_axes(op: Op, *types: Type) -> None:
+    """Raise for a named operand where the op has no rule for axis names."""
+    for t in types:
+        if t.axes is not None:
+            raise AxisError(
+                f"has no rule for named axes, got {t}",
+                hint="drop the names with td.unname(x), or use an op that keeps them",
+            )
+
+
+def common_axes(types: Sequence[Type], ndim: int) -> Names | None:
+    """The axis names of operands that broadcast by position, checked to agree."""
+    if all(t.axes is None for t in types):
+        return None
+    names: list[str | None] = [None] * ndim
+    for t in types:
+        if t.axes is None:
+            continue
+        for k, name in enumerate(t.axes, ndim - len(t.shape)):
+            if name is None:
+                continue
+            if names[k] not in (None, name):
+                raise AxisError(f"dimension {k} is named {names[k]!r} and {name!r}")
+            if name in names[:k] + names[k + 1 :]:
+                raise AxisError(f"axis {name!r} stands in two dimensions")
+            names[k] = name
+    return tuple(names)

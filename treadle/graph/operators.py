@@ -1,0 +1,299 @@
+"""What a Tensor and a Variable can do: each method looks its function up in a table.
+
+The table is filled by the layers below (`ops/`, `autodiff/`, `runtime/`), so the graph
+needs no import of theirs and a new op reaches the user in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from treadle.base.errors import ShapeError, TraceError, TreadleError
+from treadle.base.types import Names, Shape, Type
+
+if TYPE_CHECKING:
+    from treadle.graph.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Table:
+    """Functions by name; a missing one says which."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise TreadleError(f"no layer has provided the function {name!r}")
+
+
+functions: Any = Table()
+
+
+def provide(function: F) -> F:
+    """Put a function into the table under its own name."""
+    setattr(functions, function.__name__, function)
+    return function
+
+
+class Operand:
+    """The operators and methods that Tensor and Variable share."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> Type: ...
+
+    def node(self) -> Tensor:
+        """The graph node this stands for."""
+        raise NotImplementedError
+
+    # -- what is known without running ---------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.type.dtype
+
+    @property
+    def axes(self) -> Names | None:
+        return self.type.axes
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.nbytes
+
+    # -- arithmetic ----------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return functions.add(self, other)  # type: ignore[no-any-return]
+
+    def __radd__(self, other: Any) -> Tensor:
+        return functions.add(other, self)  # type: ignore[no-any-return]
+
+    def __sub__(self, other: Any) -> Tensor:
+        return functions.subtract(self, other)  # type: ignore[no-any-return]
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return functions.subtract(other, self)  # type: ignore[no-any-return]
+
+    def __mul__(self, other: Any) -> Tensor:
+        return functions.multiply(self, other)  # type: ignore[no-any-return]
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return functions.multiply(other, self)  # type: ignore[no-any-return]
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return functions.divide(self, other)  # type: ignore[no-any-return]
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return functions.divide(other, self)  # type: ignore[no-any-return]
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return functions.floor_divide(self, other)  # type: ignore[no-any-return]
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return functions.floor_divide(other, self)  # type: ignore[no-any-return]
+
+    def __mod__(self, other: Any) -> Tensor:
+        return functions.remainder(self, other)  # type: ignore[no-any-return]
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return functions.remainder(other, self)  # type: ignore[no-any-return]
+
+    def __pow__(self, other: Any) -> Tensor:
+        return functions.pow(self, other)  # type: ignore[no-any-return]
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return functions.pow(other, self)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return functions.matmul(self, other)  # type: ignore[no-any-return]
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return functions.matmul(other, self)  # type: ignore[no-any-return]
+
+    def __neg__(self) -> Tensor:
+        return functions.negative(self)  # type: ignore[no-any-return]
+
+    def __pos__(self) -> Tensor:
+        return self.node()
+
+    def __abs__(self) -> Tensor:
+        return functions.abs(self)  # type: ignore[no-any-return]
+
+    def __and__(self, other: Any) -> Tensor:
+        return functions.bitwise_and(self, other)  # type: ignore[no-any-return]
+
+    def __rand__(self, other: Any) -> Tensor:
+        return functions.bitwise_and(other, self)  # type: ignore[no-any-return]
+
+    def __or__(self, other: Any) -> Tensor:
+        return functions.bitwise_or(self, other)  # type: ignore[no-any-return]
+
+    def __ror__(self, other: Any) -> Tensor:
+        return functions.bitwise_or(other, self)  # type: ignore[no-any-return]
+
+    def __xor__(self, other: Any) -> Tensor:
+        return functions.bitwise_xor(self, other)  # type: ignore[no-any-return]
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return functions.bitwise_xor(other, self)  # type: ignore[no-any-return]
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return functions.bitwise_left_shift(self, other)  # type: ignore[no-any-return]
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return functions.bitwise_right_shift(self, other)  # type: ignore[no-any-return]
+
+    def __invert__(self) -> Tensor:
+        return functions.bitwise_invert(self)  # type: ignore[no-any-return]
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return functions.equal(self, other)  # type: ignore[no-any-return]
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return functions.not_equal(self, other)  # type: ignore[no-any-return]
+
+    def __lt__(self, other: Any) -> Tensor:
+        return functions.less(self, other)  # type: ignore[no-any-return]
+
+    def __le__(self, other: Any) -> Tensor:
+        return functions.less_equal(self, other)  # type: ignore[no-any-return]
+
+    def __gt__(self, other: Any) -> Tensor:
+        return functions.greater(self, other)  # type: ignore[no-any-return]
+
+    def __ge__(self, other: Any) -> Tensor:
+        return functions.greater_equal(self, other)  # type: ignore[no-any-return]
+
+    __hash__ = object.__hash__
+
+    # -- shape and reduction methods -----------------------------------------------
+
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its dimensions reversed."""
+        return functions.permute_dims(self, None)  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tensor:
+        """The tensor with its last two dimensions swapped."""
+        return functions.matrix_transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def at(self) -> Any:
+        """`x.at[i].set(e)` and `.add(e)`: a new tensor with some elements changed."""
+        return functions.at(self)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return functions.getitem(self, key)  # type: ignore[no-any-return]
+
+    def reshape(self, *shape: Any) -> Tensor:
+        wanted = shape[0] if len(shape) == 1 else shape
+        return functions.reshape(self, wanted)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: Any) -> Tensor:
+        order = (
+            axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        )
+        return functions.permute_dims(self, order or None)  # type: ignore[no-any-return]
+
+    def astype(self, dtype: Any) -> Tensor:
+        return functions.astype(self, dtype)  # type: ignore[no-any-return]
+
+    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.sum(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.mean(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.max(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.min(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.argmax(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    # -- values --------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array; runs what is needed."""
+        return functions.value(self)  # type: ignore[no-any-return]
+
+    def item(self) -> Any:
+        """The value of a tensor of one element as a Python scalar."""
+        value = self.numpy()
+        if value.size != 1:
+            raise ShapeError(f"item() needs one element, {self.type} has {value.size}")
+        return value.item()
+
+    def tolist(self) -> Any:
+        return self.numpy().tolist()
+
+    def backward(self) -> None:
+        """Add the gradient of this scalar into `p.grad` of its parameters."""
+        functions.backward(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        value = self.numpy()
+        if dtype is not None and value.dtype != dtype:
+            return value.astype(dtype)
+        return value.copy() if copy else value
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.type.dtype.kind not in "iu" or self.type.shape:
+            raise TypeError(f"only an integer scalar can be an index, not {self.type}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.type.shape:
+            raise TypeError("a scalar tensor has no length")
+        return self.type.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self.numpy() == value).any())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TraceError(
+            "a tensor is immutable, its items cannot be assigned",
+            hint="x = x.at[i].set(e) makes a changed copy; v[i] = e assigns a Variable",
+        )

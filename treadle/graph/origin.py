@@ -1,0 +1,54 @@
+"""Where in the user's code a node was made."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ours: dict[str, bool] = {}
+
+Origin = tuple[CodeType, int]
+
+
+def _is_ours(filename: str) -> bool:
+    ours = filename.startswith((_HOME, "<string>", "<frozen"))
+    _ours[filename] = ours
+    return ours
+
+
+def capture(depth: int = 2) -> Origin | None:
+    """The first frame outside the library as (code, offset): cheap, resolved later."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        ours = _ours.get(code.co_filename)
+        if not (_is_ours(code.co_filename) if ours is None else ours):
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def line_of(origin: Origin | None) -> tuple[str, int] | None:
+    """File and line of an origin."""
+    if origin is None:
+        return None
+    code, offset = origin
+    number = code.co_firstlineno
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            number = line
+            break
+    return code.co_filename, number
+
+
+def describe(origin: Origin | None) -> str:
+    """`file:line: source` for an error message; empty when it is not known."""
+    found = line_of(origin)
+    if found is None:
+        return ""
+    filename, number = found
+    source = linecache.getline(filename, number).strip()
+    return f"{filename}:{number}" + (f": {source}" if source else "")

@@ -1,0 +1,138 @@
+"""Named parameters: new each time, or found again inside a scope."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.options import current
+from treadle.base.types import as_shape
+from treadle.graph.frame import Frame, pushed
+from treadle.graph.operators import Operand
+from treadle.graph.variable import Parameter
+
+Init = Any
+
+
+class Scope:
+    """Parameters by name; `with td.scope(...)` finds them again."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.parameters: dict[str, Parameter] = {}
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[tuple[str, Scope]] = []
+
+
+_scopes = _Scopes()
+
+
+@contextmanager
+def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
+    """Inside, `td.param(name)` returns the parameter already made under that name.
+
+    Takes a name (a prefix "name/") or a Scope that an earlier block yielded.
+
+    >>> import treadle as td
+    >>> with td.scope("net") as net:
+    ...     w = td.param("w", shape=(2,))
+    >>> with td.scope(net):
+    ...     td.param("w", shape=(2,)) is w, w.name
+    (True, 'net/w')
+    """
+    stack = _scopes.stack
+    if isinstance(name_or_scope, Scope):
+        entry = (name_or_scope.prefix, name_or_scope)
+    else:
+        outer_prefix, home = stack[-1] if stack else ("", Scope())
+        prefix = f"{outer_prefix}{name_or_scope}/" if name_or_scope else outer_prefix
+        if not stack:
+            home.prefix = prefix
+        entry = (prefix, home)
+    stack.append(entry)
+    try:
+        yield entry[1]
+    finally:
+        stack.pop()
+
+
+def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """The first value of a parameter from a number, an array or init(shape, dtype)."""
+    wanted = as_dtype(dtype) if dtype is not None else current().dtype
+    if callable(init) and not isinstance(init, Operand):
+        if shape is None:
+            raise ArgumentError("an init function needs a shape")
+        with pushed(Frame()):
+            value = init(as_shape(shape), wanted)
+            array = np.array(value, dtype=wanted)
+    elif isinstance(init, Operand):
+        array = np.array(init.numpy(), dtype=wanted)
+    else:
+        array = np.array(init, dtype=wanted)
+    if shape is None:
+        return array
+    extents = as_shape(shape)
+    if array.ndim and array.shape != extents:
+        raise ShapeError(f"init has shape {array.shape}, the parameter {extents}")
+    return np.array(np.broadcast_to(array, extents))
+
+
+def param(
+    name: str | None = None,
+    shape: Any = None,
+    init: float | np.ndarray[Any, Any] | Callable[..., Any] = 0.0,
+    trainable: bool = True,
+    dtype: Any = None,
+    axes: Any = None,
+    sparse: bool = False,
+) -> Parameter:
+    """A trainable Variable; inside `td.scope` the one of that name, if there is one.
+
+    `init` is a number, an array or a function of (shape, dtype).
+
+    >>> import treadle as td
+    >>> td.param("x", init=2.0)
+    Parameter('x', float32[], 2.)
+    """
+    if not _scopes.stack:
+        array = initial_array(init, shape, dtype)
+        return Parameter(
+            array, name=name, trainable=trainable, axes=axes, sparse=sparse
+        )
+    if name is None:
+        raise ArgumentError("inside td.scope a parameter needs a name")
+    prefix, home = _scopes.stack[-1]
+    full = prefix + name
+    known = home.parameters.get(full)
+    if known is None:
+        array = initial_array(init, shape, dtype)
+        known = Parameter(
+            array, name=full, trainable=trainable, axes=axes, sparse=sparse
+        )
+        home.parameters[full] = known
+        return known
+    if shape is not None and as_shape(shape) != known.shape:
+        raise ShapeError(
+            f"parameter {full!r} has shape {known.shape}, asked for {as_shape(shape)}"
+        )
+    if dtype is not None and as_dtype(dtype) != known.dtype:
+        raise ArgumentError(
+            f"parameter {full!r} is {known.dtype.name}, asked for {dtype}"
+        )
+    return known
+
+
+def lookup(
+    name: str | None, shape: Any, init: Any = 0.0, trainable: bool = True
+) -> Parameter:
+    """A table of rows to look up; its gradient is kept as the rows that were read."""
+    return param(name, shape, init=init, trainable=trainable, sparse=True)

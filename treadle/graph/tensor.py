@@ -1,0 +1,135 @@
+"""Tensor: the one node type of the graph, and the array a user holds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.errors import TreadleError
+from treadle.base.types import Type
+from treadle.graph.operators import Operand, functions
+from treadle.graph.origin import Origin, capture, describe
+
+if TYPE_CHECKING:
+    from treadle.graph.op import Op
+
+_serials: Iterator[int] = itertools.count()
+_rename = itertools.count()
+# Called with each new node while something watches (metadata, eager, no_grad scopes).
+watchers: list[Callable[[Tensor], None]] = []
+
+
+class Tensor(Operand):
+    """The result of an op on inputs: immutable, typed, evaluated when it is asked for.
+
+    `serial` grows with creation, so sorting by it is a topological order; `depth` is
+    the longest path from a leaf. `name`, `metadata`, `mark` and the origin are notes
+    outside the meaning. A node is pending, evaluated (value and recipe) or cut.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_metadata",
+        "_name",
+        "_type",
+        "depth",
+        "inputs",
+        "mark",
+        "op",
+        "origin",
+        "serial",
+        "stored",
+    )
+    op: Op
+    inputs: tuple[Tensor, ...]
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Tensor, ...],
+        type_: Type,
+        stored: np.ndarray[Any, Any] | None = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self._type = type_
+        self.serial = next(_serials)
+        depth = 0
+        for x in inputs:
+            if x.depth >= depth:
+                depth = x.depth + 1
+        self.depth = depth
+        self.origin: Origin | None = capture()
+        self.stored = stored
+        self.mark: Any = None
+        self._name: str | None = None
+        self._metadata: dict[str, Any] | None = None
+        if watchers:
+            for watch in tuple(watchers):
+                watch(self)
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        return self._type
+
+    def node(self) -> Tensor:
+        return self
+
+    @property
+    def name(self) -> str:
+        """A unique name, made from the op and the serial unless it is set."""
+        return self._name or f"{self.op.name}_{self.serial}"
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = str(name)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    @property
+    def line(self) -> str:
+        """`file:line: source` of the call that made this node."""
+        return describe(self.origin)
+
+    def __repr__(self) -> str:
+        return functions.represent(self)  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        return functions.represent_html(self)  # type: ignore[no-any-return]
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TreadleError(
+            "a tensor is not pickled", hint="pickle x.numpy(), or save it with td.save"
+        )
+
+
+def newest_serial() -> int:
+    """A serial between the nodes made so far and those to come."""
+    return next(_serials)
+
+
+def settle(node: Tensor, value: np.ndarray[Any, Any]) -> None:
+    """Give a node its value; the recipe stays, so it can still be differentiated."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    node.stored = value
+
+
+def cut(node: Tensor, leaf: Op) -> None:
+    """Forget the recipe of an evaluated node: it becomes the given leaf."""
+    node.op = leaf
+    node.inputs = ()

@@ -1,0 +1,92 @@
+"""Iterative walks over the graph: no recursion, whatever the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+
+by_serial = attrgetter("serial")
+
+
+def reach(
+    roots: Iterable[Tensor], stop: Callable[[Tensor], bool] | None = None
+) -> list[Tensor]:
+    """Every node the roots depend on, themselves included, in creation order.
+
+    The inputs of a node for which `stop` holds are not followed.
+    """
+    seen: dict[int, Tensor] = {}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node.serial in seen:
+            continue
+        seen[node.serial] = node
+        if stop is None or not stop(node):
+            stack.extend(node.inputs)
+    return [seen[serial] for serial in sorted(seen)]
+
+
+def pending(roots: Iterable[Tensor]) -> list[Tensor]:
+    """The nodes a run has to visit: those without a value, and where they begin."""
+    seen: dict[int, Tensor] = {}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node.serial in seen:
+            continue
+        seen[node.serial] = node
+        if node.stored is None:
+            stack.extend(node.inputs)
+    return [seen[serial] for serial in sorted(seen)]
+
+
+def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:
+    """For each node, by serial, the nodes among these that read it."""
+    found: dict[int, list[Tensor]] = {}
+    for node in nodes:
+        for x in node.inputs:
+            found.setdefault(x.serial, []).append(node)
+    return found
+
+
+def rebuild(
+    outputs: Iterable[Tensor],
+    replaced: dict[int, Tensor],
+    stop: Callable[[Tensor], bool] | None = None,
+) -> list[Tensor]:
+    """The outputs with some nodes (by serial) replaced; untouched parts are shared."""
+    outputs = list(outputs)
+    made = dict(replaced)
+    for node in reach(outputs, lambda n: n.serial in made or bool(stop and stop(n))):
+        if node.serial in made:
+            continue
+        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+            continue
+        copy = Tensor(node.op, inputs, node.type)
+        copy.origin, copy.mark = node.origin, node.mark
+        copy._name, copy._metadata = node._name, node._metadata
+        made[node.serial] = copy
+    return [made.get(node.serial, node) for node in outputs]
+
+
+def stages(nodes: Iterable[Tensor]) -> dict[int, int]:
+    """The stage of each node by serial: the longest path from a leaf among these.
+
+    Nodes of one stage do not depend on each other.
+    """
+    found: dict[int, int] = {}
+    for node in nodes:
+        found[node.serial] = 1 + max(
+            (found.get(x.serial, -1) for x in node.inputs), default=-1
+        )
+    return found
+
+
+def ops_of(nodes: Iterable[Tensor]) -> list[Op]:
+    """The ops of the nodes, in the same order."""
+    return [node.op for node in nodes]

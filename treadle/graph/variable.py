@@ -1,0 +1,252 @@
+"""Variables: the rim of the graph, where state lives as a succession of versions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype, is_inexact
+from treadle.base.errors import DTypeError, ShapeError
+from treadle.base.options import current
+from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
+from treadle.graph.frame import state, top
+from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
+from treadle.graph.op import Array, Cotangents, Op, op
+from treadle.graph.operators import Operand, functions
+from treadle.graph.tensor import Tensor, cut
+
+_numbers = itertools.count()
+
+
+@op(differentiable=False)
+class Update(Op):
+    """The version of a Variable that an assignment makes: (old version, value)."""
+
+    variable: Any = None
+    family = "state"
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        variable: Variable = self.variable
+        return variable.type
+
+    def numpy(self, *arrays: Any) -> Array:
+        value: Array = arrays[1]
+        return value
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return None, None
+
+    def __repr__(self) -> str:
+        return f"Update({self.variable.name!r})"
+
+
+class Variable(Operand):
+    """A named array that assignments change; in an expression it is its newest version.
+
+    Creation order is effect order: an expression keeps the version it read.
+
+    >>> import treadle as td
+    >>> v = td.Variable([1.0, 2.0], name="v")
+    >>> before = v * 10
+    >>> v += 1
+    >>> v.numpy(), before.numpy()
+    (array([2., 3.], dtype=float32), array([10., 20.], dtype=float32))
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_trainable",
+        "_type",
+        "committed",
+        "grad",
+        "metadata",
+        "name",
+        "sparse",
+        "version",
+    )
+
+    def __init__(
+        self,
+        initial: Any = 0.0,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = False,
+        axes: Any = None,
+        sparse: bool = False,
+    ) -> None:
+        array = to_array(
+            initial.numpy() if isinstance(initial, Operand) else initial, dtype
+        )
+        self._type = Type(array.shape, array.dtype, as_names(axes, array.shape))
+        self.name = name or f"variable_{next(_numbers)}"
+        self.metadata: dict[str, Any] = {}
+        self.grad: Tensor | None = None
+        self.sparse = sparse
+        self.version: Op = Version(self)
+        self.trainable = trainable
+        array.flags.writeable = False
+        self.committed = Tensor(self.version, (), self._type, array)
+
+    @property
+    def type(self) -> Type:  # type: ignore[override]
+        return self._type
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers that are given no list of parameters update it."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        if value and not is_inexact(self._type.dtype):
+            raise DTypeError(f"{self._type} has no derivatives, so it is not trainable")
+        self._trainable = bool(value)
+
+    def node(self) -> Tensor:
+        return top().read(self)
+
+    def assign(self, value: Any) -> Tensor:
+        """Make `value` (cast to the dtype, broadcast to the shape) the next version.
+
+        Returns the Update; it runs with the next evaluation of this thread, or only
+        where it is named if made under `td.explicit_updates()`.
+        """
+        update = Update(self)(self.node(), self._fitting(value))
+        if not state.explicit:
+            top().record(self, update)
+        return update
+
+    def _fitting(self, value: Any) -> Tensor:
+        if isinstance(value, Operand):
+            node = value.node()
+        else:
+            node = as_tensor(to_array(value, self._type.dtype))
+        if node.type.dtype != self._type.dtype:
+            node = functions.astype(node, self._type.dtype)
+        shape = node.type.shape
+        if shape != self._type.shape:
+            if broadcast_shapes(shape, self._type.shape) != self._type.shape:
+                raise ShapeError(
+                    f"{node.type} cannot be assigned to variable {self.name!r} "
+                    f"of type {self._type}"
+                )
+            node = functions.broadcast_to(node, self._type.shape)
+        return node
+
+    def commit(self, update: Tensor) -> None:
+        """Make an evaluated Update the stored version; it becomes a leaf."""
+        cut(update, self.version)
+        self.committed = update
+
+    def zero_grad(self) -> None:
+        """Forget the accumulated gradient."""
+        self.grad = None
+
+    def __getitem__(self, key: Any) -> Tensor:
+        item = functions.getitem(self, key)
+        return VariableItem(item, self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.assign(functions.at(self)[key].set(value))
+
+    def __iadd__(self, other: Any) -> Variable:
+        self.assign(self + other)
+        return self
+
+    def __isub__(self, other: Any) -> Variable:
+        self.assign(self - other)
+        return self
+
+    def __imul__(self, other: Any) -> Variable:
+        self.assign(self * other)
+        return self
+
+    def __itruediv__(self, other: Any) -> Variable:
+        self.assign(self / other)
+        return self
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        value = self.committed.stored
+        if top().tracing or id(self) in top().versions or value is None:
+            return f"{kind}({self.name!r}, {self._type})"
+        text = np.array2string(value, threshold=20, separator=", ", prefix="  ")
+        return f"{kind}({self.name!r}, {self._type}, {text})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
+        copy.metadata, copy.grad = dict(self.metadata), self.grad
+        copy._trainable = self._trainable
+        copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
+        value = self.numpy() if self.committed.stored is not None else None
+        copy.committed = Tensor(copy.version, (), self._type, value)
+        return copy
+
+
+class VariableItem(Tensor):
+    """A part of a Variable: an ordinary tensor that can also be assigned."""
+
+    __slots__ = ("key", "variable")
+
+    def __init__(self, item: Tensor, variable: Variable, key: Any) -> None:
+        super().__init__(item.op, item.inputs, item.type)
+        self.variable = variable
+        self.key = key
+
+    def assign(self, value: Any) -> Tensor:
+        """Assign this part of the Variable."""
+        return self.variable.assign(functions.at(self.variable)[self.key].set(value))
+
+
+class Parameter(Variable):
+    """A Variable that training changes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, initial: Any = 0.0, *, trainable: bool = True, **settings: Any
+    ) -> None:
+        super().__init__(initial, trainable=trainable, **settings)
+
+
+class Placeholder(Variable):
+    """A Variable to be given a value by `td.computation`; may have an initial one."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        shape: Any = (),
+        dtype: Any = None,
+        *,
+        name: str | None = None,
+        axes: Any = None,
+        initial_value: Any = None,
+    ) -> None:
+        wanted = as_dtype(dtype) if dtype is not None else current().dtype
+        extents = as_shape(shape)
+        start = np.zeros(extents, wanted)
+        if initial_value is not None:
+            start = np.broadcast_to(to_array(initial_value, wanted), extents)
+        super().__init__(start, name=name or f"placeholder_{next(_numbers)}", axes=axes)
+        if initial_value is None:
+            self.version = Unbound(self)
+            self.committed = Tensor(self.version, (), self._type)
+
+    def commit(self, update: Tensor) -> None:
+        self.version = Version(self)
+        super().commit(update)
+
+
+def variable_of(node: Tensor) -> Variable | None:
+    """The Variable of which a node is a version: stored, pending or read in a trace."""
+    found: Variable | None = getattr(node.op, "variable", None)
+    if found is None and node.mark is not None:
+        found = node.mark.get("variable")
+    return found

@@ -1,0 +1,1 @@
+"""The ops, one class each, grouped in files by family."""

@@ -1,0 +1,127 @@
+"""Conversion between dtypes, and the operands of an expression brought to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import (
+    DType,
+    as_dtype,
+    bool_,
+    complex64,
+    default_of,
+    float16,
+    float32,
+    float64,
+    int32,
+    is_inexact,
+    kind,
+    promote,
+)
+from treadle.base.errors import DTypeError
+from treadle.base.options import current
+from treadle.base.types import Type
+from treadle.graph.leaves import SCALARS, as_tensor, beside, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Elementwise
+
+__all__ = ["Cast", "astype"]
+
+
+@op(primitive=True, linear=True)
+class Cast(Elementwise):
+    """Each element as the nearest value of another dtype; to integers toward zero."""
+
+    dtype: DType
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        source = types[0].dtype
+        if kind(source) == "complex" and kind(self.dtype) not in ("complex", "bool"):
+            raise DTypeError(
+                f"{source.name} does not convert to {self.dtype.name}",
+                hint="take td.real(x), td.imag(x) or td.abs(x)",
+            )
+        return types[0].with_dtype(self.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x: Array = arrays[0]
+        return x.astype(self.dtype)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if not (is_inexact(self.dtype) and is_inexact(xs[0].type.dtype)):
+            return (None,)
+        return (astype(g, xs[0].type.dtype),)
+
+    def __repr__(self) -> str:
+        return f"Cast(dtype={self.dtype.name!r})"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(float64), (Input((2, 3), float32),)),
+            Sample(cls(float32), (Input((7,), float64),), differentiable=()),
+            Sample(cls(float16), (Input((3, 1)),), differentiable=()),
+            Sample(cls(int32), (Input((), low=-9, high=9),)),
+            Sample(cls(float32), (Input((0, 2), int32),)),
+            Sample(cls(bool_), (Input((4,), int32),)),
+            Sample(cls(float32), (Input((4,), bool_),)),
+            Sample(cls(complex64), (Input((2,)),), differentiable=()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        z = as_tensor(np.zeros(2, np.complex64))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: astype(z, "float32"), DTypeError, "does not convert"),
+            Mistake(lambda: astype(1.0, "text"), DTypeError, "not an element type"),
+        ]
+
+
+@provide
+def astype(x: Any, dtype: Any) -> Tensor:
+    """`x` with its elements converted to `dtype`; the same node where it has it.
+
+    >>> import treadle as td
+    >>> td.astype(td.asarray([1.7, -1.7]), "int32").numpy()
+    array([ 1, -1], dtype=int32)
+    """
+    node = as_tensor(x)
+    wanted = as_dtype(dtype)
+    return node if node.type.dtype == wanted else Cast(wanted)(node)
+
+
+def as_float(x: Any) -> Tensor:
+    """The operand of a function of the reals: integers and bools become floats."""
+    if isinstance(x, (bool, int)):
+        x = float(x)
+    node = as_tensor(x)
+    if is_inexact(node.type.dtype):
+        return node
+    return astype(node, current().dtype)
+
+
+def operands(*values: Any) -> list[Tensor]:
+    """The operands of one op in a common dtype; Python and NumPy scalars are weak."""
+    anchors = [as_tensor(v) for v in values if not isinstance(v, SCALARS)]
+    if not anchors:
+        scalars = [v.item() if isinstance(v, np.generic) else v for v in values]
+        dtypes = [default_of(v, current().dtype) for v in scalars]
+        anchors = [constant_node(np.zeros((), d)) for d in dtypes]
+    dtype = anchors[0].type.dtype
+    for anchor in anchors[1:]:
+        dtype = promote(dtype, anchor.type.dtype)
+    guide = constant_node(np.zeros((), dtype))
+    rest = iter(anchors)
+    nodes = [beside(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values]
+    for node in nodes:
+        dtype = promote(dtype, node.type.dtype)
+    return [astype(node, dtype) for node in nodes]

@@ -1,0 +1,161 @@
+"""Products summed over shared letters: matmul, einsum and tensordot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArityError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import operands
+from treadle.ops.elementwise import conj
+from treadle.ops.families import Family, same_dtype, some
+from treadle.ops.movement import reshape
+
+__all__ = ["matmul"]
+
+
+def letters(spec: str) -> tuple[str, str, str]:
+    """The letters of both operands and of the result."""
+    ab, out = spec.split("->")
+    a, b = ab.split(",")
+    return a, b, out
+
+
+@op()
+class Contract(Family):
+    """The sum over shared letters of products, by einsum letters `spec` = "ij,jk->ik".
+
+    Each letter stands once in an operand; one that is not in the result is in both.
+    """
+
+    spec: str
+    family = "contraction"
+    arity = 2
+    takes = "numeric"
+    traits = Traits(tolerance="R")
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        a, b, out = letters(self.spec)
+        extent: dict[str, int] = {}
+        names: dict[str, str | None] = {}
+        for part, t in ((a, types[0]), (b, types[1])):
+            if len(part) != t.ndim:
+                raise ShapeError(
+                    f"{t} has {t.ndim} dimensions, {part!r} names {len(part)}"
+                )
+            for k, letter in enumerate(part):
+                n = t.shape[k]
+                if extent.setdefault(letter, n) != n:
+                    raise ShapeError(
+                        f"shapes {types[0].shape} and {types[1].shape} do not meet: "
+                        f"{letter!r} of {self.spec!r} is {extent[letter]} and {n}"
+                    )
+                if t.axes is not None:
+                    names[letter] = t.axes[k]
+        shape = tuple(extent[letter] for letter in out)
+        return Type(shape, types[0].dtype, some(tuple(names.get(x) for x in out)))
+
+    def numpy(self, *arrays: Any) -> Array:
+        a, b, out = letters(self.spec)
+        x, y = arrays
+        batch = [c for c in a if c in b and c in out]
+        left = [c for c in a if c not in b]
+        right = [c for c in b if c not in a]
+        inner = [c for c in a if c in b and c not in out]
+        size = dict(zip(a + b, x.shape + y.shape, strict=True))
+        x = np.transpose(x, [a.index(c) for c in batch + left + inner])
+        y = np.transpose(y, [b.index(c) for c in batch + inner + right])
+
+        def grouped(array: Array, *groups: list[str]) -> Array:
+            extents = [size[c] for c in batch]
+            extents += [int(np.prod([size[c] for c in g], dtype=int)) for g in groups]
+            return array.reshape(extents)
+
+        z = np.matmul(grouped(x, left, inner), grouped(y, inner, right))
+        order = batch + left + right
+        z = z.reshape([size[c] for c in order])
+        return np.transpose(z, [order.index(c) for c in out])
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        a, b, out = letters(self.spec)
+        gx = Contract(f"{out},{b}->{a}")(g, conj(xs[1]))
+        gy = Contract(f"{a},{out}->{b}")(conj(xs[0]), g)
+        return gx, gy
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls("ij,jk->ik"), (Input((2, 3)), Input((3, 4)))),
+            Sample(cls("ij,jk->ki"), (Input((33, 7)), Input((7, 31)))),
+            Sample(cls("bij,bjk->bik"), (Input((2, 3, 1)), Input((2, 1, 5)))),
+            Sample(cls("i,j->ij"), (Input((3,)), Input((2,)))),
+            Sample(cls("ij,ij->"), (Input((2, 3)), Input((2, 3)))),
+            Sample(cls("ij,jk->ik"), (Input((2, 0)), Input((0, 4)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([[1.0, 2.0]])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls("ij,jk->ik")(x, x), ShapeError, "do not meet"),
+            Mistake(lambda: matmul(x, x), ShapeError, "do not meet"),
+            Mistake(lambda: matmul(x, 1.0), ShapeError, "scalar"),
+        ]
+
+
+@provide
+def matmul(x: Any, y: Any) -> Tensor:
+    """The matrix product over the last dimension of x and the last but one of y.
+
+    Vectors are rows on the left and columns on the right; leading dimensions broadcast.
+
+    >>> import treadle as td
+    >>> td.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
+    [[11.0]]
+    """
+    a, b = operands(x, y)
+    if not a.type.shape or not b.type.shape:
+        raise ShapeError(
+            "matmul takes no scalar", hint="use * to scale a tensor"
+        ).located("matmul", f"{a.type}, {b.type}")
+    pool = "abcdefghopqrstuvwxyz"
+    lead_a, lead_b = a.type.shape[:-2], b.type.shape[:-2]
+    ndim = max(len(lead_a), len(lead_b))
+    if ndim > len(pool):
+        raise ArityError(f"matmul takes at most {len(pool)} batch dimensions")
+    batch = pool[:ndim]
+    own_a, a = _dropped(a, batch, lead_b)
+    own_b, b = _dropped(b, batch, lead_a)
+    out = "".join(c for c in batch if c in own_a or c in own_b)
+    rows = "i" if len(a.type.shape) > len(own_a) + 1 else ""
+    columns = "k" if len(b.type.shape) > len(own_b) + 1 else ""
+    spec = f"{own_a}{rows}j,{own_b}j{columns}->{out}{rows}{columns}"
+    result = Contract(spec)(a, b)
+    if len(out) == ndim:
+        return result
+    full = tuple(1 for c in batch if c not in out)
+    return reshape(result, full + result.type.shape) if full else result
+
+
+def _dropped(x: Tensor, batch: str, other: tuple[int, ...]) -> tuple[str, Tensor]:
+    """The batch letters of x, without those where it is 1 and its partner is not."""
+    t = x.type
+    lead = t.shape[:-2]
+    own = batch[len(batch) - len(lead) :]
+    kept = []
+    for k, (letter, n) in enumerate(zip(own, lead, strict=True)):
+        partner = other[k - len(lead)] if len(lead) - k <= len(other) else 1
+        if not (n == 1 and partner != 1):
+            kept.append((letter, n))
+    if len(kept) == len(lead):
+        return own, x
+    shape = tuple(n for _, n in kept) + t.shape[-2:]
+    return "".join(c for c, _ in kept), reshape(x, shape)

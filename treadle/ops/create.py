@@ -1,0 +1,128 @@
+"""Leaves users make: arrays, constants, filled and counted tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype
+from treadle.base.errors import ArgumentError
+from treadle.base.options import current
+from treadle.base.types import Axis, as_names, as_shape
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import astype
+
+__all__ = ["arange", "asarray", "constant", "eye", "full", "ones", "zeros"]
+
+
+def asarray(
+    value: Any, dtype: Any = None, *, axes: Any = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor of anything array-like; copies unless `copy=False`.
+
+    With `copy=False` the tensor shares the memory of a NumPy array that has the dtype,
+    and the caller must not change it any more.
+
+    >>> import treadle as td
+    >>> td.asarray([[1.0, 2.0]]).type
+    float32[1, 2]
+    """
+    if isinstance(value, Operand):
+        return value.node() if dtype is None else astype(value, dtype)
+    if copy is False:
+        if not isinstance(value, np.ndarray):
+            raise ArgumentError("copy=False takes a NumPy array")
+        if as_dtype(value.dtype) != (as_dtype(dtype) if dtype else value.dtype):
+            raise ArgumentError(f"copy=False keeps the dtype {value.dtype}")
+        view = value.view()
+        return constant_node(view, as_names(axes, view.shape))
+    return as_tensor(value, dtype, axes)
+
+
+def constant(value: Any, dtype: Any = None, *, axes: Any = None) -> Tensor:
+    """A tensor that does not change.
+
+    >>> import treadle as td
+    >>> float(td.constant(3.0))
+    3.0
+    """
+    return asarray(value, dtype, axes=axes)
+
+
+def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
+    """A tensor of one value.
+
+    >>> import treadle as td
+    >>> td.full((2,), 7).tolist()
+    [7, 7]
+    """
+    scalar = as_tensor(value, dtype).numpy()
+    if scalar.ndim:
+        raise ArgumentError(f"full takes one value, not shape {scalar.shape}")
+    return constant_node(np.full(_extents(shape), scalar), _names(shape))
+
+
+def zeros(shape: Any, dtype: Any = None) -> Tensor:
+    """A tensor of zeros in the default dtype, or in `dtype`.
+
+    >>> import treadle as td
+    >>> td.zeros((2, 3)).type
+    float32[2, 3]
+    """
+    return constant_node(np.zeros(_extents(shape), _dtype(dtype)), _names(shape))
+
+
+def ones(shape: Any, dtype: Any = None) -> Tensor:
+    """A tensor of ones in the default dtype, or in `dtype`.
+
+    >>> import treadle as td
+    >>> td.ones(2).tolist()
+    [1.0, 1.0]
+    """
+    return constant_node(np.ones(_extents(shape), _dtype(dtype)), _names(shape))
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+    """Numbers from `start` (0 if one is given) below `stop` by `step`.
+
+    >>> import treadle as td
+    >>> td.arange(3).tolist()
+    [0, 1, 2]
+    """
+    if step == 0:
+        raise ArgumentError("arange takes no step of 0")
+    first, last = (0, start) if stop is None else (start, stop)
+    whole = all(isinstance(v, (int, np.integer)) for v in (first, last, step))
+    kind = as_dtype("int64") if whole else current().dtype
+    return as_tensor(np.arange(first, last, step, dtype=as_dtype(dtype or kind)))
+
+
+def eye(rows: int, columns: int | None = None, dtype: Any = None) -> Tensor:
+    """The identity matrix.
+
+    >>> import treadle as td
+    >>> td.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return as_tensor(np.eye(rows, columns, dtype=_dtype(dtype)))
+
+
+def _dtype(dtype: Any) -> Any:
+    return current().dtype if dtype is None else as_dtype(dtype)
+
+
+def _extents(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, Axis):
+        shape = (shape,)
+    if isinstance(shape, (tuple, list)):
+        shape = tuple(n.length if isinstance(n, Axis) else n for n in shape)
+    return as_shape(shape)
+
+
+def _names(shape: Any) -> Any:
+    items = shape if isinstance(shape, (tuple, list)) else (shape,)
+    names = tuple(n.name if isinstance(n, Axis) else None for n in items)
+    return names if any(names) else None

@@ -1,0 +1,198 @@
+"""Arithmetic on elements: sums, products, quotients, powers and extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float32, int32, is_inexact, kind
+from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import binary
+from treadle.ops.cast import as_float, operands
+from treadle.ops.families import Elementwise, binary_samples, unary_samples
+
+__all__ = ["add", "divide", "multiply", "negative", "subtract"]
+
+
+@op(primitive=True, commutative=True, linear=True, identity=0)
+class Add(Elementwise):
+    """x + y."""
+
+    arity = 2
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.add(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return g, g
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), dtypes=(float32, int32))
+
+
+@provide
+def add(x: Any, y: Any) -> Tensor:
+    """x + y, element by element.
+
+    >>> import treadle as td
+    >>> td.add([1.0, 2.0], 3).numpy()
+    array([4., 5.], dtype=float32)
+    """
+    return binary(ADD, x, y)
+
+
+@op(primitive=True, linear=True)
+class Subtract(Elementwise):
+    """x - y."""
+
+    arity = 2
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.subtract(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return g, negative(g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), dtypes=(float32, int32))
+
+
+@provide
+def subtract(x: Any, y: Any) -> Tensor:
+    """x - y, element by element.
+
+    >>> import treadle as td
+    >>> td.subtract([1.0, 2.0], 3).numpy()
+    array([-2., -1.], dtype=float32)
+    """
+    return binary(SUBTRACT, x, y)
+
+
+@op(primitive=True, commutative=True, identity=1, absorbing=0)
+class Multiply(Elementwise):
+    """x y."""
+
+    arity = 2
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.multiply(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return g * conj(xs[1]), g * conj(xs[0])
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), dtypes=(float32, int32))
+
+
+@provide
+def multiply(x: Any, y: Any) -> Tensor:
+    """x y, element by element.
+
+    >>> import treadle as td
+    >>> td.multiply([1.0, 2.0], 3).numpy()
+    array([3., 6.], dtype=float32)
+    """
+    return binary(MULTIPLY, x, y)
+
+
+@op(primitive=True)
+class Divide(Elementwise):
+    """x / y, as IEEE 754 rounds it."""
+
+    arity = 2
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.divide(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        gx = g / conj(xs[1])
+        return gx, negative(gx * conj(y))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), Input(), Input(low=0.5, high=2.0))
+
+
+@provide
+def divide(x: Any, y: Any) -> Tensor:
+    """x / y, element by element; integers divide as floats.
+
+    >>> import treadle as td
+    >>> td.divide([1, 2], 4).numpy()
+    array([0.25, 0.5 ], dtype=float32)
+    """
+    nodes = operands(x, y)
+    if not is_inexact(nodes[0].type.dtype):
+        nodes = [as_float(node) for node in nodes]
+    return binary(DIVIDE, *nodes)
+
+
+@op(primitive=True, linear=True, involution=True)
+class Negative(Elementwise):
+    """-x."""
+
+    arity = 1
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.negative(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (negative(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), dtypes=(float32, int32))
+
+
+@provide
+def negative(x: Any) -> Tensor:
+    """-x.
+
+    >>> import treadle as td
+    >>> td.negative([1.0, -2.0]).numpy()
+    array([-1.,  2.], dtype=float32)
+    """
+    return NEGATIVE(*operands(x))
+
+
+@op(linear=True, involution=True)
+class Conj(Elementwise):
+    """The complex conjugate; x itself where it is real."""
+
+    arity = 1
+    primitive = True
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.conjugate(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (conj(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), (Input((2, 3)),))]
+
+
+@provide
+def conj(x: Any) -> Tensor:
+    """The complex conjugate of x; the same node where x is real.
+
+    >>> import treadle as td
+    >>> td.conj(td.asarray([1 + 2j])).numpy()
+    array([1.-2.j], dtype=complex64)
+    """
+    (node,) = operands(x)
+    return Conj()(node) if kind(node.type.dtype) == "complex" else node
+
+
+ADD, SUBTRACT, MULTIPLY = Add(), Subtract(), Multiply()
+DIVIDE, NEGATIVE = Divide(), Negative()

@@ -1,0 +1,350 @@
+"""The families of ops: what their members share, and the rule each member gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from treadle.base.dtypes import KINDS, bool_, complex64, float32, float64, int32, kind
+from treadle.base.errors import (
+    ArityError,
+    DTypeError,
+    ShapeError,
+    TreadleError,
+)
+from treadle.base.types import (
+    Names,
+    TupleType,
+    Type,
+    broadcast_shapes,
+    normalize_axis,
+)
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Op,
+    Sample,
+    Traits,
+    common_axes,
+    op,
+    refuse_axes,
+)
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+
+
+def drawn(x: Any, seed: int = 0) -> Array:
+    """The array a sample's Input stands for; arrays and scalars pass through."""
+    if not isinstance(x, Input):
+        return np.asarray(x)
+    rng = np.random.default_rng(seed + math.prod(x.shape) * 7919)
+    k = kind(x.dtype)
+    if k == "bool":
+        return np.asarray(rng.integers(0, 2, x.shape).astype(bool))
+    if k == "integer":
+        low = max(int(x.low), 0) if x.dtype.kind == "u" else int(x.low)
+        return np.asarray(rng.integers(low, int(x.high) + 1, x.shape), dtype=x.dtype)
+    if x.apart:
+        # Distinct values off zero: a shuffled grid of midpoints with a small jitter.
+        n = math.prod(x.shape)
+        steps = np.arange(n) + 0.5 + rng.uniform(-0.1, 0.1, n)
+        grid = x.low + (x.high - x.low) * steps / max(n, 1)
+        grid = np.where(np.abs(grid) < x.apart, grid + 2 * x.apart, grid)
+        return np.asarray(rng.permutation(grid).reshape(x.shape), dtype=x.dtype)
+    values = rng.uniform(x.low, x.high, x.shape)
+    if k == "complex":
+        values = values + 1j * rng.uniform(x.low, x.high, x.shape)
+    return np.asarray(values, dtype=x.dtype)
+
+
+def tensors_of(sample: Sample) -> list[Tensor]:
+    """Constants for the inputs of a sample."""
+    return [as_tensor(np.array(drawn(x, k))) for k, x in enumerate(sample.inputs)]
+
+
+class Family(Op):
+    """What all families share: mistakes made from the first sample."""
+
+    __slots__ = ()
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        sample = cls.samples()[0]
+        inputs = tensors_of(sample)
+        found: list[Mistake] = []
+        if cls.arity is not None:
+            surplus = [*inputs, as_tensor(1.0)]
+            found.append(Mistake(lambda: sample.op(*surplus), ArityError, "operands"))
+        if cls.takes != "any":
+            wrong = next(
+                d
+                for d in (bool_, int32, float32, complex64)
+                if kind(d) not in KINDS[cls.takes]
+            )
+            bad = [as_tensor(x.numpy().astype(wrong)) for x in inputs]
+            found.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
+        return found
+
+
+def same_dtype(op: Op, types: Sequence[Type]) -> None:
+    """Refuse operands of different dtypes; public functions promote before."""
+    if any(t.dtype != types[0].dtype for t in types[1:]):
+        names = ", ".join(t.dtype.name for t in types)
+        raise DTypeError(
+            f"operands have dtypes {names}", hint="convert with x.astype(...)"
+        )
+
+
+class Elementwise(Family):
+    """One value per element of the broadcast operands, by the rule `scalar`.
+
+    A primitive is known to code generators; any other member writes `scalar` in terms
+    of them, with the operators and functions of programs.
+    """
+
+    __slots__ = ()
+    family = "elementwise"
+    result: ClassVar[str] = "same"  # "same", "bool" or "real" (of a complex)
+    mixed: ClassVar[tuple[int, ...]] = ()  # operands that keep a dtype of their own
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> Type:
+        mains = [t for k, t in enumerate(types) if k not in self.mixed] or list(types)
+        same_dtype(self, mains)
+        first = mains[0]
+        shape = first.shape
+        if any(t.shape != shape for t in types):
+            shape = broadcast_shapes(*[t.shape for t in types])
+        axes = None
+        if any(t.axes is not None for t in types):
+            axes = common_axes(types, len(shape))
+        dtype = first.dtype
+        if self.result == "bool":
+            dtype = bool_
+        elif self.result == "real" and kind(dtype) == "complex":
+            dtype = float32 if dtype == complex64 else float64
+        if dtype is first.dtype and shape == first.shape and axes == first.axes:
+            return first
+        return Type(shape, dtype, axes)
+
+    def scalar(self, *xs: Any) -> Any:
+        """The value at a point, by infix on tensors; a primitive is itself."""
+        raise NotImplementedError
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        found = super().mistakes()
+        sample = cls.samples()[0]
+        if len(sample.inputs) > 1:
+            wide = as_tensor(np.array(drawn(replace_shape(sample.inputs[0], (2, 3)))))
+            long = as_tensor(np.array(drawn(replace_shape(sample.inputs[1], (4,)))))
+            rest = tensors_of(sample)[2:]
+            found.append(
+                Mistake(
+                    lambda: sample.op(wide, long, *rest), ShapeError, "do not broadcast"
+                )
+            )
+        return found
+
+
+def replace_shape(x: Any, shape: tuple[int, ...]) -> Any:
+    """A sample's input in another shape."""
+    return replace(x, shape=shape) if isinstance(x, Input) else np.resize(x, shape)
+
+
+class Reduction(Family):
+    """A monoid folded over `axes` (non-negative, sorted); fields axes and keepdims."""
+
+    __slots__ = ()
+    family = "reduction"
+    arity = 1
+    traits = Traits(tolerance="R")
+    axes: tuple[int, ...]
+    keepdims: bool
+
+    def infer(self, *types: Type) -> Type:
+        return reduced(types[0], self.axes, self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        """The monoid, on arrays or tensors."""
+        raise NotImplementedError
+
+    def identity(self, dtype: Any) -> Any:
+        """The value of an empty fold; None when there is none."""
+        raise NotImplementedError
+
+
+def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:
+    """The type after folding `axes`."""
+    for axis in axes:
+        normalize_axis(axis, t.ndim)
+    kept = [k for k in range(t.ndim) if k not in axes]
+    if keepdims:
+        shape = tuple(1 if k in axes else n for k, n in enumerate(t.shape))
+        names = t.axes and tuple(None if k in axes else a for k, a in enumerate(t.axes))
+    else:
+        shape = tuple(t.shape[k] for k in kept)
+        names = t.axes and tuple(t.axes[k] for k in kept)
+    return Type(shape, t.dtype, some(names))
+
+
+def some(names: Names | None) -> Names | None:
+    """Axis names, or None where no dimension has one."""
+    return names if names and any(names) else None
+
+
+class Movement(Family):
+    """Elements moved, none computed: `index` tells where each one comes from."""
+
+    __slots__ = ()
+    family = "movement"
+    arity = 1
+    traits = Traits(tolerance="E", linear=True)
+
+    def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
+        """The input element that feeds output element `i`, by integer arithmetic."""
+        raise NotImplementedError
+
+
+class Opaque(Family):
+    """An op known only by its NumPy rule; engines call a library for it."""
+
+    __slots__ = ()
+    family = "opaque"
+    traits = Traits(tolerance="R")
+
+
+class Composite(Family):
+    """An op that is an expression of smaller ops; gradient and loops follow from it.
+
+    It may carry its own vjp, and an engine may claim it whole.
+    """
+
+    __slots__ = ()
+    family = "composite"
+    traits = Traits(tolerance="R")
+
+    def expand(self, *xs: Tensor) -> Any:
+        """The same thing in smaller ops (a tuple for several results)."""
+        raise NotImplementedError
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        found: Cotangents = functions.pullback(self.expand(*xs), g, xs)
+        return found
+
+
+@op(linear=True)
+class Output(Family):
+    """The k-th result of an op that has several."""
+
+    position: int
+    family = "output"
+    arity = 1
+
+    def infer(self, *types: Any) -> Type:
+        if not isinstance(types[0], TupleType):
+            raise TreadleError(f"{types[0]} is not several results")
+        found: Type = types[0][self.position]
+        return found
+
+    def check(self, inputs: Sequence[Tensor]) -> None:
+        if len(inputs) != 1:
+            raise ArityError(f"takes 1 operand, got {len(inputs)}")
+
+    def numpy(self, *arrays: Any) -> Any:
+        return arrays[0][self.position]
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        count = len(xs[0].type)  # type: ignore[arg-type]
+        return (tuple(g if k == self.position else None for k in range(count)),)  # type: ignore[return-value]
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return []
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(1.0)
+        return [Mistake(lambda: cls(0)(x), TreadleError, "several results")]
+
+
+def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
+    """The results of a node with several, as nodes."""
+    return tuple(Output(k)(node) for k in range(len(node.type)))  # type: ignore[arg-type]
+
+
+def unary_samples(
+    op: Op,
+    low: float = -2.0,
+    high: float = 2.0,
+    apart: float = 0.0,
+    dtypes: Sequence[Any] = (float32,),
+    second_order: bool = True,
+) -> list[Sample]:
+    """Samples of a one-operand op over the shapes every op must take."""
+    shapes = [(2, 3), (), (0, 3), (1,), (7, 5), (3, 1, 4)]
+    return [
+        Sample(op, (Input(s, d, low, high, apart),), second_order=second_order)
+        for d in dtypes
+        for s in shapes
+    ]
+
+
+def binary_samples(
+    op: Op,
+    first: Input | None = None,
+    second: Input | None = None,
+    dtypes: Sequence[Any] = (float32,),
+    second_order: bool = True,
+) -> list[Sample]:
+    """Samples of a two-operand op, broadcasting each way."""
+    a, b = first or Input(), second or first or Input()
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((2, 3), (2, 3)),
+        ((2, 3), ()),
+        ((3,), (2, 3)),
+        ((4, 1), (1, 5)),
+        ((0, 3), (3,)),
+        ((7, 1), (7, 5)),
+    ]
+    return [
+        Sample(
+            op,
+            (replace(a, shape=s, dtype=d), replace(b, shape=t, dtype=d)),
+            second_order=second_order,
+        )
+        for d in dtypes
+        for s, t in shapes
+    ]
+
+
+def expect(condition: bool, error: Callable[[], TreadleError]) -> None:
+    """Raise what `error` makes unless the condition holds."""
+    if not condition:
+        raise error()
+
+
+__all__ = [
+    "Composite",
+    "Elementwise",
+    "Family",
+    "Movement",
+    "Opaque",
+    "Output",
+    "Reduction",
+    "binary_samples",
+    "drawn",
+    "outputs_of",
+    "reduced",
+    "refuse_axes",
+    "some",
+    "tensors_of",
+    "unary_samples",
+]

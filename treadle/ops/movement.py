@@ -1,0 +1,216 @@
+"""Elements moved without computing: reshape, permute, broadcast and their kin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import AxisError, ShapeError
+from treadle.base.types import (
+    Names,
+    Shape,
+    Type,
+    as_shape,
+    broadcast_shapes,
+    normalize_axes,
+)
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Movement, some
+
+__all__ = ["broadcast_to", "permute_dims", "reshape"]
+
+
+@op()
+class Reshape(Movement):
+    """The same elements in row-major order under another shape."""
+
+    shape: Shape
+    axes: Names | None = None
+
+    def infer(self, *types: Type) -> Type:
+        if math.prod(self.shape) != types[0].size:
+            raise ShapeError(f"{types[0].size} elements do not fill shape {self.shape}")
+        return Type(self.shape, types[0].dtype, self.axes)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x: Array = arrays[0]
+        return x.reshape(self.shape)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (reshape(g, xs[0].type.shape, axes=xs[0].type.axes),)
+
+    def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
+        flat: Any = 0
+        for n, k in zip(self.shape, i, strict=True):
+            flat = flat * n + k
+        found = []
+        for n in reversed(x.shape):
+            found.append(flat % max(n, 1))
+            flat = flat // max(n, 1)
+        return tuple(reversed(found))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((3, 2)), (Input((2, 3)),)),
+            Sample(cls((6,)), (Input((2, 3)),)),
+            Sample(cls(()), (Input((1, 1)),)),
+            Sample(cls((5, 0)), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        return [
+            *super().mistakes(),
+            Mistake(lambda: reshape([1.0, 2.0], (3,)), ShapeError, "do not fill"),
+            Mistake(lambda: reshape([1.0, 2.0], (-1, -1)), ShapeError, "one -1"),
+        ]
+
+
+@provide
+def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
+    """`x` under another shape of as many elements; one extent may be -1.
+
+    Axis names are dropped unless `axes` gives the new ones.
+
+    >>> import treadle as td
+    >>> td.reshape([1.0, 2.0, 3.0, 4.0], (2, -1)).shape
+    (2, 2)
+    """
+    node = as_tensor(x)
+    wanted = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    if wanted.count(-1) > 1:
+        raise ShapeError(f"shape {wanted} has more than one -1")
+    if -1 in wanted:
+        known = math.prod(n for n in wanted if n != -1)
+        size = node.type.size
+        if known == 0 or size % known:
+            raise ShapeError(f"{size} elements do not fill shape {wanted}")
+        wanted = tuple(size // known if n == -1 else n for n in wanted)
+    extents = as_shape(wanted)
+    names = some(None if axes is None else tuple(axes))
+    if extents == node.type.shape and names == node.type.axes:
+        return node
+    return Reshape(extents, names)(node)
+
+
+@op()
+class PermuteDims(Movement):
+    """Dimension k of the result is dimension `order[k]` of x."""
+
+    order: tuple[int, ...]
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        if sorted(self.order) != list(range(t.ndim)):
+            raise AxisError(f"{self.order} is no permutation of {t.ndim} dimensions")
+        names = t.axes and tuple(t.axes[k] for k in self.order)
+        return Type(tuple(t.shape[k] for k in self.order), t.dtype, names)
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.transpose(arrays[0], self.order)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (permute_dims(g, tuple(np.argsort(self.order).tolist())),)
+
+    def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
+        return tuple(i[self.order.index(k)] for k in range(x.ndim))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((1, 0)), (Input((2, 3)),)),
+            Sample(cls((2, 0, 1)), (Input((2, 3, 4)),)),
+            Sample(cls(()), (Input(()),)),
+            Sample(cls((0, 2, 1)), (Input((0, 1, 5)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        return [
+            *super().mistakes(),
+            Mistake(lambda: permute_dims([1.0], (1,)), AxisError, "out of range"),
+            Mistake(lambda: cls((0, 0))(as_tensor([[1.0]])), AxisError, "permutation"),
+        ]
+
+
+@provide
+def permute_dims(x: Any, axes: Any = None) -> Tensor:
+    """The dimensions of `x` in another order; reversed when none is given.
+
+    >>> import treadle as td
+    >>> td.permute_dims(td.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    node = as_tensor(x)
+    if axes is None:
+        order = tuple(reversed(range(node.type.ndim)))
+    else:
+        order = normalize_axes(tuple(axes), node.type)
+    if order == tuple(range(node.type.ndim)):
+        return node
+    return PermuteDims(order)(node)
+
+
+@op()
+class BroadcastTo(Movement):
+    """x repeated along new leading dimensions and those of extent 1."""
+
+    shape: Shape
+    axes: Names | None = None
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        if broadcast_shapes(t.shape, self.shape) != self.shape:
+            raise ShapeError(f"shape {t.shape} does not broadcast to {self.shape}")
+        names = self.axes
+        if names is None and t.axes is not None:
+            names = (None,) * (len(self.shape) - t.ndim) + t.axes
+        return Type(self.shape, t.dtype, some(names))
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.broadcast_to(arrays[0], self.shape)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (functions.sum_to(g, xs[0].type.shape),)
+
+    def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
+        own = i[len(i) - x.ndim :]
+        return tuple(k * 0 if n == 1 else k for k, n in zip(own, x.shape, strict=True))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((2, 3)), (Input((3,)),)),
+            Sample(cls((4, 2, 3)), (Input((2, 1)),)),
+            Sample(cls((5,)), (Input(()),)),
+            Sample(cls((0, 3)), (Input((1, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        return [
+            *super().mistakes(),
+            Mistake(lambda: broadcast_to([1.0, 2.0], (3,)), ShapeError, "broadcast"),
+        ]
+
+
+@provide
+def broadcast_to(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
+    """`x` repeated to `shape` by NumPy's broadcasting rule.
+
+    >>> import treadle as td
+    >>> td.broadcast_to([1.0, 2.0], (2, 2)).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
+    """
+    node = as_tensor(x)
+    extents = as_shape(shape)
+    if extents == node.type.shape and axes is None:
+        return node
+    return BroadcastTo(extents, None if axes is None else tuple(axes))(node)

@@ -1,0 +1,118 @@
+"""Folds over axes: sums, products, extremes, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import bool_, int64
+from treadle.base.errors import AxisError
+from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import astype
+from treadle.ops.families import Reduction
+from treadle.ops.movement import broadcast_to, reshape
+
+__all__ = ["sum"]
+
+
+def along(x: Any, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """The node of `x` and the positions of `axis` in it, sorted."""
+    node = as_tensor(x)
+    return node, tuple(sorted(normalize_axes(axis, node.type)))
+
+
+def spread(g: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """A reduced cotangent with its dimensions of extent 1 back, to broadcast over x."""
+    if keepdims:
+        return g
+    shape = tuple(1 if k in axes else n for k, n in enumerate(x.type.shape))
+    names = x.type.axes
+    if names is not None:
+        names = tuple(None if k in axes else a for k, a in enumerate(names))
+    return reshape(g, shape, axes=names)
+
+
+def over(x: Tensor, g: Tensor) -> Tensor:
+    """`g` broadcast to the shape of x."""
+    return broadcast_to(g, x.type.shape, axes=x.type.axes)
+
+
+@op(linear=True)
+class Sum(Reduction):
+    """The sum over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.sum(arrays[0], self.axes, keepdims=self.keepdims)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (over(xs[0], spread(g, xs[0], self.axes, self.keepdims)),)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def identity(self, dtype: Any) -> Any:
+        return 0
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((0,)), (Input((2, 3)),)),
+            Sample(cls((0, 1)), (Input((7, 5)),)),
+            Sample(cls((1,), True), (Input((2, 3, 4)),)),
+            Sample(cls(()), (Input((3,)),)),
+            Sample(cls((0,)), (Input((0, 3)),)),
+            Sample(cls((0, 2)), (Input((33, 1, 31)),), second_order=False),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        return [
+            *super().mistakes(),
+            Mistake(lambda: sum([1.0], 1), AxisError, "out of range"),
+        ]
+
+
+@provide
+def sum(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (an integer, a name, several, or all); bools are counted.
+
+    >>> import treadle as td
+    >>> td.sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
+    [4.0, 6.0]
+    """
+    node, axes = along(x, axis)
+    if node.type.dtype == bool_:
+        node = astype(node, int64)
+    return Sum(axes, keepdims)(node)
+
+
+@provide
+def sum_to(x: Any, shape: Shape) -> Tensor:
+    """`x` summed over what broadcasting `shape` to it would repeat.
+
+    >>> import treadle as td
+    >>> sum_to(td.ones((4, 2, 3)), (2, 1)).tolist()
+    [[12.0], [12.0]]
+    """
+    node = as_tensor(x)
+    t: Type = node.type
+    if t.shape == shape:
+        return node
+    if broadcast_shapes(shape, t.shape) != t.shape:  # g is the smaller: expand it
+        return sum_to(broadcast_to(node, broadcast_shapes(shape, t.shape)), shape)
+    lead = t.ndim - len(shape)
+    kept = tuple(
+        k + lead for k, n in enumerate(shape) if n == 1 and t.shape[k + lead] != 1
+    )
+    axes = tuple(range(lead)) + kept
+    summed = Sum(axes)(node) if axes else node
+    return reshape(summed, shape)

@@ -1,0 +1,211 @@
+"""Values on demand: find what has to run, run it, settle the nodes, commit Variables."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base import trees
+from treadle.base.errors import StateError
+from treadle.base.options import Options, current, on_change
+from treadle.base.types import TupleType
+from treadle.engines.base import engine
+from treadle.graph.frame import state, top
+from treadle.graph.leaves import Cut, as_tensor
+from treadle.graph.operators import Operand, provide
+from treadle.graph.tensor import Tensor, cut, settle, watchers
+from treadle.graph.traversal import pending
+from treadle.graph.variable import Update, Variable, variable_of
+
+__all__ = ["evaluate", "value"]
+
+HISTORY_NODES = 4096
+HISTORY_BYTES = 256 << 20
+
+
+class _History(threading.local):
+    """The evaluated nodes of a thread that still have their recipe, oldest first."""
+
+    def __init__(self) -> None:
+        self.nodes: deque[tuple[weakref.ref[Tensor], int]] = deque()
+        self.bytes = 0
+
+
+_history = _History()
+
+
+def _extra_references() -> int:
+    """What sys.getrefcount counts of a node that only a run's own list refers to."""
+    nodes = [Tensor(Cut(), (), as_tensor(0.0).type)]
+    return next(sys.getrefcount(node) for node in nodes)
+
+
+def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
+    """The nodes that something outside this list and these inputs refers to."""
+    inside: dict[int, int] = {}
+    for node in nodes:
+        for x in node.inputs:
+            inside[x.serial] = inside.get(x.serial, 0) + 1
+    found = []
+    for node in nodes:
+        if sys.getrefcount(node) > alone + inside.get(node.serial, 0):
+            found.append(node)
+    return found
+
+
+def run(
+    roots: Iterable[Tensor], feeds: Mapping[int, Any] | None = None
+) -> list[Tensor]:
+    """Evaluate the roots and this thread's pending updates; the nodes that were settled.
+
+    A failing run drops the thread's pending updates: the Variables stay as they were.
+    """
+    frame = top()
+    updates = [] if frame.tracing else frame.take()
+    wanted = list(roots)
+    nodes = pending([*wanted, *updates])
+    del updates
+    keep = {node.serial for node in wanted}
+    keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
+    del wanted
+    kept = held(nodes, _ALONE)
+    keep |= {node.serial for node in kept}
+    keep &= {node.serial for node in nodes if node.stored is None}
+    values = engine(current().engine).run(nodes, feeds or {}, keep)
+    done = [node for node in nodes if node.serial in keep]
+    changes = [node for node in done if isinstance(node.op, Update)]
+    _check_bases(changes)
+    carried = _carried(nodes)
+    for node in done:
+        if not isinstance(node.type, TupleType):
+            settle(node, values[node.serial])
+            _remember(node, node.serial in carried)
+    for node in changes:
+        variable = variable_of(node)
+        assert variable is not None
+        variable.commit(node)
+    _trim()
+    return done
+
+
+def _check_bases(changes: Sequence[Tensor]) -> None:
+    """Each Update builds on the stored version or on an Update of this run."""
+    newest: dict[int, Tensor] = {}
+    for update in changes:
+        variable = variable_of(update)
+        assert variable is not None
+        base = newest.get(id(variable), variable.committed)
+        if update.inputs[0] is not base:
+            raise StateError(
+                f"variable {variable.name!r} was changed since this update was made",
+                hint="make the update again from the newest value",
+            ).located("Update", repr(update.type), update.line)
+        newest[id(variable)] = update
+
+
+def _carried(nodes: Sequence[Tensor]) -> set[int]:
+    """The nodes that depend on a trainable Variable."""
+    found: set[int] = set()
+    for node in nodes:
+        variable = variable_of(node)
+        if variable is not None:
+            if variable.trainable:
+                found.add(node.serial)
+        elif isinstance(node.op, Cut):
+            if node.op.carried:
+                found.add(node.serial)
+        elif any(x.serial in found for x in node.inputs) or (
+            node.stored is not None and node.inputs
+        ):
+            found.add(node.serial)
+    return found
+
+
+def _remember(node: Tensor, carried: bool) -> None:
+    """Keep the recipe of an evaluated node for derivatives, within bounds."""
+    if not node.inputs or isinstance(node.op, Update):
+        return
+    if state.no_grad or (node.mark is not None and "no_grad" in node.mark):
+        cut(node, Cut(node.op.name, False))
+        return
+    node.mark = {**(node.mark or {}), "carried": carried}
+    _history.nodes.append((weakref.ref(node), node.type.nbytes))
+    _history.bytes += node.type.nbytes
+
+
+def _trim() -> None:
+    nodes = _history.nodes
+    while nodes and (len(nodes) > HISTORY_NODES or _history.bytes > HISTORY_BYTES):
+        reference, size = nodes.popleft()
+        _history.bytes -= size
+        node = reference()
+        if node is not None:
+            forget(node)
+
+
+def forget(node: Tensor) -> None:
+    """Cut an evaluated node: its value stays, its recipe goes."""
+    if node.inputs and node.stored is not None:
+        carried = bool(node.mark and node.mark.get("carried"))
+        cut(node, Cut(node.op.name, carried))
+
+
+@provide
+def value(x: Operand) -> np.ndarray[Any, Any]:
+    """The value of a tensor, or of a Variable after the pending updates have run."""
+    if isinstance(x, Variable):
+        read = top().read(x)
+        if top().pending or read.stored is None:
+            run([read])
+        found = x.committed.stored if not top().tracing else read.stored
+        assert found is not None
+        return found
+    node = x.node()
+    if node.stored is None:
+        run([node])
+    assert node.stored is not None
+    return node.stored
+
+
+def evaluate(*tensors: Any) -> Any:
+    """Run several tensors (or trees of them) together; NumPy arrays in their place.
+
+    >>> import treadle as td
+    >>> x = td.constant(2.0)
+    >>> td.evaluate(x + 1, {"square": x * x})
+    (array(3., dtype=float32), {'square': array(4., dtype=float32)})
+    """
+    leaves, structure = trees.flatten(tensors)
+    nodes = [as_tensor(leaf) for leaf in leaves]
+    if any(node.stored is None for node in nodes) or top().pending:
+        run(nodes)
+    values = [
+        value(leaf) if isinstance(leaf, Operand) else node.stored
+        for leaf, node in zip(leaves, nodes, strict=True)
+    ]
+    result = trees.unflatten(structure, values)
+    return result[0] if len(tensors) == 1 else result
+
+
+def _at_once(node: Tensor) -> None:
+    """Under `td.options(eager=True)` a node is evaluated when it is built."""
+    if current().eager and node.inputs and not top().tracing:
+        if not isinstance(node.type, TupleType) and not isinstance(node.op, Update):
+            run([node])
+
+
+def _watch_eager(options: Options) -> None:
+    if options.eager and _at_once not in watchers:
+        watchers.append(_at_once)
+
+
+on_change(_watch_eager)
+if current().eager:
+    watchers.append(_at_once)
+_ALONE = _extra_references()
