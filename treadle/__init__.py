@@ -1,5 +1,6 @@
 """Treadle: computation graphs of plain, dynamic Python."""
 
+from treadle.autodiff.forward import hessian, hvp, jacobian, jvp
 from treadle.autodiff.gradient import grad, value_and_grad, variables, vjp
 from treadle.base.dtypes import (
     bfloat16,
@@ -18,7 +19,7 @@ from treadle.base.dtypes import (
     uint64,
 )
 from treadle.base.dtypes import bool_ as bool
-from treadle.base.errors import *  # noqa: F403
+from treadle.base.errors import *
 from treadle.base.options import options, set_options
 from treadle.base.types import Axis
 from treadle.engines import reference as _reference
@@ -26,14 +27,18 @@ from treadle.graph.frame import explicit_updates, metadata, no_grad
 from treadle.graph.scope import lookup, param, scope
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Placeholder, Variable
-from treadle.ops.cast import *  # noqa: F403
-from treadle.ops.contract import *  # noqa: F403
-from treadle.ops.create import *  # noqa: F403
-from treadle.ops.elementary import *  # noqa: F403
-from treadle.ops.elementwise import *  # noqa: F403
-from treadle.ops.flow import *  # noqa: F403
-from treadle.ops.movement import *  # noqa: F403
-from treadle.ops.reduce import *  # noqa: F403
+from treadle.ops.cast import *
+from treadle.ops.contract import *
+from treadle.ops.control import *
+from treadle.ops.create import *
+from treadle.ops.elementary import *
+from treadle.ops.elementwise import *
+from treadle.ops.flow import *
+from treadle.ops.loop import *
+from treadle.ops.movement import *
+from treadle.ops.reduce import *
+from treadle.runtime.computation import computation, placeholder
 from treadle.runtime.evaluate import evaluate
+from treadle.runtime.function import function
 
 __version__ = "0.1.0"

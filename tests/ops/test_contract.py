@@ -36,10 +36,20 @@ OPS = {
     for name, cls in sorted(registry.items())
     if not issubclass(cls, Leaf) and cls not in SPECIAL
 }
+
+
+def samples_of(cls: type[Op]) -> list[Sample]:
+    """The samples; none where making them fails, which the first test reports."""
+    try:
+        return cls.samples()
+    except Exception:
+        return []
+
+
 CASES = [
     pytest.param(sample, id=f"{name}-{k}")
     for name, cls in OPS.items()
-    for k, sample in enumerate(cls.samples())
+    for k, sample in enumerate(samples_of(cls))
 ]
 
 

@@ -133,7 +133,7 @@ def derivatives(
 
 @provide
 def backward(y: Any) -> None:
-    """Add the gradient of scalar `y` into `p.grad` of each trainable parameter it reads.
+    """Add the gradient of scalar `y` into `p.grad` of each trainable parameter.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)

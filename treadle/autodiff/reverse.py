@@ -62,11 +62,11 @@ def pull(
     nodes = reach(outputs, targets.ends)
     leads: set[int] = set()
     for node in nodes:
-        if targets.of(node):
-            leads.add(node.serial)
-        elif isinstance(node.op, Cut) and node.op.carried:
-            leads.add(node.serial)
-        elif not targets.ends(node) and any(x.serial in leads for x in node.inputs):
+        if (
+            targets.of(node)
+            or (isinstance(node.op, Cut) and node.op.carried)
+            or (not targets.ends(node) and any(x.serial in leads for x in node.inputs))
+        ):
             leads.add(node.serial)
     found: dict[int, Tensor] = {}
     gathered: dict[int, Any] = {}

@@ -124,7 +124,7 @@ def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> 
 
 
 def _last_updates(frame: TraceFrame) -> list[Tensor]:
-    return [u for u in frame.versions.values()]
+    return list(frame.versions.values())
 
 
 def _variable(update: Tensor) -> Variable:

@@ -1,4 +1,4 @@
-"""The value of one node from the values of its inputs: the meaning every engine keeps."""
+"""The value of a node from the values of its inputs: what every engine keeps to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The contract of an op, the decorator that registers it, and the sample it is tested by.
+"""The contract of an op, the decorator that registers it, the samples that test it.
 
-An op is a frozen dataclass: its fields are its attributes, its methods are its rules and
-the decorator's keywords are its algebra. Arrays are inputs, never fields.
+An op is a frozen dataclass: its fields are its attributes, its methods are its rules
+and the decorator's keywords are its algebra. Arrays are inputs, never fields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
@@ -153,13 +153,13 @@ def op(**traits: Any) -> Callable[[C], C]:
     """Make a class an op: a frozen dataclass with these traits, in the registry."""
 
     def register(cls: C) -> C:
-        made = dataclass(frozen=True, repr=False)(cls)
+        made: Any = dataclass(frozen=True, repr=False)(cls)
         inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
         made.traits = Traits(**{**inherited, **traits})
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = made
-        return made  # type: ignore[no-any-return]
+        return cast(C, made)
 
     return register
 

@@ -24,6 +24,8 @@ class Table:
     """Functions by name; a missing one says which."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise TreadleError(f"no layer has provided the function {name!r}")
 
 
@@ -81,106 +83,106 @@ class Operand:
     # -- arithmetic ----------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
-        return functions.add(self, other)  # type: ignore[no-any-return]
+        return functions.add(self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return functions.add(other, self)  # type: ignore[no-any-return]
+        return functions.add(other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return functions.subtract(self, other)  # type: ignore[no-any-return]
+        return functions.subtract(self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return functions.subtract(other, self)  # type: ignore[no-any-return]
+        return functions.subtract(other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return functions.multiply(self, other)  # type: ignore[no-any-return]
+        return functions.multiply(self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return functions.multiply(other, self)  # type: ignore[no-any-return]
+        return functions.multiply(other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return functions.divide(self, other)  # type: ignore[no-any-return]
+        return functions.divide(self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return functions.divide(other, self)  # type: ignore[no-any-return]
+        return functions.divide(other, self)
 
     def __floordiv__(self, other: Any) -> Tensor:
-        return functions.floor_divide(self, other)  # type: ignore[no-any-return]
+        return functions.floor_divide(self, other)
 
     def __rfloordiv__(self, other: Any) -> Tensor:
-        return functions.floor_divide(other, self)  # type: ignore[no-any-return]
+        return functions.floor_divide(other, self)
 
     def __mod__(self, other: Any) -> Tensor:
-        return functions.remainder(self, other)  # type: ignore[no-any-return]
+        return functions.remainder(self, other)
 
     def __rmod__(self, other: Any) -> Tensor:
-        return functions.remainder(other, self)  # type: ignore[no-any-return]
+        return functions.remainder(other, self)
 
     def __pow__(self, other: Any) -> Tensor:
-        return functions.pow(self, other)  # type: ignore[no-any-return]
+        return functions.pow(self, other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return functions.pow(other, self)  # type: ignore[no-any-return]
+        return functions.pow(other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return functions.matmul(self, other)  # type: ignore[no-any-return]
+        return functions.matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return functions.matmul(other, self)  # type: ignore[no-any-return]
+        return functions.matmul(other, self)
 
     def __neg__(self) -> Tensor:
-        return functions.negative(self)  # type: ignore[no-any-return]
+        return functions.negative(self)
 
     def __pos__(self) -> Tensor:
         return self.node()
 
     def __abs__(self) -> Tensor:
-        return functions.abs(self)  # type: ignore[no-any-return]
+        return functions.abs(self)
 
     def __and__(self, other: Any) -> Tensor:
-        return functions.bitwise_and(self, other)  # type: ignore[no-any-return]
+        return functions.bitwise_and(self, other)
 
     def __rand__(self, other: Any) -> Tensor:
-        return functions.bitwise_and(other, self)  # type: ignore[no-any-return]
+        return functions.bitwise_and(other, self)
 
     def __or__(self, other: Any) -> Tensor:
-        return functions.bitwise_or(self, other)  # type: ignore[no-any-return]
+        return functions.bitwise_or(self, other)
 
     def __ror__(self, other: Any) -> Tensor:
-        return functions.bitwise_or(other, self)  # type: ignore[no-any-return]
+        return functions.bitwise_or(other, self)
 
     def __xor__(self, other: Any) -> Tensor:
-        return functions.bitwise_xor(self, other)  # type: ignore[no-any-return]
+        return functions.bitwise_xor(self, other)
 
     def __rxor__(self, other: Any) -> Tensor:
-        return functions.bitwise_xor(other, self)  # type: ignore[no-any-return]
+        return functions.bitwise_xor(other, self)
 
     def __lshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_left_shift(self, other)  # type: ignore[no-any-return]
+        return functions.bitwise_left_shift(self, other)
 
     def __rshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_right_shift(self, other)  # type: ignore[no-any-return]
+        return functions.bitwise_right_shift(self, other)
 
     def __invert__(self) -> Tensor:
-        return functions.bitwise_invert(self)  # type: ignore[no-any-return]
+        return functions.bitwise_invert(self)
 
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return functions.equal(self, other)  # type: ignore[no-any-return]
+        return functions.equal(self, other)
 
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return functions.not_equal(self, other)  # type: ignore[no-any-return]
+        return functions.not_equal(self, other)
 
     def __lt__(self, other: Any) -> Tensor:
-        return functions.less(self, other)  # type: ignore[no-any-return]
+        return functions.less(self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return functions.less_equal(self, other)  # type: ignore[no-any-return]
+        return functions.less_equal(self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return functions.greater(self, other)  # type: ignore[no-any-return]
+        return functions.greater(self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return functions.greater_equal(self, other)  # type: ignore[no-any-return]
+        return functions.greater_equal(self, other)
 
     __hash__ = object.__hash__
 
@@ -189,12 +191,12 @@ class Operand:
     @property
     def T(self) -> Tensor:
         """The tensor with its dimensions reversed."""
-        return functions.permute_dims(self, None)  # type: ignore[no-any-return]
+        return functions.permute_dims(self, None)
 
     @property
     def mT(self) -> Tensor:
         """The tensor with its last two dimensions swapped."""
-        return functions.matrix_transpose(self)  # type: ignore[no-any-return]
+        return functions.matrix_transpose(self)
 
     @property
     def at(self) -> Any:
@@ -202,41 +204,41 @@ class Operand:
         return functions.at(self)
 
     def __getitem__(self, key: Any) -> Tensor:
-        return functions.getitem(self, key)  # type: ignore[no-any-return]
+        return functions.getitem(self, key)
 
     def reshape(self, *shape: Any) -> Tensor:
         wanted = shape[0] if len(shape) == 1 else shape
-        return functions.reshape(self, wanted)  # type: ignore[no-any-return]
+        return functions.reshape(self, wanted)
 
     def transpose(self, *axes: Any) -> Tensor:
         order = (
             axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
         )
-        return functions.permute_dims(self, order or None)  # type: ignore[no-any-return]
+        return functions.permute_dims(self, order or None)
 
     def astype(self, dtype: Any) -> Tensor:
-        return functions.astype(self, dtype)  # type: ignore[no-any-return]
+        return functions.astype(self, dtype)
 
     def sum(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.sum(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return functions.sum(self, axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.mean(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return functions.mean(self, axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.max(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return functions.max(self, axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.min(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return functions.min(self, axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.argmax(self, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+        return functions.argmax(self, axis, keepdims=keepdims)
 
     # -- values --------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array; runs what is needed."""
-        return functions.value(self)  # type: ignore[no-any-return]
+        return functions.value(self)
 
     def item(self) -> Any:
         """The value of a tensor of one element as a Python scalar."""

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.operators import Operand, functions
-from treadle.graph.origin import Origin, capture, describe
+from treadle.graph.origin import Origin, capture, describe, line_of
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -45,6 +45,7 @@ class Tensor(Operand):
     )
     op: Op
     inputs: tuple[Tensor, ...]
+    depth: int
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Tensor(Operand):
                 watch(self)
 
     @property
-    def type(self) -> Type:  # type: ignore[override]
+    def type(self) -> Type:
         return self._type
 
     def node(self) -> Tensor:
@@ -99,11 +100,23 @@ class Tensor(Operand):
         """`file:line: source` of the call that made this node."""
         return describe(self.origin)
 
+    @property
+    def filename(self) -> str:
+        """The file of the call that made this node."""
+        found = line_of(self.origin)
+        return found[0] if found else ""
+
+    @property
+    def lineno(self) -> int:
+        """The line of the call that made this node; 0 where it is not known."""
+        found = line_of(self.origin)
+        return found[1] if found else 0
+
     def __repr__(self) -> str:
-        return functions.represent(self)  # type: ignore[no-any-return]
+        return functions.represent(self)
 
     def _repr_html_(self) -> str:
-        return functions.represent_html(self)  # type: ignore[no-any-return]
+        return functions.represent_html(self)
 
     def __copy__(self) -> Tensor:
         return self

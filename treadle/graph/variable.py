@@ -92,7 +92,7 @@ class Variable(Operand):
         self.committed = Tensor(self.version, (), self._type, array)
 
     @property
-    def type(self) -> Type:  # type: ignore[override]
+    def type(self) -> Type:
         return self._type
 
     @property
@@ -153,19 +153,19 @@ class Variable(Operand):
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))
 
-    def __iadd__(self, other: Any) -> Variable:
+    def __iadd__(self, other: Any) -> Variable:  # type: ignore[override]
         self.assign(self + other)
         return self
 
-    def __isub__(self, other: Any) -> Variable:
+    def __isub__(self, other: Any) -> Variable:  # type: ignore[override]
         self.assign(self - other)
         return self
 
-    def __imul__(self, other: Any) -> Variable:
+    def __imul__(self, other: Any) -> Variable:  # type: ignore[override]
         self.assign(self * other)
         return self
 
-    def __itruediv__(self, other: Any) -> Variable:
+    def __itruediv__(self, other: Any) -> Variable:  # type: ignore[override]
         self.assign(self / other)
         return self
 

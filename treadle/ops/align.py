@@ -33,7 +33,7 @@ def align(nodes: Sequence[Tensor]) -> list[Tensor]:
             if name is None:
                 raise AxisError(
                     f"{x.type} has a dimension without a name",
-                    hint="name it with td.name_axes(x, ...), or drop all with td.unname",
+                    hint="name it with td.name_axes(x, ...), or td.unname all",
                 )
             if name not in lengths:
                 order.append(name)

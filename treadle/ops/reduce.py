@@ -10,7 +10,7 @@ from treadle.base.dtypes import bool_, int64
 from treadle.base.errors import AxisError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype

@@ -1,4 +1,4 @@
-"""Values on demand: find what has to run, run it, settle the nodes, commit Variables."""
+"""Values on demand: find what has to run, run it, settle nodes, commit Variables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
 def run(
     roots: Iterable[Tensor], feeds: Mapping[int, Any] | None = None
 ) -> list[Tensor]:
-    """Evaluate the roots and this thread's pending updates; the nodes that were settled.
+    """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
     A failing run drops the thread's pending updates: the Variables stay as they were.
     """
@@ -195,9 +195,9 @@ def evaluate(*tensors: Any) -> Any:
 
 def _at_once(node: Tensor) -> None:
     """Under `td.options(eager=True)` a node is evaluated when it is built."""
-    if current().eager and node.inputs and not top().tracing:
-        if not isinstance(node.type, TupleType) and not isinstance(node.op, Update):
-            run([node])
+    special = isinstance(node.type, TupleType) or isinstance(node.op, Update)
+    if current().eager and node.inputs and not special and not top().tracing:
+        run([node])
 
 
 def _watch_eager(options: Options) -> None:

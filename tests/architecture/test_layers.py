@@ -1,0 +1,91 @@
+"""The structure of the package: arrows point down, rooms stay small, folders tell."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "treadle"
+LAYERS = [
+    "base", "graph", "ops", "autodiff", "engines", "runtime", "nn", "optim", "io",
+    "viz", "data", "train", "cli",
+]  # fmt: skip
+FILES = sorted(p for p in ROOT.rglob("*.py"))
+
+
+def layer_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node, node.module
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_down_and_stand_at_the_top(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    top = {id(n) for n in tree.body}
+    for statement in tree.body:
+        if isinstance(statement, ast.If):  # if TYPE_CHECKING
+            top |= {id(n) for n in statement.body}
+    for node, module in imports(tree):
+        assert id(node) in top, f"line {node.lineno}: import inside a function"
+        if not module.startswith("treadle.") or path.parent == ROOT:
+            continue
+        target, own = module.split(".")[1], layer_of(path)
+        assert LAYERS.index(target) <= LAYERS.index(own), (
+            f"line {node.lineno}: {own} imports {target}"
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_and_functions_are_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400, "a room has at most 400 lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= 60, f"{node.name} has {length} lines"
+
+
+def test_modules_import_in_one_order() -> None:
+    """No cycle, even between the files of one layer."""
+    names = {
+        ".".join(["treadle", *p.relative_to(ROOT).with_suffix("").parts]): p
+        for p in FILES
+    }
+    arrows: dict[str, set[str]] = {}
+    for name, path in names.items():
+        tree = ast.parse(path.read_text())
+        top = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        found = {m for n in top for _, m in imports(ast.Module([n], []))}
+        arrows[name] = {m for m in found if m in names and m != name}
+    done: set[str] = set()
+    while len(done) < len(arrows):
+        ready = {n for n, to in arrows.items() if n not in done and to <= done}
+        assert ready, f"a cycle among {sorted(set(arrows) - done)}"
+        done |= ready
+
+
+def test_every_folder_has_a_readme() -> None:
+    folders = {p.parent for p in FILES}
+    missing = [
+        str(f.relative_to(ROOT))
+        for f in folders - {ROOT}
+        if not (f / "README.md").exists()
+    ]
+    assert not missing, f"no README.md in {missing}"
+
+
+def test_no_op_names_an_engine() -> None:
+    for path in (ROOT / "ops").glob("*.py"):
+        assert "treadle.engines" not in path.read_text(), path.name

@@ -1,0 +1,159 @@
+"""`@td.function`: traces, guards, state inside, derivatives through calls."""
+
+from __future__ import annotations
+
+import pytest
+
+import treadle as td
+
+SCALE = 2.0
+
+
+def test_one_trace_for_a_signature() -> None:
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return x * x + 1.0
+
+    for value in (1.0, 2.0, 3.0):
+        assert float(f(td.constant(value))) == value * value + 1.0
+    assert f.count == 1
+    assert f(td.ones(3)).tolist() == [2.0, 2.0, 2.0] and f.count == 2
+
+
+def test_containers_and_plain_results() -> None:
+    @td.function
+    def f(pair: dict, flip: bool = False) -> tuple:  # type: ignore[type-arg]
+        a, b = pair["a"], pair["b"]
+        return {"sum": a + b}, ("label", b if flip else a)
+
+    first, (label, second) = f(
+        {"a": td.constant(1.0), "b": td.constant(2.0)}, flip=True
+    )
+    assert float(first["sum"]) == 3.0 and label == "label" and float(second) == 2.0
+    f({"a": td.constant(1.0), "b": td.constant(2.0)})
+    assert f.count == 2
+
+
+def test_a_rebound_global_retraces(monkeypatch: pytest.MonkeyPatch) -> None:
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return x * SCALE
+
+    assert float(f(td.constant(3.0))) == 6.0
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert float(f(td.constant(3.0))) == 15.0
+
+
+def test_gradients_reach_arguments_variables_and_captured() -> None:
+    w, c = td.param("w", init=3.0), td.param("c", init=5.0)
+    captured = c * 2.0
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return x * w + td.sin(x) * captured
+
+    x = td.param("x", init=2.0)
+    y = f(x * 1.0)
+    gx, gw, gc = td.grad(y, [x, w, c])
+    assert float(gw) == 2.0
+    assert float(gx) == pytest.approx(3.0 + 10.0 * float(td.cos(2.0)), rel=1e-6)
+    assert float(gc) == pytest.approx(2.0 * float(td.sin(2.0)), rel=1e-6)
+    (ggx,) = td.grad(gx, [x])
+    assert float(ggx) == pytest.approx(-10.0 * float(td.sin(2.0)), rel=1e-6)
+
+
+def test_variables_assigned_inside() -> None:
+    count = td.Variable(0)
+
+    @td.function
+    def tick(x: td.Tensor) -> td.Tensor:
+        count.assign(count + 1)
+        return x * count
+
+    assert [float(tick(td.constant(2.0))) for _ in range(3)] == [2.0, 4.0, 6.0]
+    assert int(count) == 3 and tick.count == 1
+
+
+def test_an_exception_drops_what_was_assigned() -> None:
+    v = td.Variable(1.0)
+
+    @td.function
+    def broken() -> td.Tensor:
+        v.assign(v + 1.0)
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        broken()
+    assert float(v) == 1.0
+
+
+def test_a_condition_on_a_value_names_the_remedy() -> None:
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return x if x > 0 else -x
+
+    with pytest.raises(td.TraceError, match=r"td\.cond"):
+        f(td.constant(1.0))
+
+
+def test_draws_are_new_at_each_call() -> None:
+    @td.function
+    def noise() -> td.Tensor:
+        return td.random.uniform((3,))
+
+    assert noise().tolist() != noise().tolist()
+    assert noise.count == 1
+
+
+def test_a_step_inside_runs_at_the_call() -> None:
+    w = td.param("w", init=1.0)
+    optimizer = td.optim.SGD(lr=0.25)
+
+    @td.function
+    def train(x: td.Tensor) -> td.Tensor:
+        return optimizer.step(w * w * x)
+
+    assert float(train(td.constant(1.0))) == 1.0
+    assert w.committed.stored is not None and float(w.committed) == 0.5
+    assert float(train(td.constant(1.0))) == 0.25
+    assert train.count == 1
+
+
+def test_recursion_on_the_same_signature_is_an_error() -> None:
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return f(x)
+
+    with pytest.raises(td.TraceError, match="calls itself"):
+        f(td.constant(1.0))
+
+
+def test_methods_are_functions_too() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.w = td.param("w", init=2.0)
+
+        @td.function
+        def apply(self, x: td.Tensor) -> td.Tensor:
+            return x * self.w
+
+    model = Model()
+    assert float(model.apply(3.0)) == 6.0
+    model.w = td.param("w", init=5.0)
+    assert float(model.apply(3.0)) == 15.0
+
+
+def test_branches_and_loops_with_state() -> None:
+    v = td.Variable(0.0)
+
+    def up(x: td.Tensor) -> td.Tensor:
+        v.assign(v + x)
+        return x
+
+    y = td.cond(td.constant(True), up, lambda x: -x, td.constant(4.0))
+    assert float(y) == 4.0 and float(v) == 4.0
+    td.cond(td.constant(False), up, lambda x: -x, td.constant(4.0))
+    assert float(v) == 4.0
+    x = td.param("x", init=1.5)
+    z = td.while_loop(lambda s: s < 10.0, lambda s: s * x, x * 1.0, max_iterations=12)
+    assert float(td.grad(z, [x])[0]) == pytest.approx(6 * 1.5**5, rel=1e-5)

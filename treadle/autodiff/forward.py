@@ -1,0 +1,97 @@
+"""Forward mode, Jacobians and Hessians, made of reverse mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.autodiff.gradient import derivatives, grad
+from treadle.autodiff.reverse import fitted, zeros_like
+from treadle.base import trees
+from treadle.base.errors import ArityError, GradientError
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.operators import Operand, functions
+from treadle.graph.tensor import Tensor
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp"]
+
+
+def jvp(y: Any, xs: Any, tangents: Any, *, unused: str = "error") -> Any:
+    """The derivative of `y` along `tangents` of `xs`: J t, with the structure of y.
+
+    The cotangents of xs are linear in the cotangent u of y; their derivative by u along
+    the tangents is J t (Townsend, 2017), so forward mode needs no rule of its own.
+
+    >>> import treadle as td
+    >>> x = td.asarray([1.0, 2.0])
+    >>> td.jvp(x * x, [x], [td.asarray([1.0, 0.5])]).tolist()
+    [2.0, 2.0]
+    """
+    ys, structure = trees.flatten(y)
+    nodes = [as_tensor(leaf) for leaf in ys]
+    leaves = trees.flatten(xs)[0]
+    given = [as_tensor(t) for t in trees.flatten(tangents)[0]]
+    if len(leaves) != len(given):
+        message = f"{len(leaves)} inputs with {len(given)} tangents"
+        raise ArityError(message).located("jvp")
+    seeds = [zeros_like(node) for node in nodes]
+    pulled = derivatives(nodes, seeds, leaves, unused)
+    along = [
+        fitted(t, x.node() if isinstance(x, Operand) else as_tensor(x))
+        for t, x in zip(given, leaves, strict=True)
+    ]
+    found = derivatives(pulled, along, seeds, "zero")
+    return trees.unflatten(structure, found)
+
+
+def jacobian(y: Any, xs: Any) -> Any:
+    """All derivatives of the tensor `y` by each x: shape y.shape + x.shape.
+
+    >>> import treadle as td
+    >>> x = td.asarray([1.0, 2.0])
+    >>> td.jacobian(x * x, [x])[0].tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    node = as_tensor(y)
+    leaves, structure = trees.flatten(xs)
+    t = node.type
+    basis = constant_node(np.eye(t.size, dtype=t.dtype).reshape(t.size, *t.shape))
+
+    def pulled(g: Tensor) -> list[Tensor]:
+        return derivatives([node], [g], leaves, "zero")
+
+    if not all(isinstance(x, Operand) for x in leaves):
+        raise GradientError("derivatives are by tensors").located("jacobian")
+    rows = functions.map(pulled, basis)
+    found = [
+        functions.reshape(r, (*t.shape, *x.shape))
+        for r, x in zip(rows, leaves, strict=True)
+    ]
+    return trees.unflatten(structure, found)
+
+
+def hessian(y: Any, x: Operand) -> Tensor:
+    """The second derivatives of the scalar `y` by `x`: shape x.shape + x.shape.
+
+    >>> import treadle as td
+    >>> x = td.asarray([1.0, 2.0])
+    >>> td.hessian((x * x * x).sum(), x).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
+    """
+    (gx,) = grad(y, [x], unused="zero")
+    found: Tensor = jacobian(gx, [x])[0]
+    return found
+
+
+def hvp(y: Any, x: Operand, v: Any) -> Tensor:
+    """The Hessian of scalar `y` times `v`, without forming the matrix.
+
+    >>> import treadle as td
+    >>> x = td.asarray([1.0, 2.0])
+    >>> td.hvp((x * x * x).sum(), x, td.asarray([1.0, 1.0])).tolist()
+    [6.0, 12.0]
+    """
+    (gx,) = grad(y, [x], unused="zero")
+    found: Tensor = functions.sum(gx * as_tensor(v))
+    return grad(found, [x], unused="zero")[0]

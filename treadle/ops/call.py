@@ -1,0 +1,111 @@
+"""A call of a traced body as one node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float32
+from treadle.base.errors import ArityError, ShapeError, TreadleError
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body, Trace, trace
+from treadle.graph.leaves import Argument, as_tensor, constant_node, draw_node
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Family, outputs_of
+
+__all__: list[str] = []
+
+
+def zeros_of(t: Type) -> Tensor:
+    """A zero of a type, for a cotangent that is missing."""
+    return constant_node(np.zeros(t.shape, t.dtype), t.axes)
+
+
+def match(body: Body, types: Sequence[Type]) -> None:
+    """Refuse operands that are not what the body was traced for."""
+    wanted = [x.type for x in body.arguments]
+    if len(types) != len(wanted):
+        raise ArityError(f"{body.name} takes {len(wanted)} operands, got {len(types)}")
+    for k, (given, own) in enumerate(zip(types, wanted, strict=True)):
+        if given.shape != own.shape or given.dtype != own.dtype:
+            raise ShapeError(f"operand {k} of {body.name} is {own}, got {given}")
+
+
+def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, ...]]:
+    """The body of cotangents for cotangents of the outputs `present`, made once.
+
+    Its arguments are the body's, then those cotangents; the second result tells to
+    which of the body's arguments its outputs belong.
+    """
+    key = "backward", present
+    if key not in body.memo:
+        outputs = [body.outputs[k] for k in present]
+        count = len(body.arguments)
+        gs = [Tensor(Argument(count + k), (), y.type) for k, y in enumerate(outputs)]
+        found = functions.pullback(outputs, gs, body.arguments)
+        which = tuple(k for k, g in enumerate(found) if g is not None)
+        arguments = [*body.arguments, *gs]
+        name = f"gradient of {body.name}"
+        body.memo[key] = Body(name, arguments, [found[k] for k in which]), which
+    derived: tuple[Body, tuple[int, ...]] = body.memo[key]
+    return derived
+
+
+def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
+    """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
+    read = [v.node() for v in traced.variables]
+    draws = [draw_node() for _ in range(traced.draws)]
+    return [*arguments, *read, *traced.captured, *draws]
+
+
+@op(tolerance="R")
+class Call(Family):
+    """The outputs of a body for these inputs."""
+
+    body: Body
+    family = "control"
+
+    def infer(self, *types: Type) -> TupleType:
+        match(self.body, types)
+        return TupleType(self.body.types)
+
+    def numpy(self, *arrays: Any) -> Any:
+        return self.body.numpy(arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        present = tuple(k for k, gk in enumerate(g) if gk is not None)
+        back, which = backward_of(self.body, present)
+        result: list[Tensor | None] = [None] * len(xs)
+        if which:
+            node = Call(back)(*xs, *[g[k] for k in present])
+            for k, gx in zip(which, outputs_of(node), strict=True):
+                result[k] = gx
+        return tuple(result)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        def cell(x: Tensor, w: Tensor) -> list[Tensor]:
+            return [x * w, functions.sin(x) + w]
+
+        types = [Type((2, 3), float32), Type((3,), float32)]
+        body = trace(cell, types, "cell").body
+        # The gradient test runs in float64, so it needs a body of that type.
+        wide = trace(cell, [t.with_dtype(np.dtype("float64")) for t in types], "cell")
+        float64 = np.dtype("float64")
+        return [
+            Sample(cls(body), (Input((2, 3)), Input((3,))), differentiable=()),
+            Sample(cls(wide.body), (Input((2, 3), float64), Input((3,), float64))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        call = cls.samples()[0].op
+        x = as_tensor([1.0])
+        return [
+            Mistake(lambda: call(x), TreadleError, "takes 2 operands"),
+            Mistake(lambda: call(x, x), ShapeError, "operand 0 of cell"),
+        ]

@@ -1,0 +1,388 @@
+"""Loops as nodes: scan over the rows of tensors, while_loop until a condition fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base import trees
+from treadle.base.dtypes import bool_, float64
+from treadle.base.errors import ArgumentError, GradientError, ShapeError, TraceError
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body, trace
+from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.ops.call import match, zeros_of
+from treadle.ops.control import Branch, call, cond, inexact, union
+from treadle.ops.families import Family, outputs_of
+
+__all__ = ["fold", "map", "scan", "while_loop"]
+
+
+def drawn_at(draws: Sequence[Any], t: int) -> list[Any]:
+    """The draws of iteration t: each pass has random numbers of its own."""
+    shift = np.array([0, (t + 1) << 32], dtype=np.uint64)
+    return [draw + shift for draw in draws]
+
+
+@op(tolerance="R")
+class Scan(Family):
+    """A body run for t = 0 .. length-1 (or back) on carries and the t-th rows.
+
+    Inputs: carries, scanned tensors, constants, then `draws` random draws. Results: the
+    last carries, then each further output of the body stacked over t.
+    """
+
+    body: Body
+    length: int
+    carries: int
+    scanned: int
+    draws: int = 0
+    reverse: bool = False
+    family = "control"
+
+    def infer(self, *types: Type) -> TupleType:
+        c, s = self.carries, self.scanned
+        rows = []
+        for t in types[c : c + s]:
+            if not t.shape or t.shape[0] != self.length:
+                raise ShapeError(f"a scanned tensor has {self.length} rows, not {t}")
+            rows.append(Type(t.shape[1:], t.dtype))
+        match(self.body, [*types[:c], *rows, *types[c + s :]])
+        out = self.body.types
+        for k in range(c):
+            if (out[k].shape, out[k].dtype) != (types[k].shape, types[k].dtype):
+                raise ShapeError(
+                    f"carry {k} is {types[k]} and comes back as {out[k]}",
+                    hint="a loop's state keeps its shape and dtype",
+                )
+        stacked = [Type((self.length, *t.shape), t.dtype) for t in out[c:]]
+        return TupleType([*out[:c], *stacked])
+
+    def numpy(self, *arrays: Any) -> Any:
+        c, s = self.carries, self.scanned
+        carry = list(arrays[:c])
+        end = len(arrays) - self.draws
+        stacks = [
+            np.empty((self.length, *t.shape), t.dtype) for t in self.body.types[c:]
+        ]
+        steps = range(self.length)
+        for t in reversed(steps) if self.reverse else steps:
+            rows = [x[t] for x in arrays[c : c + s]]
+            draws = drawn_at(arrays[end:], t)
+            out = self.body.numpy([*carry, *rows, *arrays[c + s : end], *draws])
+            carry = list(out[:c])
+            for stack, y in zip(stacks, out[c:], strict=True):
+                stack[t] = y
+        return (*carry, *stacks)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        c, s = self.carries, self.scanned
+        end = len(xs) - self.draws
+        arguments = self.body.arguments
+        saving = Body(self.body.name, arguments, [*self.body.outputs, *arguments[:c]])
+        forward = Scan(saving, self.length, c, s, self.draws, self.reverse)(*xs)
+        saved = outputs_of(forward)[len(self.body.outputs) :]
+        carry_at = inexact([x.type for x in xs[:c]])
+        const_at = [c + s + k for k in inexact([x.type for x in xs[c + s : end]])]
+        out_at = [c + k for k in inexact(self.body.types[c:])]
+        start = [g[k] if g[k] is not None else zeros_of(xs[k].type) for k in carry_at]
+        start += [zeros_of(xs[k].type) for k in const_at]
+        outs = [g[k] if g[k] is not None else zeros_of(y.type[k]) for k in out_at]
+        step = self._backward_step(carry_at, const_at, out_at, end)
+        rows = [*saved, *xs[c : c + s], *outs]
+        back = Scan(
+            step, self.length, len(start), len(rows), self.draws, not self.reverse
+        )(*start, *rows, *xs[c + s :])
+        found = outputs_of(back)
+        result: list[Tensor | None] = [None] * len(xs)
+        scan_at = [c + k for k in inexact([x.type for x in xs[c : c + s]])]
+        for k, gx in zip([*carry_at, *const_at, *scan_at], found, strict=True):
+            result[k] = gx
+        return tuple(result)
+
+    def _backward_step(
+        self, carry_at: list[int], const_at: list[int], out_at: list[int], end: int
+    ) -> Body:
+        """One step back: cotangents of carries, sums of those of constants, of rows."""
+        key = "scan step", tuple(carry_at), tuple(const_at), tuple(out_at)
+        if key in self.body.memo:
+            known: Body = self.body.memo[key]
+            return known
+        c, s = self.carries, self.scanned
+        inner = [x.type for x in self.body.arguments]
+        types = [inner[k] for k in [*carry_at, *const_at]]
+        types += inner[: c + s]
+        types += [self.body.types[k] for k in out_at]
+        types += inner[c + s :]
+        scan_at = [c + k for k in inexact(inner[c : c + s])]
+
+        def step(*args: Tensor) -> list[Tensor]:
+            gc, rest = list(args[: len(carry_at)]), args[len(carry_at) :]
+            sums, rest = list(rest[: len(const_at)]), rest[len(const_at) :]
+            own, rest = rest[: c + s], rest[c + s :]
+            gy, consts = list(rest[: len(out_at)]), rest[len(out_at) :]
+            inputs = [*own, *consts]
+            ys = call(self.body, *inputs)
+            outputs = [ys[k] for k in [*carry_at, *out_at]]
+            found = functions.pullback(outputs, [*gc, *gy], inputs)
+
+            def of(k: int) -> Tensor:
+                return found[k] if found[k] is not None else zeros_of(inner[k])
+
+            totals = [a + of(k) for a, k in zip(sums, const_at, strict=True)]
+            return [*map_list(of, carry_at), *totals, *map_list(of, scan_at)]
+
+        self.body.memo[key] = trace(step, types, f"gradient of {self.body.name}").body
+        made: Body = self.body.memo[key]
+        return made
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        t, row = Type((2,), float64), Type((3,), float64)
+
+        def step(c: Tensor, x: Tensor, w: Tensor) -> list[Tensor]:
+            nxt = functions.sin(c * functions.sum(x) + w)
+            return [nxt, x * functions.sum(nxt)]
+
+        body = trace(step, [t, row, t], "step").body
+        inputs = (Input((2,), float64), Input((4, 3), float64), Input((2,), float64))
+        return [
+            Sample(cls(body, 4, 1, 1), inputs),
+            Sample(cls(body, 4, 1, 1, 0, True), inputs),
+            Sample(
+                cls(body, 0, 1, 1),
+                (inputs[0], Input((0, 3), float64), inputs[2]),
+                second_order=False,
+            ),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made = cls.samples()[0].op
+        x = as_tensor(np.ones(2))
+        return [
+            Mistake(lambda: made(x, x, x), ShapeError, "4 rows"),
+            Mistake(
+                lambda: scan(lambda c, r: (td_sum(c), r), x, x), ShapeError, "carry 0"
+            ),
+            Mistake(lambda: scan(lambda c, r: c, x, x), TraceError, "pair"),
+        ]
+
+
+def td_sum(x: Tensor) -> Tensor:
+    """The sum of all elements."""
+    total: Tensor = functions.sum(x)
+    return total
+
+
+def map_list(f: Callable[[int], Tensor], items: Sequence[int]) -> list[Tensor]:
+    """f of each item."""
+    return [f(k) for k in items]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    *,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """`carry, y = f(carry, row)` for each row of `xs`; the last carry and stacked ys.
+
+    `init`, `xs`, and what f returns are trees; f is traced once. With `reverse` the
+    rows are taken from the last to the first. Variables cannot be assigned inside: pass
+    them through the carry.
+
+    >>> import treadle as td
+    >>> total, sums = td.scan(lambda c, x: (c + x, c + x), 0.0, td.asarray([1.0, 2, 3]))
+    >>> float(total), sums.tolist()
+    (6.0, [1.0, 3.0, 6.0])
+    """
+    start, structure = trees.flatten(init)
+    carries = [as_tensor(x) for x in start]
+    flat, rows_structure = trees.flatten(xs)
+    scanned = [as_tensor(x) for x in flat]
+    length = _rows(scanned, length)
+    result: list[Any] = []
+
+    def step(*args: Tensor) -> list[Tensor]:
+        carry = trees.unflatten(structure, args[: len(carries)])
+        row = trees.unflatten(rows_structure, args[len(carries) :])
+        out = f(carry, row)
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise TraceError("a scanned function returns a pair (carry, y)")
+        after, after_structure = trees.flatten(out[0])
+        if after_structure != structure:
+            raise TraceError("the carry comes back with another structure")
+        ys, y_structure = trees.flatten(out[1])
+        result[:] = [y_structure]
+        carried = [
+            functions.astype(as_tensor(a), b.type.dtype)
+            for a, b in zip(after, carries, strict=True)
+        ]
+        return [*carried, *[as_tensor(y) for y in ys]]
+
+    types = [x.type for x in carries]
+    types += [Type(x.type.shape[1:], x.type.dtype) for x in scanned]
+    traced = trace(step, types, getattr(f, "__name__", "scan"))
+    _refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
+    op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
+    from_outside = [v.node() for v in traced.variables] + list(traced.captured)
+    draws = [draw_node() for _ in range(traced.draws)]
+    found = outputs_of(op_(*carries, *scanned, *from_outside, *draws))
+    last = trees.unflatten(structure, found[: len(carries)])
+    return last, trees.unflatten(result[0], found[len(carries) :])
+
+
+def _rows(scanned: Sequence[Tensor], length: int | None) -> int:
+    """How often a scan runs."""
+    for x in scanned:
+        if not x.type.shape:
+            raise ShapeError(f"scan takes rows of tensors, not {x.type}").located(
+                "scan"
+            )
+    if length is not None:
+        return length
+    if not scanned:
+        raise ArgumentError("scan needs xs or a length").located("scan")
+    return scanned[0].type.shape[0]
+
+
+def _refuse_assignment(assigned: Sequence[Variable], where: str) -> None:
+    if assigned:
+        names = ", ".join(repr(v.name) for v in union([assigned]))
+        raise TraceError(
+            f"Variables {names} are assigned inside",
+            hint="pass the state through the carry and assign after the loop",
+        ).located(where)
+
+
+@provide
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """f of each row of `xs`, stacked; f is traced once.
+
+    >>> import treadle as td
+    >>> td.map(lambda row: row.sum(), td.ones((2, 3))).tolist()
+    [3.0, 3.0]
+    """
+    return scan(lambda carry, row: (carry, f(row)), (), xs)[1]
+
+
+def fold(f: Callable[[Any, Any], Any], init: Any, xs: Any) -> Any:
+    """`carry = f(carry, row)` over the rows of `xs`; the last carry.
+
+    >>> import treadle as td
+    >>> float(td.fold(lambda c, x: c * x, 1.0, td.asarray([2.0, 3.0])))
+    6.0
+    """
+    return scan(lambda carry, row: (f(carry, row), ()), init, xs)[0]
+
+
+@op(tolerance="R")
+class While(Family):
+    """A body run on carries as long as `test` of them is true.
+
+    Inputs: carries, constants of `test` (`tested` many), constants of the body, draws.
+    """
+
+    test: Body
+    body: Body
+    carries: int
+    tested: int
+    draws: int = 0
+    family = "control"
+
+    def infer(self, *types: Type) -> TupleType:
+        c, k = self.carries, self.carries + self.tested
+        match(self.test, types[:k])
+        match(self.body, [*types[:c], *types[k:]])
+        verdict = self.test.types[0]
+        if verdict.dtype != bool_ or verdict.shape:
+            raise ShapeError(f"the condition is a bool scalar, not {verdict}")
+        for n, (a, b) in enumerate(zip(types[:c], self.body.types, strict=True)):
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
+                raise ShapeError(f"carry {n} is {a} and comes back as {b}")
+        return TupleType(types[:c])
+
+    def numpy(self, *arrays: Any) -> Any:
+        c, k = self.carries, self.carries + self.tested
+        end = len(arrays) - self.draws
+        carry, t = list(arrays[:c]), 0
+        while bool(self.test.numpy([*carry, *arrays[c:k]])[0]):
+            draws = drawn_at(arrays[end:], t)
+            carry = list(self.body.numpy([*carry, *arrays[k:end], *draws]))
+            t += 1
+        return tuple(carry)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        raise GradientError(
+            "the number of iterations of this loop is not bounded",
+            hint="pass max_iterations= to td.while_loop",
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        t = Type((), float64)
+        test = trace(lambda x: [x < 10.0], [t], "test").body
+        body = trace(lambda x: [x * 2.0 + 1.0], [t], "double").body
+        return [Sample(cls(test, body, 1, 0), (np.array(1.5),), differentiable=())]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made = cls.samples()[0].op
+        x, y = as_tensor(np.ones(2)), as_tensor(np.array(1.0))
+        return [
+            Mistake(lambda: made(x), ShapeError, "operand 0"),
+            Mistake(
+                lambda: functions.pullback(
+                    list(outputs_of(made(y))), [as_tensor(np.array(1.0))], [y]
+                ),
+                GradientError,
+                "max_iterations",
+            ),
+        ]
+
+
+def while_loop(
+    test: Callable[..., Any],
+    body: Callable[..., Any],
+    init: Any,
+    *,
+    max_iterations: int | None = None,
+) -> Any:
+    """`state = body(state)` as long as `test(state)`; the last state.
+
+    Derivatives need `max_iterations`, a bound that is run through in any case.
+
+    >>> import treadle as td
+    >>> int(td.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
+    128
+    """
+    if max_iterations is not None:
+
+        def step(state: Any, _: Any) -> tuple[Any, Any]:
+            after = cond(test(state), body, lambda s: s, state)
+            return after, ()
+
+        return scan(step, init, length=max_iterations)[0]
+    checked = Branch(test, (init,), "test")
+    looped = Branch(body, (init,), getattr(body, "__name__", "loop"))
+    _refuse_assignment([*checked.assigned, *looped.assigned], "while_loop")
+    if checked.trace.draws:
+        raise TraceError("the condition of a loop draws no random numbers")
+    c = len(looped.operands)
+    if len(looped.body.outputs) != c:
+        raise TraceError("the state comes back with another structure").located(
+            "while_loop"
+        )
+    state, tested, rest = looped.operands, checked.inputs[c:], looped.inputs[c:]
+    made = While(checked.body, looped.body, c, len(tested), looped.trace.draws)
+    results = outputs_of(made(*state, *tested, *rest))
+    return trees.unflatten(looped.result, results)

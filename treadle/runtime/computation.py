@@ -1,0 +1,187 @@
+"""Computations: callables from placeholders to values, with state carried forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base import trees
+from treadle.base.errors import ArgumentError, ArityError, ShapeError
+from treadle.base.types import broadcast_shapes
+from treadle.graph.body import Body
+from treadle.graph.frame import top
+from treadle.graph.leaves import (
+    Argument,
+    Draw,
+    Unbound,
+    Version,
+    as_tensor,
+    constant_node,
+    draw_node,
+    to_array,
+    unbound,
+)
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach, rebuild
+from treadle.graph.variable import Placeholder, Update, Variable, variable_of
+from treadle.ops.call import Call
+from treadle.ops.families import outputs_of
+from treadle.runtime.evaluate import run, value
+
+__all__ = ["Computation", "computation", "placeholder"]
+
+
+def placeholder(
+    shape: Any = (),
+    dtype: Any = None,
+    name: str | None = None,
+    axes: Any = None,
+    initial_value: Any = None,
+) -> Placeholder:
+    """A named input of computations; with an `initial_value` it also has a value alone.
+
+    >>> import treadle as td
+    >>> x = td.placeholder((), initial_value=0)
+    >>> a = x.assign(5)
+    >>> float(x + 1)
+    6.0
+    """
+    return Placeholder(shape, dtype, name=name, axes=axes, initial_value=initial_value)
+
+
+class Computation:
+    """What `td.computation` makes: call it with a value for each placeholder."""
+
+    def __init__(self, outputs: Any, *placeholders: Placeholder) -> None:
+        for p in placeholders:
+            if not isinstance(p, Placeholder):
+                raise ArgumentError(
+                    f"a computation takes placeholders, not {type(p).__name__}",
+                    hint="make it with td.placeholder(shape, dtype)",
+                )
+        self.placeholders = placeholders
+        leaves, self.structure = trees.flatten(outputs)
+        frame = top()
+        newest = dict(frame.versions)
+        updates = frame.take()
+        nodes = [
+            newest.get(id(leaf), leaf.committed)
+            if isinstance(leaf, Variable)
+            else as_tensor(leaf)
+            for leaf in leaves
+        ]
+        reached = reach([*nodes, *updates])
+        updates = [n for n in reached if isinstance(n.op, Update)]
+        last: dict[int, Tensor] = {}
+        for update in updates:
+            last[id(variable_of(update))] = update
+        nodes = [
+            last.get(id(leaf), node) if isinstance(leaf, Variable) else node
+            for leaf, node in zip(leaves, nodes, strict=True)
+        ]
+        self.changed = [variable_of(update) for update in last.values()]
+        self._make_body(reach([*nodes, *updates]), [*nodes, *last.values()])
+        self.count = len(nodes)
+
+    def _make_body(self, reached: list[Tensor], outputs: list[Tensor]) -> None:
+        """A body whose arguments are the Variables read and the draws made."""
+        self.variables: list[Variable] = []
+        arguments: list[Tensor] = []
+        place: dict[int, Tensor] = {}
+        replaced: dict[int, Tensor] = {}
+        draws = []
+        for node in reached:
+            if isinstance(node.op, (Version, Unbound)):
+                variable = node.op.variable
+                if id(variable) not in place:
+                    argument = Tensor(Argument(len(arguments)), (), node.type)
+                    arguments.append(argument)
+                    self.variables.append(variable)
+                    place[id(variable)] = argument
+                replaced[node.serial] = place[id(variable)]
+            elif isinstance(node.op, Draw):
+                draws.append(node)
+        self.draws = len(draws)
+        for node in draws:
+            replaced[node.serial] = Tensor(Argument(len(arguments)), (), node.type)
+            arguments.append(replaced[node.serial])
+        built = rebuild(outputs, replaced)
+        self.body = Body("computation", arguments, built)
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        bound = self._bind(values, named)
+        inputs = []
+        for variable in self.variables:
+            if id(variable) in bound:
+                inputs.append(bound[id(variable)])
+            elif (
+                variable.committed.stored is None and id(variable) not in top().versions
+            ):
+                raise unbound(variable)
+            else:
+                inputs.append(constant_node(value(variable)))
+        inputs += [draw_node() for _ in range(self.draws)]
+        results = outputs_of(Call(self.body)(*inputs))
+        run(results)
+        for changed, result in zip(self.changed, results[self.count :], strict=True):
+            assert changed is not None and result.stored is not None
+            changed.commit(Tensor(changed.version, (), changed.type, result.stored))
+        found = [y.stored for y in results[: self.count]]
+        return trees.unflatten(self.structure, found)
+
+    def _bind(
+        self, values: tuple[Any, ...], named: dict[str, Any]
+    ) -> dict[int, Tensor]:
+        by_name = {p.name: p for p in self.placeholders}
+        unknown = [name for name in named if name not in by_name]
+        given = {id(p) for p in self.placeholders[: len(values)]}
+        missing = [
+            p.name
+            for p in self.placeholders
+            if id(p) not in given and p.name not in named
+        ]
+        problems = []
+        if len(values) > len(self.placeholders):
+            problems.append(f"{len(values) - len(self.placeholders)} values too many")
+        if unknown:
+            problems.append(f"no placeholder is named {', '.join(unknown)}")
+        if missing:
+            problems.append(f"no value for {', '.join(missing)}")
+        if problems:
+            names = ", ".join(by_name) or "none"
+            error = ArityError("; ".join(problems), hint=f"placeholders: {names}")
+            raise error.located("computation")
+        pairs = [*zip(self.placeholders, values, strict=False)]
+        pairs += [(by_name[name], v) for name, v in named.items()]
+        return {id(p): _fitting(p, v) for p, v in pairs}
+
+
+def _fitting(p: Placeholder, given: Any) -> Tensor:
+    """The value for a placeholder in its dtype and shape."""
+    array = given.numpy() if isinstance(given, Operand) else given
+    array = to_array(array, p.dtype)
+    if array.shape != p.shape:
+        if broadcast_shapes(array.shape, p.shape) != p.shape:
+            error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
+            raise error.located("computation")
+        array = np.array(np.broadcast_to(array, p.shape))
+    return constant_node(array)
+
+
+def computation(outputs: Any, *placeholders: Placeholder) -> Computation:
+    """A callable that binds the placeholders, runs, and returns `outputs` as arrays.
+
+    `outputs` is a tree of tensors and Variables; a Variable means its value after the
+    run. Updates pending when it is made become part of it and are replayed at each
+    call, on the newest version of each Variable; draws are new at each call.
+
+    >>> import treadle as td
+    >>> w = td.Variable(0)
+    >>> update = w.assign(w + 1)
+    >>> count = td.computation(w)
+    >>> int(count()), int(count()), int(count())
+    (1, 2, 3)
+    """
+    return Computation(outputs, *placeholders)
