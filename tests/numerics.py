@@ -1,4 +1,4 @@
-"""Tolerance by class, and derivatives by differences, for the tests of ops and rules."""
+"""Tolerance by class, and derivatives by differences, for tests of ops and rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unit(dtype: Any) -> float:
 
 
 def assert_close(got: Any, want: Any, tolerance: str, terms: int = 1) -> None:
-    """`got` is `want` within a class: E same bits, U ulps, R rounding of `terms` sums."""
+    """`got` is `want` by class: E same bits, U ulps, R rounding of `terms` sums."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
     assert got.dtype == want.dtype, f"dtype {got.dtype}, expected {want.dtype}"

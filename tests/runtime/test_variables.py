@@ -33,7 +33,7 @@ def test_parts_of_a_variable_are_assigned() -> None:
 
 
 def test_item_assignment_of_a_tensor_names_the_remedy() -> None:
-    with pytest.raises(td.TraceError, match="x.at"):
+    with pytest.raises(td.TraceError, match=r"x\.at"):
         td.ones(3)[0] = 2.0
 
 
