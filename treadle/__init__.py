@@ -35,6 +35,7 @@ from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
 from treadle.ops.flow import *
 from treadle.ops.loop import *
+from treadle.ops.index import *  # noqa: F403
 from treadle.ops.movement import *
 from treadle.ops.reduce import *
 from treadle.runtime.computation import computation, placeholder

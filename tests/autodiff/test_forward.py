@@ -39,6 +39,14 @@ def test_a_gradient_is_of_a_float_scalar() -> None:
         assert "scalar" in str(error)
 
 
+def test_looking_under_no_grad_keeps_the_recipe() -> None:
+    x = td.param("x", init=3.0)
+    y = x * x
+    with td.no_grad():
+        assert float(y) == 9.0
+    assert float(td.grad(y, [x])[0]) == 6.0
+
+
 def test_no_grad_makes_constants() -> None:
     x = td.param("x", init=3.0)
     with td.no_grad():

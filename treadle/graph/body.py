@@ -86,6 +86,8 @@ def trace(
     """Run `function` on arguments of these types and keep the graph it builds."""
     frame = TraceFrame(name)
     arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+    for argument in arguments:
+        argument.mark = {"trace": name}
     with pushed(frame):
         outputs = list(function(*arguments))
     return close(frame, arguments, outputs)
@@ -132,8 +134,9 @@ def _variable(update: Tensor) -> Variable:
     return found
 
 
-def argument_error(node: Tensor, name: str) -> TraceError:
+def argument_error(node: Tensor) -> TraceError:
     """The error for asking a value of something that only a call will know."""
+    name = (node.mark or {}).get("trace", "a function")
     return TraceError(
         f"the value of {node.type} is asked for while {name!r} is being traced",
         hint="choose by value with td.cond, td.while_loop, td.scan or td.where, or "

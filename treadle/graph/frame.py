@@ -18,6 +18,7 @@ class Frame:
     """Versions of Variables that this thread sees before they are committed."""
 
     tracing = False
+    runs = False  # whether an optimizer's step in this trace has to run at the call
 
     def __init__(self) -> None:
         self.versions: dict[int, Tensor] = {}
@@ -56,7 +57,7 @@ class TraceFrame(Frame):
             return known
         if id(variable) not in self.reads:
             argument = Tensor(Argument(-1), (), variable.type)
-            argument.mark = {"variable": variable}
+            argument.mark = {"variable": variable, "trace": self.name}
             self.reads[id(variable)] = variable, argument
         return self.reads[id(variable)][1]
 

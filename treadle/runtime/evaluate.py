@@ -16,7 +16,7 @@ from treadle.base.errors import StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import engine
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor, cut, settle, watchers
@@ -131,7 +131,7 @@ def _remember(node: Tensor, carried: bool) -> None:
     """Keep the recipe of an evaluated node for derivatives, within bounds."""
     if not node.inputs or isinstance(node.op, Update):
         return
-    if state.no_grad or (node.mark is not None and "no_grad" in node.mark):
+    if node.mark is not None and "no_grad" in node.mark:
         cut(node, Cut(node.op.name, False))
         return
     node.mark = {**(node.mark or {}), "carried": carried}

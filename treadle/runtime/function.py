@@ -209,7 +209,7 @@ class Function:
             args, kwargs = trees.unflatten(structure, given)
             found, out_structure = trees.flatten(self.f(*args, **kwargs))
             static = [None if _is_array(y) else y for y in found]
-            result.extend([out_structure, static, getattr(top(), "runs", False)])
+            result.extend([out_structure, static, top().runs])
             return [as_tensor(y) for y in found if _is_array(y)]
 
         types_ = [x.type for x in tensors]
@@ -225,7 +225,7 @@ class Function:
         found = [next(first) if s is None else s for s in entry.static]
         if entry.runs:
             if top().tracing:
-                top().runs = True  # type: ignore[attr-defined]
+                top().runs = True
             else:
                 run([y for y in found if isinstance(y, Tensor)])
         return trees.unflatten(entry.structure, found)

@@ -36,7 +36,7 @@ class Reference(Engine):
             if isinstance(node.op, Unbound):
                 raise unbound(node.op.variable)
             if isinstance(node.op, Argument):
-                raise argument_error(node, "a function")
+                raise argument_error(node)
             arrays = [values[x.serial] for x in node.inputs]
             values[serial] = compute_at(node.op, node.type, arrays, node.origin)
             del arrays

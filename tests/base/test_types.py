@@ -1,0 +1,99 @@
+"""Shapes, dtypes, names and trees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.base import dtypes, trees
+from treadle.base.errors import AxisError, DTypeError, ShapeError
+from treadle.base.types import (
+    Axis,
+    Type,
+    as_names,
+    as_shape,
+    broadcast_shapes,
+    normalize_axes,
+)
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+
+
+@given(SHAPES, SHAPES)
+def test_broadcasting_is_numpys(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    try:
+        want = np.broadcast_shapes(a, b)
+    except ValueError:
+        with pytest.raises(ShapeError, match="do not broadcast"):
+            broadcast_shapes(a, b)
+    else:
+        assert broadcast_shapes(a, b) == want
+
+
+@given(st.sampled_from(dtypes.ALL), st.sampled_from(dtypes.ALL))
+def test_promotion_is_symmetric_and_keeps_the_higher_kind(a, b) -> None:  # type: ignore[no-untyped-def]
+    both = dtypes.promote(a, b)
+    assert both == dtypes.promote(b, a)
+    assert dtypes.promote(both, a) == both
+    rank = ["bool", "integer", "float", "complex"]
+    wanted = max(rank.index(dtypes.kind(a)), rank.index(dtypes.kind(b)))
+    assert rank.index(dtypes.kind(both)) == wanted
+
+
+def test_dtypes_are_known_by_many_names() -> None:
+    assert dtypes.as_dtype(np.float32) == dtypes.as_dtype("float32") == dtypes.float32
+    assert dtypes.as_dtype(">f4") == dtypes.float32
+    with pytest.raises(DTypeError, match="not an element type"):
+        dtypes.as_dtype("string")
+
+
+def test_axes_are_found_by_position_name_or_axis() -> None:
+    t = Type((2, 3), dtypes.float32, ("n", "c"))
+    assert normalize_axes(("c", 0), t) == (1, 0)
+    assert normalize_axes(Axis("c", 3), t) == (1,)
+    for wrong, says in (
+        (2, "out of range"),
+        ("h", "no axis is named"),
+        (Axis("c", 4), "has length 3"),
+        ((0, "n"), "twice"),
+        (1.5, "integer or a name"),
+    ):
+        with pytest.raises(AxisError, match=says):
+            normalize_axes(wrong, t)
+
+
+def test_names_are_checked_against_the_shape() -> None:
+    assert as_names(["a", None], (2, 3)) == ("a", None)
+    with pytest.raises(AxisError, match="repeat"):
+        as_names(["a", "a"], (2, 3))
+    with pytest.raises(AxisError, match="length 4"):
+        as_names([Axis("a", 4), "b"], (2, 3))
+    with pytest.raises(AxisError, match="1 axes given"):
+        as_names(["a"], (2, 3))
+
+
+def test_shapes_hold_extents() -> None:
+    with pytest.raises(ShapeError, match="negative"):
+        as_shape((2, -1))
+    with pytest.raises(ShapeError, match="integers"):
+        as_shape((2, 1.5))
+
+
+TREES = st.recursive(
+    st.integers(),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.none(),
+    ),
+)
+
+
+@given(TREES)
+def test_trees_are_put_together_again(tree: object) -> None:
+    leaves, structure = trees.flatten(tree)
+    assert trees.unflatten(structure, leaves) == tree
+    hash(structure)

@@ -1,0 +1,338 @@
+"""`x[key]` and `x.at[key]`: NumPy's indexing as slices, reshapes and gathers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.dtypes import bool_, kind, promote
+from treadle.base.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    TraceError,
+    TreadleError,
+)
+from treadle.base.types import Names, Shape, Type
+from treadle.graph.frame import top
+from treadle.graph.leaves import as_tensor, beside
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.origin import capture, describe
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import some
+from treadle.ops.gather import Index, IndexFold, IndexSet, Unindex, indexed
+from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.slice import SetSlice, Slice, extents
+
+__all__ = ["IndexRangeError", "nonzero"]
+
+
+class IndexRangeError(ArgumentError, IndexError):
+    """An integer index outside its dimension, or too many indices."""
+
+
+class Plan(NamedTuple):
+    """A key as a slice, a reshape of it to `shape`, and positions along `axes`."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    steps: tuple[int, ...]
+    shape: Shape
+    names: Names | None
+    axes: tuple[int, ...]
+    place: int
+    ids: tuple[Tensor, ...]
+
+    def view(self, x: Tensor) -> Tensor:
+        """The part of x before positions are applied."""
+        part = x if self.whole(x.type) else Slice(*self[:3])(x)
+        if part.type.shape == self.shape and part.type.axes == self.names:
+            return part
+        return reshape(part, self.shape, axes=self.names)
+
+    def whole(self, t: Type) -> bool:
+        """Whether the slice is all of x."""
+        return self.steps == (1,) * t.ndim and self.part(t) == t.shape
+
+    def part(self, t: Type) -> Shape:
+        """The shape of the slice."""
+        return extents(t.shape, *self[:3])
+
+    def result(self, x: Tensor) -> Tensor:
+        """x[key]."""
+        found = self.view(x)
+        return Index(self.axes, self.place)(found, *self.ids) if self.ids else found
+
+    def put(self, x: Tensor, view: Tensor) -> Tensor:
+        """x with the part that `view` gives replaced by a tensor."""
+        if self.whole(x.type):
+            return reshape(view, x.type.shape, axes=x.type.axes)
+        part = reshape(view, self.part(x.type), axes=x.type.axes)
+        return SetSlice(*self[:3])(x, part)
+
+
+def evaluated(mask: Any, what: str) -> Any:
+    """The value of a tensor that decides a shape; refused where none can be had."""
+    if isinstance(mask, Operand):
+        if top().tracing:
+            raise TraceError(
+                f"{what} has as many elements as its values say, but this is a trace",
+                hint="use td.where(mask, a, b), or x.at[mask].set(scalar)",
+            ).located(what, repr(mask.type), describe(capture()))
+        return mask.numpy()
+    return np.asarray(mask)
+
+
+def _items(key: Any, t: Type) -> list[Any]:
+    """The key with masks as positions, lists as arrays and the Ellipsis as slices."""
+    items: list[Any] = []
+    used = 0
+    for item in key if isinstance(key, tuple) else (key,):
+        if isinstance(item, (bool, np.bool_)):
+            raise ArgumentError(
+                "an index is no bool", hint="td.where(condition, a, b) selects"
+            )
+        if isinstance(item, (list, tuple, np.ndarray, Operand)):
+            if not isinstance(item, Operand):
+                item = np.asarray(item)
+                item = item.astype(np.int64) if not item.size else item
+            if item.dtype == bool_:
+                extent = t.shape[used : used + item.ndim]
+                if item.shape != extent:
+                    raise IndexRangeError(f"a mask {item.shape} indexes {extent}")
+                used += item.ndim
+                items += [as_tensor(i) for i in evaluated(item, "a mask").nonzero()]
+                continue
+            item = as_tensor(item)
+        used += item is not None and item is not Ellipsis
+        items.append(item)
+    if used > t.ndim:
+        raise IndexRangeError(f"{used} indices for {t.ndim} dimensions")
+    dots = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise ArgumentError("an index holds more than one '...'")
+    at = dots[0] if dots else len(items)
+    return items[:at] + [slice(None)] * (t.ndim - used) + items[at + len(dots) :]
+
+
+def _position(item: Any, n: int) -> int:
+    try:
+        k = operator.index(item)
+    except TypeError:
+        raise ArgumentError(
+            f"an index is an integer, a slice, None, '...' or an array, not {item!r}"
+        ) from None
+    if not -n <= k < n:
+        raise IndexRangeError(f"index {k} is out of range for extent {n}")
+    return k % n
+
+
+def planned(key: Any, t: Type) -> Plan:
+    """How to read and write `x[key]` for an x of type t."""
+    cuts: list[tuple[int, int, int]] = []
+    shape: list[int] = []
+    names: list[str | None] = []
+    axes, ids = [], []
+    advanced: list[int] = []  # where positions stand among the items
+    before = 0  # dimensions of the result in front of the positions
+    items = _items(key, t)
+    arrays = any(isinstance(item, Tensor) for item in items)
+    for order, item in enumerate(items):
+        d = len(cuts)
+        if item is None:
+            shape.append(1)
+            names.append(None)
+        elif isinstance(item, slice):
+            start, stop, step = item.indices(t.shape[d])
+            length = len(range(start, stop, step))
+            cuts.append((start, stop, step) if length else (0, 0, 1))
+            shape.append(length)
+            names.append(t.axes[d] if t.axes else None)
+        else:
+            if not advanced:
+                before = len(shape)
+            advanced.append(order)
+            if isinstance(item, Tensor):
+                cuts.append((0, t.shape[d], 1))
+                axes.append(len(shape))
+                ids.append(item)
+                shape.append(t.shape[d])
+                names.append(t.axes[d] if t.axes else None)
+            else:
+                k = _position(item, t.shape[d])
+                cuts.append((k, k + 1, 1))
+    together = not arrays or advanced[-1] - advanced[0] + 1 == len(advanced)
+    starts, stops, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
+    return Plan(
+        starts,
+        stops,
+        steps,
+        tuple(shape),
+        some(tuple(names)),
+        tuple(axes),
+        before if together else 0,
+        tuple(ids),
+    )
+
+
+def _plan(key: Any, x: Tensor, what: str) -> Plan:
+    try:
+        return planned(key, x.type)
+    except TreadleError as error:
+        raise error.located(what, repr(x.type), describe(capture())) from None
+
+
+@provide
+def getitem(x: Any, key: Any) -> Tensor:
+    """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
+
+    Integer tensors are data of the graph; a mask is evaluated at the call.
+
+    >>> import treadle as td
+    >>> x = td.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> x[1, ::-2].tolist(), x[[1, 0], [2, 0]].tolist()
+    ([6.0, 4.0], [6.0, 1.0])
+    """
+    node = as_tensor(x)
+    plan = _plan(key, node, "getitem")
+    found = plan.result(node)
+    if found is node and x is not node:  # a part of a Variable is a node of its own
+        return Slice(*plan[:3])(node)
+    return found
+
+
+class At:
+    """`x.at`: choose a part, then say what becomes of it; x itself stays."""
+
+    __slots__ = ("_key", "_x")
+
+    def __init__(self, x: Tensor, key: Any = Ellipsis) -> None:
+        self._x = x
+        self._key = key
+
+    def __getitem__(self, key: Any) -> At:
+        return At(self._x, key)
+
+    def get(self) -> Tensor:
+        """The part itself."""
+        return getitem(self._x, self._key)
+
+    def set(self, value: Any) -> Tensor:
+        """x with the part replaced; of duplicate positions the last wins."""
+        return self._changed("set", value)
+
+    def add(self, value: Any) -> Tensor:
+        """x with `value` added to the part; duplicate positions all count."""
+        return self._changed("add", value)
+
+    def subtract(self, value: Any) -> Tensor:
+        """x with `value` subtracted from the part."""
+        return self._changed("add", -as_tensor(self._value(value)))
+
+    def multiply(self, value: Any) -> Tensor:
+        """x with the part multiplied; duplicate positions all count."""
+        return self._changed("multiply", value)
+
+    def max(self, value: Any) -> Tensor:
+        """x with the maximum of the part and `value` in it."""
+        return self._changed("max", value)
+
+    def min(self, value: Any) -> Tensor:
+        """x with the minimum of the part and `value` in it."""
+        return self._changed("min", value)
+
+    def _value(self, value: Any) -> Tensor:
+        """The value in the dtype of x, or an error where it would lose its kind."""
+        x = self._x
+        node = beside(value, x)
+        wide = promote(node.type.dtype, x.type.dtype)
+        if kind(wide) != kind(x.type.dtype):
+            raise DTypeError(
+                f"{node.type} does not fit into {x.type}",
+                hint="convert one of them with .astype(...)",
+            ).located("at", repr(x.type), describe(capture()))
+        found: Tensor = functions.astype(node, x.type.dtype)
+        return found
+
+    def _changed(self, mode: str, value: Any) -> Tensor:
+        x, e = self._x, self._value(value)
+        if not e.type.shape and self._is_mask():
+            mask = as_tensor(self._key)
+            lead = mask.type.shape + (1,) * (x.type.ndim - mask.type.ndim)
+            wide = reshape(mask, lead)
+            found: Tensor = functions.where(wide, _combined(mode, x, e), x)
+            return found
+        plan = _plan(self._key, x, "at")
+        view = plan.view(x)
+        if not plan.ids:
+            old = functions.unname(view) if view.type.axes else view
+            return plan.put(x, _combined(mode, old, self._fitted(e, view.type)))
+        want = indexed(view.type, plan.axes, plan.place, [i.type for i in plan.ids])
+        e = self._fitted(e, want)
+        if mode == "add":
+            put = Unindex(view.type.shape, plan.axes, plan.place)(e, *plan.ids)
+            return plan.put(x, view + reshape(put, plan.shape, axes=plan.names))
+        if mode == "set":
+            return plan.put(x, IndexSet(plan.axes, plan.place)(view, e, *plan.ids))
+        fold = IndexFold(plan.axes, plan.place, mode)
+        return plan.put(x, fold(view, e, *plan.ids))
+
+    def _fitted(self, e: Tensor, want: Type) -> Tensor:
+        """The value broadcast to the part, without names."""
+        if e.type.axes is not None:
+            e = functions.unname(e)
+        while e.type.ndim > want.ndim and e.type.shape[0] == 1:
+            e = reshape(e, e.type.shape[1:])
+        try:
+            return broadcast_to(e, want.shape)
+        except TreadleError as error:
+            types = f"{self._x.type}, {e.type}"
+            raise ShapeError(
+                f"a value of shape {e.type.shape} does not fill {want.shape}"
+            ).located("at", types, describe(capture())) from error
+
+    def _is_mask(self) -> bool:
+        key = self._key
+        if not isinstance(key, (Operand, np.ndarray)) or key.dtype != bool_:
+            return False
+        return key.shape == self._x.type.shape[: key.ndim] and key.ndim > 0
+
+
+def _combined(mode: str, x: Tensor, e: Tensor) -> Tensor:
+    if mode == "set":
+        return broadcast_to(e, x.type.shape)
+    names = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
+    found: Tensor = getattr(functions, names[mode])(x, e)
+    return found
+
+
+@provide
+def at(x: Any) -> At:
+    """`at(x)[key].set(e)` and its kin: x with a part changed, as a new tensor.
+
+    >>> import treadle as td
+    >>> x = td.zeros(4)
+    >>> x.at[1:3].set(5).tolist(), x.at[[0, 0]].add(1).tolist()
+    ([0.0, 5.0, 5.0, 0.0], [2.0, 0.0, 0.0, 0.0])
+    """
+    return At(as_tensor(x))
+
+
+@provide
+def nonzero(x: Any) -> tuple[Tensor, ...]:
+    """Positions of the elements that are not 0, one tensor for each dimension.
+
+    Evaluated at the call, because their number depends on the values.
+
+    >>> import treadle as td
+    >>> [i.tolist() for i in td.nonzero([[0, 3], [4, 0]])]
+    [[0, 1], [1, 0]]
+    """
+    value = evaluated(as_tensor(x), "nonzero")
+    if value.ndim == 0:
+        raise ShapeError("nonzero takes no scalar")
+    found: Sequence[Any] = value.nonzero()
+    return tuple(as_tensor(i) for i in found)

@@ -1,0 +1,181 @@
+"""Strided parts of a tensor: taken, put into zeros, and put into another tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ShapeError
+from treadle.base.types import Shape, Type
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Family, Movement, same_dtype
+
+__all__: list[str] = []
+
+Integers = tuple[int, ...]
+
+
+def slices(starts: Integers, stops: Integers, steps: Integers) -> tuple[slice, ...]:
+    """NumPy's slices; a stop of -1 lies before the first element."""
+    return tuple(
+        slice(a, None if b < 0 else b, c)
+        for a, b, c in zip(starts, stops, steps, strict=True)
+    )
+
+
+def extents(shape: Shape, starts: Integers, stops: Integers, steps: Integers) -> Shape:
+    """The shape of a part of `shape`, checked to lie within."""
+    if not len(shape) == len(starts) == len(stops) == len(steps):
+        raise ShapeError(f"{len(starts)} slices given for {len(shape)} dimensions")
+    found = []
+    for n, a, b, c in zip(shape, starts, stops, steps, strict=True):
+        chosen = range(a, b, c)
+        if len(chosen) and not (0 <= chosen[0] < n and 0 <= chosen[-1] < n):
+            raise ShapeError(f"slice {a}:{b}:{c} leaves a dimension of {n}")
+        found.append(len(chosen))
+    return tuple(found)
+
+
+@op()
+class Slice(Movement):
+    """Elements starts, starts + steps, ... before stops of each dimension.
+
+    Steps may be negative; a stop of -1 then means through element 0.
+    """
+
+    starts: Integers
+    stops: Integers
+    steps: Integers
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        return Type(
+            extents(t.shape, self.starts, self.stops, self.steps), t.dtype, t.axes
+        )
+
+    def numpy(self, *arrays: Any) -> Array:
+        x: Array = arrays[0]
+        return x[slices(self.starts, self.stops, self.steps)]
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        put = Unslice(xs[0].type.shape, self.starts, self.stops, self.steps)
+        return (put(g),)
+
+    def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
+        return tuple(
+            a + c * k for a, c, k in zip(self.starts, self.steps, i, strict=True)
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((0, 1), (2, 3), (1, 1)), (Input((2, 3)),)),
+            Sample(cls((6, 0), (-1, 5), (-2, 3)), (Input((7, 5)),)),
+            Sample(cls((2,), (2,), (1,)), (Input((4,)),)),
+            Sample(cls((), (), ()), (Input(()),)),
+            Sample(cls((0, 0), (0, 3), (1, 2)), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0, 2.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls((0,), (3,), (1,))(x), ShapeError, "leaves"),
+            Mistake(lambda: cls((), (), ())(x), ShapeError, "0 slices"),
+        ]
+
+
+@op(linear=True, tolerance="E")
+class Unslice(Family):
+    """Zeros of `shape` with x in a slice of it: the transpose of Slice."""
+
+    shape: Shape
+    starts: Integers
+    stops: Integers
+    steps: Integers
+    family = "scatter"
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        part = extents(self.shape, self.starts, self.stops, self.steps)
+        if part != t.shape:
+            raise ShapeError(f"shape {t.shape} does not fill a slice of shape {part}")
+        return Type(self.shape, t.dtype, t.axes)
+
+    def numpy(self, *arrays: Any) -> Array:
+        y = np.zeros(self.shape, arrays[0].dtype)
+        y[slices(self.starts, self.stops, self.steps)] = arrays[0]
+        return y
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Slice(self.starts, self.stops, self.steps)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((3, 4), (0, 1), (2, 4), (1, 1)), (Input((2, 3)),)),
+            Sample(cls((7, 5), (6, 0), (-1, 5), (-2, 3)), (Input((4, 2)),)),
+            Sample(cls((3,), (1,), (1,), (1,)), (Input((0,)),)),
+            Sample(cls((), (), (), ()), (Input(()),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0, 2.0])
+        put = cls((3,), (0,), (3,), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: put(x), ShapeError, "does not fill"),
+        ]
+
+
+@op(linear=True, tolerance="E")
+class SetSlice(Family):
+    """The first operand with a slice of it replaced by the second."""
+
+    starts: Integers
+    stops: Integers
+    steps: Integers
+    family = "scatter"
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        x, e = types
+        part = extents(x.shape, self.starts, self.stops, self.steps)
+        if part != e.shape:
+            raise ShapeError(f"shape {e.shape} does not fill a slice of shape {part}")
+        return x
+
+    def numpy(self, *arrays: Any) -> Array:
+        y: Array = np.array(arrays[0])
+        y[slices(self.starts, self.stops, self.steps)] = arrays[1]
+        return y
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
+        return self(g, zero), Slice(self.starts, self.stops, self.steps)(g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((0, 1), (2, 3), (1, 1)), (Input((2, 3)), Input((2, 2)))),
+            Sample(cls((6, 0), (-1, 5), (-2, 3)), (Input((7, 5)), Input((4, 2)))),
+            Sample(cls((2,), (2,), (1,)), (Input((4,)), Input((0,)))),
+            Sample(cls((), (), ()), (Input(()), Input(()))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, e = as_tensor([1.0, 2.0]), as_tensor([1.0])
+        put = cls((0,), (2,), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: put(x, e), ShapeError, "does not fill"),
+        ]
