@@ -25,7 +25,9 @@ def capture(depth: int = 2) -> Origin | None:
     while frame is not None:
         code = frame.f_code
         ours = _ours.get(code.co_filename)
-        if not (_is_ours(code.co_filename) if ours is None else ours):
+        if ours is None:
+            ours = _is_ours(code.co_filename)
+        if not ours:
             return code, frame.f_lasti
         frame = frame.f_back
     return None

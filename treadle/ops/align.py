@@ -8,10 +8,11 @@ from typing import Any
 from treadle.base.errors import AxisError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.op import Op
-from treadle.graph.operators import functions
+from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, operands
+from treadle.ops.families import Elementwise
 
 __all__ = ["align", "binary", "unary"]
 
@@ -77,12 +78,15 @@ def located(error: TreadleError, op: Op, nodes: Sequence[Tensor]) -> TreadleErro
     return error.located(op.name, types, describe(capture()))
 
 
-def binary(op: Op, x: Any, y: Any) -> Tensor:
+def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
     """`op` on two operands promoted to one dtype and aligned by axis names."""
-    if type(x) is Tensor and type(y) is Tensor:
+    if isinstance(x, Operand) and isinstance(y, Operand):
+        x, y = x.node(), y.node()
         a: Type = x._type
         b: Type = y._type
-        if a is b or (a.dtype is b.dtype and a.axes is None and b.axes is None):
+        if a.dtype is b.dtype and a.axes is None and b.axes is None:
+            if a.shape == b.shape and a.dtype.kind == "f" and op.result == "same":
+                return Tensor(op, (x, y), a)  # all that check and infer would find
             return op(x, y)
     nodes = operands(x, y)
     if nodes[0].type.axes is not None or nodes[1].type.axes is not None:
