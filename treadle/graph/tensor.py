@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,9 @@ class Tensor(Operand):
         self.op = op
         self.inputs = inputs
         self._type = type_
-        self.serial = next(_serials)
+        self.serial = serial = next(_serials)
+        if not serial & _LOOK:
+            _warn_if_growing(self)
         depth = 0
         for x in inputs:
             if x.depth >= depth:
@@ -128,6 +131,31 @@ class Tensor(Operand):
         raise TreadleError(
             "a tensor is not pickled", hint="pickle x.numpy(), or save it with td.save"
         )
+
+
+PENDING_LIMIT = 1_000_000
+_LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
+last_run = 0  # the serial at which any thread last ran something
+
+
+def _warn_if_growing(node: Tensor) -> None:
+    """Warn where a loop builds on and on and nothing is ever asked for."""
+    global last_run
+    if node.serial - last_run > PENDING_LIMIT:
+        last_run = node.serial
+        warnings.warn(
+            f"{PENDING_LIMIT:,} nodes were built and none was run, at "
+            f"{describe(capture())}; ask for a value (loss.numpy(), opt.step(loss)) "
+            "in the loop, or td.stop_gradient what is carried on",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+
+def mark_run() -> None:
+    """Note that something ran now."""
+    global last_run
+    last_run = next(_serials)
 
 
 def newest_serial() -> int:

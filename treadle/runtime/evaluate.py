@@ -19,7 +19,7 @@ from treadle.engines.base import engine
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import Operand, provide
-from treadle.graph.tensor import Tensor, cut, settle, watchers
+from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update, Variable, variable_of
 
@@ -78,6 +78,7 @@ def run(
     keep |= {node.serial for node in kept}
     keep &= {node.serial for node in nodes if node.stored is None}
     values = engine(current().engine).run(nodes, feeds or {}, keep)
+    mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
     _check_bases(changes)

@@ -1,0 +1,48 @@
+"""The node: notes, limits, manners."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import treadle as td
+from treadle.graph import tensor
+
+
+def test_a_loop_that_never_runs_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor, "PENDING_LIMIT", 1000)
+    monkeypatch.setattr(tensor, "_LOOK", 0xFF)
+    float(td.constant(1.0) + 1.0)
+    z = x = td.constant(1.0)
+    with pytest.warns(ResourceWarning, match="test_tensor.py"):
+        for _ in range(1500):
+            z = z + x
+
+
+def test_names_are_unique_and_settable() -> None:
+    a, b = td.constant(1.0) + 1.0, td.constant(1.0) + 1.0
+    assert a.name != b.name
+    a.name = "total"
+    assert a.name == "total"
+
+
+def test_nodes_are_immutable_so_copies_are_themselves() -> None:
+    x = td.constant(1.0) + 1.0
+    assert copy.copy(x) is x and copy.deepcopy(x) is x
+    with pytest.raises(td.TreadleError, match="not pickled"):
+        pickle.dumps(x)
+
+
+def test_a_list_of_tensors_names_stack() -> None:
+    with pytest.raises(td.DTypeError, match=r"td\.stack"):
+        td.asarray([td.constant(1.0), td.constant(2.0)])
+
+
+def test_scalars_are_weak() -> None:
+    half = td.asarray([1.0, 2.0], "float16")
+    assert (half * 2.0).dtype == td.float16
+    assert (td.asarray([1, 2]) * 2.0).dtype == td.float32
+    assert (td.asarray([True]) + 1).dtype == td.int64
+    assert (td.asarray([1], "int8") + 1).dtype == td.int8
