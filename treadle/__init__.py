@@ -1,5 +1,6 @@
 """Treadle: computation graphs of plain, dynamic Python."""
 
+from treadle import optim
 from treadle.autodiff.forward import hessian, hvp, jacobian, jvp
 from treadle.autodiff.gradient import grad, value_and_grad, variables, vjp
 from treadle.base.dtypes import (
@@ -28,6 +29,13 @@ from treadle.graph.scope import lookup, param, scope
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.ops.cast import *
+from treadle.ops.compare import *  # noqa: F403
+from treadle.ops.extreme import *  # noqa: F403
+from treadle.ops.rounding import *  # noqa: F403
+from treadle.ops.bitwise import *  # noqa: F403
+from treadle.ops.logarithm import *  # noqa: F403
+from treadle.ops.power import *  # noqa: F403
+from treadle.ops.trigonometric import *  # noqa: F403
 from treadle.ops.contract import *
 from treadle.ops.control import *
 from treadle.ops.create import *
@@ -38,6 +46,18 @@ from treadle.ops.loop import *
 from treadle.ops.index import *  # noqa: F403
 from treadle.ops.movement import *
 from treadle.ops.reduce import *
+from treadle.ops.pick import *  # noqa: F403
+from treadle.ops.lookup import *  # noqa: F403
+from treadle.ops.window import *  # noqa: F403
+from treadle.ops.convolution import *  # noqa: F403
+from treadle.ops.transposed import *  # noqa: F403
+from treadle.ops.pooling import *  # noqa: F403
+from treadle.ops.einsum import *  # noqa: F403
+from treadle.ops.products import *  # noqa: F403
+from treadle.ops.division import *  # noqa: F403
+from treadle.ops.activation import *  # noqa: F403
+from treadle.ops.rectifier import *  # noqa: F403
+from treadle.ops.softmax import *  # noqa: F403
 from treadle.runtime.computation import computation, placeholder
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.function import function

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +26,8 @@ from treadle.graph.variable import Variable, variable_of
 __all__ = [
     "backward",
     "grad",
+    "graded",
+    "gradings",
     "trainable_variables",
     "value_and_grad",
     "variables",
@@ -131,6 +135,34 @@ def derivatives(
     return result
 
 
+class _Graded(threading.local):
+    """The Variables that `backward` gave gradients in this thread, with its number."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, tuple[weakref.ref[Variable], int]] = {}
+        self.calls = 0
+
+
+_graded = _Graded()
+
+
+def _note(p: Variable) -> None:
+    key, found = id(p), _graded.found
+    _graded.calls += 1
+    found[key] = weakref.ref(p, lambda _: found.pop(key, None)), _graded.calls
+
+
+def graded(since: int = 0) -> list[Variable]:
+    """The Variables that hold a gradient from `backward`, after `since` of them."""
+    live = [(ref(), number) for ref, number in list(_graded.found.values())]
+    return [v for v, n in live if v is not None and n > since and v.grad is not None]
+
+
+def gradings() -> int:
+    """How many gradients `backward` has given in this thread so far."""
+    return _graded.calls
+
+
 @provide
 def backward(y: Any) -> None:
     """Add the gradient of scalar `y` into `p.grad` of each trainable parameter.
@@ -145,3 +177,4 @@ def backward(y: Any) -> None:
     parameters = trainable_variables(node)
     for p, g in zip(parameters, grad(node, parameters), strict=True):
         p.grad = g if p.grad is None else p.grad + g
+        _note(p)

@@ -1,4 +1,4 @@
-"""Products summed over shared letters: matmul, einsum and tensordot."""
+"""Products summed over shared letters, and the matrix product."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ArityError, ShapeError
+from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
+from treadle.ops.align import located
 from treadle.ops.cast import operands
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Family, same_dtype, some
@@ -44,7 +45,7 @@ class Contract(Family):
         same_dtype(self, types)
         a, b, out = letters(self.spec)
         extent: dict[str, int] = {}
-        names: dict[str, str | None] = {}
+        names: dict[str, str] = {}
         for part, t in ((a, types[0]), (b, types[1])):
             if len(part) != t.ndim:
                 raise ShapeError(
@@ -57,9 +58,19 @@ class Contract(Family):
                         f"shapes {types[0].shape} and {types[1].shape} do not meet: "
                         f"{letter!r} of {self.spec!r} is {extent[letter]} and {n}"
                     )
-                if t.axes is not None:
-                    names[letter] = t.axes[k]
+                name = t.axes and t.axes[k]
+                if name and names.setdefault(letter, name) != name:
+                    raise AxisError(
+                        f"{letter!r} of {self.spec!r} is axis {names[letter]!r} "
+                        f"and axis {name!r}"
+                    )
         shape = tuple(extent[letter] for letter in out)
+        kept = [names[x] for x in out if x in names]
+        if len(set(kept)) < len(kept):
+            raise AxisError(
+                f"the result would have axes {', '.join(kept)}, one of them twice",
+                hint="rename an axis with td.rename_axes, or sum over it with td.dot",
+            )
         return Type(shape, types[0].dtype, some(tuple(names.get(x) for x in out)))
 
     def numpy(self, *arrays: Any) -> Array:
@@ -103,11 +114,17 @@ class Contract(Family):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x = as_tensor([[1.0, 2.0]])
+        named = as_tensor([[1.0, 2.0]], axes=("a", "b"))
+        square = as_tensor(np.eye(2), axes=("a", "b"))
         return [
             *super().mistakes(),
             Mistake(lambda: cls("ij,jk->ik")(x, x), ShapeError, "do not meet"),
             Mistake(lambda: matmul(x, x), ShapeError, "do not meet"),
             Mistake(lambda: matmul(x, 1.0), ShapeError, "scalar"),
+            Mistake(lambda: matmul(named, x), AxisError, "has none"),
+            Mistake(lambda: matmul(named, named), AxisError, "sums the last"),
+            Mistake(lambda: cls("ij,kj->ik")(named, named), AxisError, "twice"),
+            Mistake(lambda: cls("ij,jk->ik")(square, square), AxisError, "and axis"),
         ]
 
 
@@ -116,6 +133,7 @@ def matmul(x: Any, y: Any) -> Tensor:
     """The matrix product over the last dimension of x and the last but one of y.
 
     Vectors are rows on the left and columns on the right; leading dimensions broadcast.
+    Named operands must agree on the name of the axis that is summed over.
 
     >>> import treadle as td
     >>> td.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
@@ -126,6 +144,11 @@ def matmul(x: Any, y: Any) -> Tensor:
         raise ShapeError(
             "matmul takes no scalar", hint="use * to scale a tensor"
         ).located("matmul", f"{a.type}, {b.type}")
+    if a.type.axes is not None or b.type.axes is not None:
+        try:
+            _agree(a.type, b.type)
+        except TreadleError as error:
+            raise located(error, Contract("j,j->"), [a, b]) from None
     pool = "abcdefghopqrstuvwxyz"
     lead_a, lead_b = a.type.shape[:-2], b.type.shape[:-2]
     ndim = max(len(lead_a), len(lead_b))
@@ -145,6 +168,21 @@ def matmul(x: Any, y: Any) -> Tensor:
     return reshape(result, full + result.type.shape) if full else result
 
 
+def _agree(a: Type, b: Type) -> None:
+    """Refuse named operands whose summed axes have not the same name."""
+    if a.axes is None or b.axes is None:
+        raise AxisError(
+            f"{a} and {b}: one operand has axis names, the other has none",
+            hint="name it with td.name_axes(x, ...), or drop the names with td.unname",
+        )
+    last, first = a.axes[-1], b.axes[max(b.ndim - 2, 0)]
+    if last != first or last is None:
+        raise AxisError(
+            f"matmul sums the last axis of x, {last!r}, with axis {first!r} of y",
+            hint="td.dot(x, y) sums over the names that x and y share",
+        )
+
+
 def _dropped(x: Tensor, batch: str, other: tuple[int, ...]) -> tuple[str, Tensor]:
     """The batch letters of x, without those where it is 1 and its partner is not."""
     t = x.type
@@ -157,5 +195,10 @@ def _dropped(x: Tensor, batch: str, other: tuple[int, ...]) -> tuple[str, Tensor
             kept.append((letter, n))
     if len(kept) == len(lead):
         return own, x
+    letters_kept = "".join(c for c, _ in kept)
     shape = tuple(n for _, n in kept) + t.shape[-2:]
-    return "".join(c for c, _ in kept), reshape(x, shape)
+    names = None
+    if t.axes is not None:
+        lead_names = zip(own, t.axes[:-2], strict=True)
+        names = [n for c, n in lead_names if c in letters_kept] + [*t.axes[-2:]]
+    return letters_kept, reshape(x, shape, axes=names)

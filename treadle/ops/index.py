@@ -268,7 +268,7 @@ class At:
         plan = _plan(self._key, x, "at")
         view = plan.view(x)
         if not plan.ids:
-            old = functions.unname(view) if view.type.axes else view
+            old = reshape(view, view.type.shape)
             return plan.put(x, _combined(mode, old, self._fitted(e, view.type)))
         want = indexed(view.type, plan.axes, plan.place, [i.type for i in plan.ids])
         e = self._fitted(e, want)
@@ -283,7 +283,7 @@ class At:
     def _fitted(self, e: Tensor, want: Type) -> Tensor:
         """The value broadcast to the part, without names."""
         if e.type.axes is not None:
-            e = functions.unname(e)
+            e = reshape(e, e.type.shape)
         while e.type.ndim > want.ndim and e.type.shape[0] == 1:
             e = reshape(e, e.type.shape[1:])
         try:

@@ -1,0 +1,130 @@
+"""`x[key]` and `x.at[key]` against NumPy's own indexing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.base.errors import DTypeError, RunError, ShapeError, TraceError
+
+X = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+ALL = slice(None)
+KEYS: list[Any] = [
+    0,
+    -1,
+    np.int64(2),
+    (1, 2),
+    (1, 2, 3),
+    ALL,
+    (ALL, 2),
+    (..., 1),
+    (None, 1, None),
+    (slice(None, None, -1), slice(3, 0, -2)),
+    slice(1, 1),
+    slice(5, -10, -1),
+    [0, 2],
+    [],
+    (ALL, [1, 1]),
+    ([0, 1], [1, 2]),
+    ([0, 1], ALL, [1, 2]),
+    (0, ALL, [1, 2]),
+    (0, [1, 2]),
+    (ALL, 1, [1, 2]),
+    (ALL, [1, 2], None, [0, 1]),
+    (None, [0, 1], [[1], [2]]),
+    (..., [0, -1]),
+    (ALL, ALL, [0, 1], None),
+    (ALL, [[0, 1], [2, 3]], slice(1, 4)),
+    np.array(1),
+    X > 0,
+    X[:, 0, 0] > 0,
+    (ALL, X[0, :, 0] > 0, 0),
+    (X[:, :, 0] > 0, 2),
+]
+FOLDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_a_key_reads_what_numpy_reads(key: Any) -> None:
+    got = td.asarray(X)[key]
+    assert got.shape == X[key].shape
+    assert np.array_equal(got.numpy(), X[key])
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_a_key_writes_what_numpy_writes(key: Any) -> None:
+    rng = np.random.default_rng(1)
+    for value in (rng.standard_normal(X[key].shape).astype(np.float32), 1.5):
+        want = X.copy()
+        want[key] = value
+        assert np.array_equal(td.asarray(X).at[key].set(value).numpy(), want)
+        for mode, fold in FOLDS.items():
+            want = X.copy()
+            fold.at(want, key, value)
+            got = getattr(td.asarray(X).at[key], mode)(value).numpy()
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [3, -4, (0, 0, 0, 0), np.zeros((3, 3), bool)],
+    ids=["3", "-4", "four", "mask"],
+)
+def test_a_key_outside_is_an_index_error(key: Any) -> None:
+    with pytest.raises(IndexError):
+        td.asarray(X)[key]
+
+
+def test_positions_are_checked_when_they_run() -> None:
+    with pytest.raises(RunError, match="index 7 is out of range for extent 3"):
+        td.asarray(X)[td.asarray([7])].numpy()
+
+
+def test_the_last_of_duplicates_has_the_value_and_the_gradient() -> None:
+    x, e = td.asarray([1.0, 2.0, 3.0]), td.asarray([5.0, 6.0, 7.0])
+    y = x.at[[0, 0, 1]].set(e)
+    assert y.tolist() == [6.0, 7.0, 3.0]
+    gx, ge = td.grad((y * td.asarray([1.0, 2.0, 3.0])).sum(), [x, e])
+    assert gx.tolist() == [0.0, 0.0, 3.0] and ge.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_mask_has_no_value_in_a_trace() -> None:
+    @td.function
+    def positive(x: td.Tensor) -> td.Tensor:
+        return x[x > 0].sum()
+
+    @td.function
+    def clipped(x: td.Tensor) -> td.Tensor:
+        return x.at[x > 0].set(0.0).sum()
+
+    with pytest.raises(TraceError, match=r"td\.where"):
+        positive(td.asarray([1.0, -2.0])).numpy()
+    assert float(clipped(td.asarray([1.0, -2.0]))) == -2.0
+
+
+def test_parts_of_a_variable_are_assigned() -> None:
+    v = td.Variable([1.0, 2.0, 3.0])
+    v[:] = 7
+    v[1] += 1
+    v[[0, 0]] = [4.0, 5.0]
+    assert v.numpy().tolist() == [5.0, 8.0, 7.0]
+    assert [int(item) for item in v] == [5, 8, 7]
+
+
+def test_names_follow_the_dimensions() -> None:
+    x = td.asarray(X, axes=("a", "b", "c"))
+    assert x[0].axes == ("b", "c")
+    assert x[:, None, 1:].axes == ("a", None, "b", "c")
+    assert x[:, [0, 1]].axes == ("a", None, "c")
+    assert td.asarray(X[0]).at[0].set(1).axes is None
+    assert x.at[0].set(1.0).axes == ("a", "b", "c")
+
+
+def test_values_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ShapeError, match="does not fill"):
+        td.zeros(3).at[:2].set([1.0, 2.0, 3.0])
+    with pytest.raises(DTypeError, match="does not fit"):
+        td.asarray([1, 2]).at[0].set(1.5)

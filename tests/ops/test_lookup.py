@@ -1,0 +1,60 @@
+"""Look-ups and the sparse gradients of tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.base.errors import RunError
+from treadle.ops.lookup import combine_rows, sparse_rows
+
+TABLE = np.arange(10.0).reshape(5, 2)
+
+
+def test_gradients_of_several_lookups_stay_sparse() -> None:
+    table = td.asarray(TABLE)
+    loss = (td.embedding(table, [1, 1]) * 2.0).sum() + td.rows(table, [[4]]).sum()
+    (g,) = td.grad(loss * 3.0, [table])
+    found = sparse_rows(g * 0.5)
+    assert found is not None
+    ids, values = found
+    dense = np.zeros((5, 2))
+    np.add.at(dense, ids.numpy(), values.numpy())
+    assert np.array_equal(dense, (g * 0.5).numpy())
+    assert dense[:, 0].tolist() == [0.0, 6.0, 0.0, 0.0, 1.5]
+    total = combine_rows(ids, values).numpy()
+    assert np.array_equal(total, dense[ids.numpy()])
+
+
+def test_a_dense_gradient_is_not_sparse() -> None:
+    table = td.asarray(TABLE)
+    loss = td.embedding(table, [1]).sum() + table.sum()
+    (g,) = td.grad(loss, [table])
+    assert sparse_rows(g) is None
+
+
+def test_the_padding_row_has_no_gradient() -> None:
+    table = td.asarray(TABLE)
+    y = td.embedding(table, [0, 3, 0], padding_index=0)
+    assert np.array_equal(y.numpy(), TABLE[[0, 3, 0]])
+    (g,) = td.grad(y.sum(), [table])
+    assert g.numpy()[:, 0].tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_an_id_outside_names_itself_the_table_and_the_op() -> None:
+    with pytest.raises(RunError, match="Embedding: id 5 is out of range for extent 5"):
+        td.embedding(TABLE, [5]).numpy()
+    with pytest.raises(RunError, match="label 3 is out of range for extent 3"):
+        td.one_hot([3], 3).numpy()
+
+
+def test_elements_are_picked_along_an_axis() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    labels = np.array([[0, 1, 2, 3, 4]] * 3)[:, :4]
+    want = np.take_along_axis(x, labels[..., None], -1)[..., 0]
+    assert np.array_equal(td.pick(x, labels).numpy(), want)
+    first = np.array([[[1]]])
+    got = td.take_along_axis(x, first, 1).numpy()
+    assert np.array_equal(got, x[:, 1:2])
+    assert np.array_equal(td.take(x, [[2, 0]], 1).numpy(), np.take(x, [[2, 0]], 1))

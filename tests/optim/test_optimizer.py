@@ -1,0 +1,248 @@
+"""What every optimizer shares: groups, rates, clipping, freezing, cuts, state."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.optim import rules, schedules, transform
+
+
+def pair() -> tuple[td.Variable, td.Variable]:
+    return td.param("a", init=1.0), td.param("b", init=1.0)
+
+
+def test_the_step_of_the_document() -> None:
+    x = td.param("x", init=2.0)
+    td.optim.SGD(lr=0.005).step(td.abs(6 - (x * 3.0 + td.sin(x))))
+    assert x.numpy() == np.float32(1.9870807)
+
+
+def test_groups_have_rates_and_settings_of_their_own() -> None:
+    a, b = pair()
+    groups = [{"params": [a], "lr": 0.5}, {"params": [b], "weight_decay": 1.0}]
+    td.optim.SGD(groups, lr=0.1).step(a + b)
+    assert float(a) == 0.5 and float(b) == pytest.approx(0.8)
+    with pytest.raises(td.ArgumentError, match="no setting 'speed'"):
+        td.optim.SGD([{"params": [a], "speed": 1}])
+    with pytest.raises(td.ArgumentError, match="in two groups"):
+        td.optim.SGD([{"params": [a]}, {"params": [a]}])
+
+
+def test_a_group_may_take_the_rest() -> None:
+    a, b = pair()
+    groups: list[dict[str, Any]] = [{"params": [a], "lr": 0.0}, {"params": None}]
+    td.optim.SGD(groups, lr=0.5).step(a + b)
+    assert float(a) == 1.0 and float(b) == 0.5
+
+
+def test_the_rate_is_data() -> None:
+    a, _ = pair()
+    optimizer = td.optim.SGD([a], lr=0.5)
+    optimizer.step(a * 1.0)
+    optimizer.lr = 0.25
+    optimizer.step(a * 1.0)
+    assert optimizer.lr == 0.25 and float(a) == 0.25
+    rate = td.Variable(0.125)
+    td.optim.SGD([a], lr=rate).step(a * 1.0)
+    assert float(a) == 0.125
+    with pytest.raises(td.ArgumentError, match="not negative"):
+        optimizer.lr = -1.0
+
+
+def test_a_schedule_is_not_frozen_in_a_traced_step() -> None:
+    a = td.param("a", init=0.0)
+    optimizer = td.optim.SGD([a], lr=schedules.exponential(1.0, 0.5))
+
+    @td.function
+    def train() -> td.Tensor:
+        return optimizer.step(a * 1.0)
+
+    seen = []
+    for _ in range(3):
+        train()
+        seen.append(float(a))
+    assert seen == [-1.0, -1.5, -1.75] and train.count == 1
+
+
+def test_a_rate_set_later_reaches_a_traced_step() -> None:
+    a = td.param("a", init=0.0)
+    optimizer = td.optim.SGD([a], lr=1.0)
+
+    @td.function
+    def train() -> td.Tensor:
+        return optimizer.step(a * 1.0)
+
+    train()
+    optimizer.lr = 0.5
+    train()
+    assert float(a) == -1.5 and train.count == 1
+
+
+def test_clipping() -> None:
+    a, b = pair()
+    td.optim.SGD(lr=1.0, clip_norm=1.0).step(3.0 * a + 4.0 * b)
+    assert float(a) == pytest.approx(0.4) and float(b) == pytest.approx(0.2)
+    a, b = pair()
+    td.optim.SGD(lr=1.0, clip_value=0.5).step(3.0 * a - 0.25 * b)
+    assert float(a) == 0.5 and float(b) == 1.25
+
+
+def test_frozen_parameters_have_no_gradient_and_no_update() -> None:
+    a, b = pair()
+    optimizer = td.optim.Adam(lr=0.5)
+    optimizer.step(a * b)
+    a.trainable = False
+    before = float(a)
+    optimizer.step(a * b)
+    assert float(a) == before
+    a.trainable = True
+    optimizer.step(a * b)
+    assert float(a) != before
+
+
+def test_errors_say_what_is_missing() -> None:
+    a, b = pair()
+    with pytest.raises(td.GradientError, match="no trainable parameter"):
+        td.optim.SGD(lr=0.1).step(td.constant(1.0) * 2.0)
+    with pytest.raises(td.GradientError, match="of this optimizer"):
+        td.optim.SGD([a], lr=0.1).step(b * 2.0)
+    with pytest.raises(td.GradientError, match="holds a gradient"):
+        td.optim.SGD([a], lr=0.1).step()
+    with pytest.raises(td.GradientError, match="float scalar"):
+        td.optim.SGD(lr=0.1).step(td.ones(3) * a)
+    with pytest.raises(td.ArgumentError, match="changes parameters"):
+        td.optim.SGD(["a"])
+
+
+def test_a_parameter_behind_stop_gradient_stays() -> None:
+    a, b = pair()
+    td.optim.SGD(lr=0.5).step(td.stop_gradient(a) * b)
+    assert float(a) == 1.0 and float(b) == 0.5
+
+
+def test_accumulated_gradients_as_in_torch() -> None:
+    a, b = pair()
+    optimizer = td.optim.SGD(lr=0.25)
+    (a * 1.0).backward()
+    (a * 1.0).backward()
+    optimizer.step()
+    assert float(a) == 0.5 and float(b) == 1.0
+    optimizer.zero_grad()
+    assert a.grad is None
+
+
+def test_two_networks_that_share_a_graph() -> None:
+    g, d = pair()
+    fake = g * 2.0
+    d_loss, g_loss = fake * d, fake * fake
+    td.optim.SGD([d], lr=0.5).step(d_loss)
+    td.optim.SGD([g], lr=0.125).step(g_loss)
+    assert float(d) == 0.0 and float(g) == 0.0
+
+
+def test_pending_updates_run_with_the_step() -> None:
+    a, _ = pair()
+    seen = td.Variable(0.0)
+    loss = a * 2.0
+    seen.assign(seen * 0.5 + td.stop_gradient(loss))
+    td.optim.SGD([a], lr=0.5).step(loss)
+    assert seen.committed.stored == 2.0 and float(a) == 0.0
+
+
+def test_a_failing_step_changes_nothing() -> None:
+    a = td.param("a", init=[1.0, 2.0])
+    far = td.asarray([7])
+    optimizer = td.optim.Momentum([a], lr=0.1)
+    with pytest.raises(td.TreadleError):
+        optimizer.step(td.take(a, far, 0).sum())
+    assert a.tolist() == [1.0, 2.0] and int(optimizer.count) == 0
+
+
+@pytest.mark.parametrize(
+    "make", [td.optim.SGD, td.optim.Adagrad, td.optim.Adam], ids=lambda m: m.__name__
+)
+def test_sparse_rows_stay_sparse_and_right(make: Any) -> None:
+    start = np.arange(8.0).reshape(4, 2) + 1
+    table = td.lookup("table", (4, 2), init=start)
+    dense = td.param("dense", init=start)
+    ids = np.array([1, 3, 1])
+    one, two = make([table], lr=0.1), make([dense], lr=0.1)
+    for _ in range(3):
+        one.step((td.rows(table, ids) ** 2).sum())
+        two.step((td.one_hot(ids, 4) @ dense).sum() * 0.0 + (dense[ids] ** 2).sum())
+    np.testing.assert_allclose(table.numpy(), dense.numpy(), rtol=1e-6)
+    assert table.numpy()[[0, 2]].tobytes() == start[[0, 2]].astype("f4").tobytes()
+
+
+def test_sparse_norm_counts_a_row_once() -> None:
+    table = td.lookup("table", (3, 1), init=np.zeros((3, 1)))
+    td.optim.SGD([table], lr=1.0, clip_norm=1.0).step(
+        td.rows(table, [1, 1, 1, 2, 2, 2, 2]).sum()
+    )
+    np.testing.assert_allclose(table.numpy().ravel(), [0.0, -0.6, -0.8], rtol=1e-6)
+
+
+def test_lazy_rows_keep_their_moments() -> None:
+    table = td.lookup("table", (2, 1), init=np.ones((2, 1)))
+    optimizer = td.optim.Adam([table], lr=0.1)
+    optimizer.step(td.rows(table, [0]).sum())
+    after = table.numpy()[0].copy()
+    optimizer.step(td.rows(table, [1]).sum())
+    assert table.numpy()[0] == after
+
+
+def test_state_waits_for_parameters_that_are_not_known_yet() -> None:
+    a, b = pair()
+    optimizer = td.optim.Adam(lr=0.1)
+    optimizer.step(a * b)
+    state = optimizer.state_dict()
+    again = td.optim.Adam(lr=0.5)
+    again.load_state_dict(state)
+    assert sorted(again.state_dict()) == sorted(state) and again.lr == 0.1
+    again.step(a * b)
+    assert int(again.count) == 2
+    bad = {**state, "a/moment1": np.zeros(3)}
+    with pytest.raises(td.ModelFileError, match="a/moment1 has shape"):
+        optimizer.load_state_dict(bad)
+    with pytest.raises(td.ModelFileError, match="no 'step'"):
+        optimizer.load_state_dict({})
+
+
+def test_names_that_occur_twice_have_states_of_their_own() -> None:
+    p, q = td.param("w", init=1.0), td.param("w", init=2.0)
+    optimizer = td.optim.Momentum([p, q], lr=0.1)
+    optimizer.step(p * 1.0 + q * 2.0)
+    assert {"w/momentum", "w.1/momentum"} <= set(optimizer.state_dict())
+
+
+def test_rules_compose() -> None:
+    a, _ = pair()
+    rule = transform.chain(
+        rules.add_decayed_weights(1.0), rules.trace(0.5), rules.scale(2.0)
+    )
+    optimizer = td.optim.Optimizer([a], lr=0.125, rule=rule)
+    optimizer.step(a * 1.0)
+    assert float(a) == 0.5
+
+
+def test_memory_stays_flat_for_any_optimizer() -> None:
+    w = td.param("w", shape=(4,), init=1.0)
+    optimizer = td.optim.Adam(lr=1e-4, clip_norm=1.0)
+    losses, counts = [], []
+    for step in range(400):
+        loss = (w * w).sum()
+        if step % 3 == 0:
+            float(loss)
+        optimizer.step(loss)
+        losses.append(loss)
+        if step in (150, 399):
+            gc.collect()
+            found = [o for o in gc.get_objects() if isinstance(o, td.Tensor)]
+            counts.append(len(found) - len(losses))
+    assert counts[1] <= counts[0] + 10
+    assert not losses[0].inputs and losses[0].stored is not None

@@ -1,0 +1,105 @@
+"""Arrays whose first axes run over the same examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError
+
+__all__ = ["ArrayDataset", "Images", "ScaleFirst", "permutation"]
+
+Array = np.ndarray[Any, Any]
+Batch = tuple[Array, ...]
+
+
+def permutation(count: int, seed: int, number: int) -> Array:
+    """The order numbered `number` of `count` examples under a seed.
+
+    It follows from the two integers alone: no generator has a state to save.
+
+    >>> sorted(permutation(4, seed=0, number=1).tolist())
+    [0, 1, 2, 3]
+    """
+    key = np.array([seed % 2**64, number % 2**64], np.uint64)
+    bits = np.random.Philox(key=key).random_raw(count)
+    return np.argsort(bits, kind="stable")
+
+
+@dataclass(frozen=True)
+class ScaleFirst:
+    """Makes the first array of a batch float32 and multiplies it by a factor.
+
+    >>> ScaleFirst(0.5)((np.array([2, 4], np.uint8), np.array([0, 1])))[0]
+    array([1., 2.], dtype=float32)
+    """
+
+    factor: float
+
+    def __call__(self, batch: Batch) -> Batch:
+        return batch[0].astype(np.float32) * np.float32(self.factor), *batch[1:]
+
+
+class ArrayDataset:
+    """Examples as rows of arrays; `transform` is applied to each batch taken.
+
+    >>> data = ArrayDataset(np.arange(6).reshape(3, 2), np.array([0, 1, 0]))
+    >>> len(data), data[np.array([2, 0])]
+    (3, (array([[4, 5],
+           [0, 1]]), array([0, 0])))
+    """
+
+    def __init__(
+        self, *arrays: Array, transform: Callable[[Batch], Batch] | None = None
+    ) -> None:
+        if not arrays or any(a.ndim == 0 for a in arrays):
+            raise ShapeError("a data set needs arrays with at least one dimension")
+        if len({len(a) for a in arrays}) > 1:
+            lengths = ", ".join(str(len(a)) for a in arrays)
+            raise ShapeError(f"arrays of {lengths} examples do not go together")
+        self.arrays = arrays
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: Any) -> Batch:
+        batch = tuple(array[index] for array in self.arrays)
+        return batch if self.transform is None else self.transform(batch)
+
+    def take(self, index: Array) -> ArrayDataset:
+        """The data set of these examples."""
+        return ArrayDataset(
+            *(array[index] for array in self.arrays), transform=self.transform
+        )
+
+    def split(
+        self, held_out: float = 0.2, seed: int = 0
+    ) -> tuple[ArrayDataset, ArrayDataset]:
+        """Two data sets: for training, and the share held out, chosen by the seed.
+
+        >>> [len(part) for part in ArrayDataset(np.zeros(10)).split(0.3)]
+        [7, 3]
+        """
+        if not 0 < held_out < 1:
+            raise ArgumentError(f"held_out is a share between 0 and 1, not {held_out}")
+        order = permutation(len(self), seed, 0)
+        count = round(len(self) * held_out)
+        return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labeled images, those to train on and those held out.
+
+    `shape` is (channels, height, width) of one image.
+    """
+
+    name: str
+    train: ArrayDataset
+    held_out: ArrayDataset
+    shape: tuple[int, ...]
+    classes: int

@@ -1,0 +1,149 @@
+"""Opening files somebody else wrote: checked sizes and one exception type."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType
+from treadle.base.errors import TreadleError
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_RATIO",
+    "FileError",
+    "PathLike",
+    "check_name",
+    "check_shape",
+    "fill",
+    "guarded",
+    "open_regular",
+    "resolved",
+]
+
+PathLike = str | os.PathLike[str]
+FileError = type[TreadleError]
+Array = np.ndarray[Any, Any]
+
+MAX_BYTES = 1 << 36  # what one file may ask to allocate unless the caller says more
+MAX_RATIO = 1032  # DEFLATE cannot expand a byte to more than this
+_CHUNK = 1 << 20
+_WRONG = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+
+
+@contextmanager
+def guarded(path: PathLike, error: FileError, what: str = "") -> Iterator[None]:
+    """Whatever a wrong file provokes inside becomes `error`, naming the file.
+
+    >>> from treadle.base.errors import DataFileError
+    >>> with guarded("a.npz", DataFileError):
+    ...     raise EOFError("it ends too early")
+    Traceback (most recent call last):
+    treadle.base.errors.DataFileError: a.npz: it ends too early
+    """
+    try:
+        yield
+    except _WRONG as problem:
+        if isinstance(problem, TreadleError):
+            raise
+        if isinstance(problem, OSError) and problem.strerror:
+            reason = problem.strerror
+        elif isinstance(problem, MemoryError):
+            reason = "there is not enough memory for what it declares"
+        else:
+            reason = str(problem) or type(problem).__name__
+        place = f"{os.fspath(path)}: {what + ': ' if what else ''}"
+        raise error(place + " ".join(reason.split())) from problem
+
+
+@contextmanager
+def open_regular(path: PathLike, error: FileError) -> Iterator[BufferedReader]:
+    """A regular file open for reading; pipes, devices and folders are refused."""
+    with guarded(path, error):
+        # O_NONBLOCK: opening a pipe nobody writes to would wait forever.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise error(f"{os.fspath(path)}: this is not a regular file")
+            yield file
+
+
+def check_name(name: str) -> str:
+    """Refuse names no parameter has: empty, huge, unprintable, dunder or a path out.
+
+    >>> check_name("encoder.0.weight")
+    'encoder.0.weight'
+    >>> check_name("../weight")
+    Traceback (most recent call last):
+    ValueError: '../weight' is not a name for an array
+    """
+    parts = name.replace("/", ".").split(".")
+    if (
+        not name
+        or len(name) > 1024
+        or not name.isprintable()
+        or "\\" in name
+        or name.startswith("/")
+        or ".." in name
+        or any(part.startswith("__") and part.endswith("__") for part in parts)
+    ):
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise ValueError(f"{shown!r} is not a name for an array")
+    return name
+
+
+def check_shape(shape: Sequence[Any], dtype: DType) -> int:
+    """The bytes an array of this shape takes; refuses what is no shape.
+
+    >>> check_shape((2, 3), np.dtype("f4"))
+    24
+    """
+    if len(shape) > 32:
+        raise ValueError(f"{len(shape)} dimensions are too many")
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{str(tuple(shape))[:80]} is not a shape")
+    if math.prod(n or 1 for n in shape) * dtype.itemsize >= 1 << 62:
+        raise ValueError(f"the shape {str(tuple(shape))[:80]} is too large")
+    return math.prod(shape) * dtype.itemsize
+
+
+def fill(stream: Any, shape: Sequence[int], dtype: DType) -> Array:
+    """Read exactly one array of this shape and dtype from a stream."""
+    array = np.empty(math.prod(shape), dtype)
+    view = memoryview(array.view(np.uint8).data)
+    done = 0
+    while done < len(view):
+        count = stream.readinto(view[done : done + _CHUNK])
+        if not count:
+            raise EOFError(f"it ends after {done} of {len(view)} bytes")
+        done += count
+    if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
+        raise ValueError("a truth value is neither 0 nor 1")
+    return array.reshape(shape)
+
+
+def resolved(path: PathLike) -> Path:
+    """The file itself where `path` is a link to it."""
+    return Path(os.path.realpath(path))

@@ -1,0 +1,279 @@
+"""Activations as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from treadle.graph.scope import param
+from treadle.graph.tensor import Tensor
+from treadle.nn import functional as F
+from treadle.nn.module import Module
+
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]
+
+
+class _Plain(Module):
+    """A function without settings."""
+
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, inplace: bool = False) -> None:
+        """`inplace` is taken for torch's sake: memory is the planner's matter."""
+
+    def forward(self, x: Any) -> Tensor:
+        function: Callable[..., Tensor] = type(self).function
+        return function(x)
+
+
+class ReLU(_Plain):
+    """max(x, 0).
+
+    >>> import treadle as td
+    >>> td.nn.ReLU()([-1.0, 2.0]).tolist()
+    [0.0, 2.0]
+    """
+
+    function = staticmethod(F.relu)
+
+
+class ReLU6(_Plain):
+    """min(max(x, 0), 6)."""
+
+    function = staticmethod(F.relu6)
+
+
+class SELU(_Plain):
+    """A scaled ELU that keeps mean 0 and variance 1. Klambauer et al. 2017."""
+
+    function = staticmethod(F.selu)
+
+
+class SiLU(_Plain):
+    """x sigmoid(x)."""
+
+    function = staticmethod(F.silu)
+
+
+class Mish(_Plain):
+    """x tanh(log(1 + e^x)). Misra 2019."""
+
+    function = staticmethod(F.mish)
+
+
+class Sigmoid(_Plain):
+    """1 / (1 + e^-x).
+
+    >>> import treadle as td
+    >>> float(td.nn.Sigmoid()(0.0))
+    0.5
+    """
+
+    function = staticmethod(F.sigmoid)
+
+
+class LogSigmoid(_Plain):
+    """-log(1 + e^-x)."""
+
+    function = staticmethod(F.logsigmoid)
+
+
+class Tanh(_Plain):
+    """The hyperbolic tangent."""
+
+    function = staticmethod(F.tanh)
+
+
+class Softsign(_Plain):
+    """x / (1 + |x|)."""
+
+    function = staticmethod(F.softsign)
+
+
+class Hardsigmoid(_Plain):
+    """min(max(x / 6 + 1/2, 0), 1)."""
+
+    function = staticmethod(F.hardsigmoid)
+
+
+class Hardswish(_Plain):
+    """x hardsigmoid(x). Howard et al. 2019."""
+
+    function = staticmethod(F.hardswish)
+
+
+class LeakyReLU(Module):
+    """x where it is positive, negative_slope x elsewhere.
+
+    >>> import treadle as td
+    >>> td.nn.LeakyReLU(0.5)([-2.0, 2.0]).tolist()
+    [-1.0, 2.0]
+    """
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Any) -> Tensor:
+        return F.leaky_relu(x, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class PReLU(Module):
+    """LeakyReLU whose slope is learned: one, or one for each channel. He et al. 2015.
+
+    >>> import treadle as td
+    >>> td.nn.PReLU()([-2.0, 2.0]).tolist()
+    [-0.5, 2.0]
+    """
+
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, dtype: Any = None
+    ) -> None:
+        self.num_parameters = num_parameters
+        self.weight = param(shape=(num_parameters,), init=init, dtype=dtype)
+
+    def forward(self, x: Any) -> Tensor:
+        return F.prelu(x, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+class ELU(Module):
+    """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Tensor:
+        return F.elu(x, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class CELU(Module):
+    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Tensor:
+        return F.celu(x, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class GELU(Module):
+    """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.approximate = approximate
+
+    def forward(self, x: Any) -> Tensor:
+        return F.gelu(x, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class GLU(Module):
+    """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return F.glu(x, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Hardtanh(Module):
+    """x brought into [min_val, max_val].
+
+    >>> import treadle as td
+    >>> td.nn.Hardtanh()([-3.0, 0.5]).tolist()
+    [-1.0, 0.5]
+    """
+
+    def __init__(
+        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+    ) -> None:
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Any) -> Tensor:
+        return F.hardtanh(x, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class Softplus(Module):
+    """log(1 + e^(beta x)) / beta."""
+
+    def __init__(self, beta: float = 1.0) -> None:
+        self.beta = beta
+
+    def forward(self, x: Any) -> Tensor:
+        return F.softplus(x, self.beta)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}"
+
+
+class Softmax(Module):
+    """e^x / sum of e^x along `dim`.
+
+    >>> import treadle as td
+    >>> td.nn.Softmax()([1.0, 1.0]).tolist()
+    [0.5, 0.5]
+    """
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return F.softmax(x, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Module):
+    """log(softmax(x)) along `dim`."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return F.log_softmax(x, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"

@@ -1,0 +1,238 @@
+"""Convolutions in 1, 2 and 3 dimensions, and transposed ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from treadle.base.errors import ArgumentError
+from treadle.graph.tensor import Tensor
+from treadle.nn.linear import above_zero, bias_like_torch, weight_like_torch
+from treadle.nn.module import Module
+from treadle.ops.convolution import conv1d, conv2d, conv3d
+from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+]
+
+
+def each(value: Any, rank: int, name: str) -> tuple[int, ...]:
+    """One number for every dimension, from one number or `rank` of them."""
+    found = (value,) * rank if hasattr(value, "__index__") else tuple(value)
+    if len(found) != rank:
+        raise ArgumentError(f"{name} is one number or {rank}, got {value!r}")
+    return found
+
+
+class _Convolution(Module):
+    """The settings, weights and text that all convolutions share."""
+
+    rank: ClassVar[int]
+    transposed: ClassVar[bool] = False
+
+    def _build(
+        self,
+        channels: tuple[int, int],
+        kernel_size: Any,
+        sliding: dict[str, Any],
+        groups: int,
+        bias: bool,
+        dtype: Any,
+        weight_init: Any,
+    ) -> None:
+        self.in_channels, self.out_channels = channels
+        above_zero(in_channels=channels[0], out_channels=channels[1], groups=groups)
+        if channels[0] % groups or channels[1] % groups:
+            raise ArgumentError(f"{groups} groups do not divide channels {channels}")
+        self.kernel_size = each(kernel_size, self.rank, "kernel_size")
+        self.groups = groups
+        self.__dict__.update(sliding)
+        if self.transposed:
+            shape = (channels[0], channels[1] // groups, *self.kernel_size)
+        else:
+            shape = (channels[1], channels[0] // groups, *self.kernel_size)
+        self.weight = weight_like_torch(shape, dtype, weight_init)
+        fan_in = shape[1] * math.prod(self.kernel_size)
+        self.bias = bias_like_torch(channels[1], fan_in, dtype) if bias else None
+        self._shown = tuple(sliding)
+
+    def extra_repr(self) -> str:
+        plain = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+        text = f"{self.in_channels}, {self.out_channels}"
+        text += f", kernel_size={self.kernel_size}"
+        for name in self._shown:
+            value = getattr(self, name)
+            if name == "stride" or value != plain[name]:
+                text += f", {name}={value}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        return text if self.bias is not None else f"{text}, bias=False"
+
+
+class _Conv(_Convolution):
+    """A convolution: weight (out, in / groups, *kernel)."""
+
+    function: ClassVar[Callable[..., Tensor]]
+    stride: Any
+    padding: Any
+    dilation: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: Any = None,
+        *,
+        weight_init: Any = None,
+    ) -> None:
+        sliding = {"stride": stride, "padding": padding, "dilation": dilation}
+        channels = in_channels, out_channels
+        self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
+
+    def forward(self, x: Any) -> Tensor:
+        function: Callable[..., Tensor] = type(self).function
+        return function(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+        )
+
+
+class Conv1d(_Conv):
+    """y[n, o, i] = b[o] + sum of W[o, c, k] x[n, c, i stride + k dilation - padding].
+
+    Weight (out, in / groups, k); weight and bias start uniform within
+    1 / sqrt(in / groups * k), as torch's.
+
+    >>> import treadle as td
+    >>> td.nn.Conv1d(3, 8, 5, padding=2)(td.ones((2, 3, 10))).shape
+    (2, 8, 10)
+    """
+
+    rank = 1
+    function = staticmethod(conv1d)
+
+
+class Conv2d(_Conv):
+    """The same in two dimensions: images (n, channels, height, width).
+
+    >>> import treadle as td
+    >>> td.nn.Conv2d(1, 4, 3, stride=2)(td.ones((2, 1, 9, 9))).shape
+    (2, 4, 4, 4)
+    """
+
+    rank = 2
+    function = staticmethod(conv2d)
+
+
+class Conv3d(_Conv):
+    """The same in three dimensions: (n, channels, depth, height, width).
+
+    >>> import treadle as td
+    >>> td.nn.Conv3d(1, 4, (1, 2, 3))(td.ones((2, 1, 3, 3, 3))).shape
+    (2, 4, 3, 2, 1)
+    """
+
+    rank = 3
+    function = staticmethod(conv3d)
+
+
+class _ConvTranspose(_Convolution):
+    """The transpose of a convolution: weight (in, out / groups, *kernel)."""
+
+    transposed = True
+    function: ClassVar[Callable[..., Tensor]]
+    stride: Any
+    padding: Any
+    output_padding: Any
+    dilation: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        dtype: Any = None,
+        *,
+        weight_init: Any = None,
+    ) -> None:
+        sliding = {
+            "stride": stride,
+            "padding": padding,
+            "output_padding": output_padding,
+            "dilation": dilation,
+        }
+        channels = in_channels, out_channels
+        self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
+
+    def forward(self, x: Any) -> Tensor:
+        function: Callable[..., Tensor] = type(self).function
+        return function(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.output_padding,
+            self.dilation,
+            self.groups,
+        )
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """What carries a Conv1d's output back to its input's shape.
+
+    >>> import treadle as td
+    >>> td.nn.ConvTranspose1d(3, 2, 4, stride=2)(td.ones((1, 3, 5))).shape
+    (1, 2, 12)
+    """
+
+    rank = 1
+    function = staticmethod(conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """The same in two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ConvTranspose2d(3, 2, 2, stride=2)(td.ones((1, 3, 4, 4))).shape
+    (1, 2, 8, 8)
+    """
+
+    rank = 2
+    function = staticmethod(conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """The same in three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ConvTranspose3d(1, 2, 2)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 2, 3, 3, 3)
+    """
+
+    rank = 3
+    function = staticmethod(conv_transpose3d)

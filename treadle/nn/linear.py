@@ -1,0 +1,230 @@
+"""Layers of matrix products and look-ups: Linear, Bilinear, Embedding, Flatten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.base.errors import ArgumentError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.scope import initial_array, param
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Parameter
+from treadle.nn import init
+from treadle.nn.module import Module
+from treadle.ops.contract import matmul
+from treadle.ops.lookup import embedding
+from treadle.ops.movement import reshape
+
+__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+
+Init = Any
+
+
+def weight_like_torch(
+    shape: Sequence[int], dtype: Any, given: Init = None
+) -> Parameter:
+    """A weight drawn as torch does by default: within 1 / sqrt(fan-in).
+
+    That is kaiming_uniform with a = sqrt(5).
+    """
+    chosen = init.kaiming_uniform(a=math.sqrt(5.0)) if given is None else given
+    return param(shape=tuple(shape), init=chosen, dtype=dtype)
+
+
+def bias_like_torch(
+    count: int, fan_in: int, dtype: Any, given: Init = None
+) -> Parameter:
+    """A bias drawn as torch does by default: within 1 / sqrt(fan-in) of its weight."""
+    limit = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
+    chosen = init.uniform(low=-limit, high=limit) if given is None else given
+    return param(shape=(count,), init=chosen, dtype=dtype)
+
+
+def above_zero(**given: int) -> None:
+    """Refuse extents that are no whole numbers from 1 up."""
+    for name, n in given.items():
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
+            raise ArgumentError(f"{name} is a whole number from 1 up, got {n!r}")
+
+
+class Identity(Module):
+    """The input itself; any arguments are taken and ignored.
+
+    >>> import treadle as td
+    >>> x = td.ones(2)
+    >>> td.nn.Identity()(x) is x
+    True
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Linear(Module):
+    """y = x Wᵀ + b with W of shape (out_features, in_features), over the last axis.
+
+    Default initialization as torch's: W and b uniform within 1 / sqrt(in_features).
+
+    >>> import treadle as td
+    >>> td.nn.Linear(3, 2)(td.ones((5, 3))).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: Any = None,
+        *,
+        weight_init: Init = None,
+        bias_init: Init = None,
+    ) -> None:
+        above_zero(in_features=in_features, out_features=out_features)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = weight_like_torch((out_features, in_features), dtype, weight_init)
+        self.bias = (
+            bias_like_torch(out_features, in_features, dtype, bias_init)
+            if bias
+            else None
+        )
+
+    def forward(self, x: Any) -> Tensor:
+        y = matmul(x, self.weight.T)
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class Bilinear(Module):
+    """y_k = x1 W_k x2ᵀ + b_k with W of shape (out, in1, in2).
+
+    >>> import treadle as td
+    >>> td.nn.Bilinear(3, 4, 2)(td.ones((5, 3)), td.ones((5, 4))).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        above_zero(in1=in1_features, in2=in2_features, out=out_features)
+        self.in1_features, self.in2_features = in1_features, in2_features
+        self.out_features = out_features
+        limit = 1.0 / math.sqrt(in1_features)
+        self.weight = param(
+            shape=(out_features, in1_features, in2_features),
+            init=init.uniform(low=-limit, high=limit),
+            dtype=dtype,
+        )
+        self.bias = bias_like_torch(out_features, in1_features, dtype) if bias else None
+
+    def forward(self, x1: Any, x2: Any) -> Tensor:
+        a, b = as_tensor(x1), as_tensor(x2)
+        n, m, k = self.in1_features, self.in2_features, self.out_features
+        weight = reshape(self.weight.transpose(1, 0, 2), (n, k * m))
+        left = reshape(matmul(a, weight), (*a.shape[:-1], k, m))
+        y = (left * reshape(b, (*b.shape[:-1], 1, m))).sum(-1)
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class Embedding(Module):
+    """Rows of a (rows, width) table at integer ids; their gradient stays sparse.
+
+    Normal(0, 1) at first, zero in the row of `padding_index`, which gets no gradient.
+
+    >>> import treadle as td
+    >>> td.nn.Embedding(10, 3)([[1, 2, 4]]).shape
+    (1, 3, 3)
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        padding_index: int | None = None,
+        dtype: Any = None,
+        *,
+        weight_init: Init = None,
+    ) -> None:
+        above_zero(rows=rows, width=width)
+        self.rows, self.width, self.padding_index = rows, width, padding_index
+        chosen = init.normal if weight_init is None else weight_init
+        array = initial_array(chosen, (rows, width), dtype)
+        if padding_index is not None:
+            if not -rows <= padding_index < rows:
+                raise ArgumentError(f"padding_index {padding_index} of {rows} rows")
+            array[padding_index] = 0
+        self.weight = Parameter(array, sparse=True)
+
+    def forward(self, ids: Any) -> Tensor:
+        return embedding(self.weight, ids, self.padding_index)
+
+    def extra_repr(self) -> str:
+        text = f"{self.rows}, {self.width}"
+        if self.padding_index is not None:
+            text += f", padding_index={self.padding_index}"
+        return text
+
+
+class Flatten(Module):
+    """The dimensions from `start_dim` through `end_dim` as one.
+
+    >>> import treadle as td
+    >>> td.nn.Flatten()(td.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Any) -> Tensor:
+        node = as_tensor(x)
+        shape = node.shape
+        first, last = (k % len(shape) for k in (self.start_dim, self.end_dim))
+        extent = math.prod(shape[first : last + 1])
+        return reshape(node, (*shape[:first], extent, *shape[last + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """One dimension as several.
+
+    >>> import treadle as td
+    >>> td.nn.Unflatten(1, (3, 4))(td.ones((2, 12))).shape
+    (2, 3, 4)
+    """
+
+    def __init__(self, dim: int, sizes: Sequence[int]) -> None:
+        self.dim, self.sizes = dim, tuple(sizes)
+
+    def forward(self, x: Any) -> Tensor:
+        node = as_tensor(x)
+        t: Type = node.type
+        k = self.dim % t.ndim
+        return reshape(node, (*t.shape[:k], *self.sizes, *t.shape[k + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, sizes={self.sizes}"

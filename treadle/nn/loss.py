@@ -1,0 +1,167 @@
+"""Losses as modules: loss(prediction, target), a scalar by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from treadle.base.errors import ArgumentError
+from treadle.graph.tensor import Tensor
+from treadle.nn import functional as F
+from treadle.nn.module import Module
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CrossEntropyLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "NLLLoss",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+]
+
+
+class _Loss(Module):
+    """A loss whose elements are averaged, summed or kept ("none")."""
+
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, reduction: str = "mean") -> None:
+        if reduction not in ("mean", "sum", "none"):
+            raise ArgumentError(
+                f'reduction is "mean", "sum" or "none", not {reduction!r}'
+            )
+        self.reduction = reduction
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        function: Callable[..., Tensor] = type(self).function
+        return function(prediction, target, reduction=self.reduction)
+
+
+class CrossEntropyLoss(_Loss):
+    """-log softmax(logits)[label], averaged over the labels.
+
+    Labels are integers (n, ...) beside logits (n, classes, ...), or probabilities of
+    the logits' shape. `ignore_index` leaves labels out; `label_smoothing` mixes in the
+    uniform distribution (Szegedy et al. 2016).
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.CrossEntropyLoss()([[0.0, 0.0]], [1])):.4f}"
+    '0.6931'
+    """
+
+    def __init__(
+        self,
+        ignore_index: int | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction)
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise ArgumentError(
+                f"label_smoothing is from 0 to 1, got {label_smoothing}"
+            )
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        return F.cross_entropy(
+            prediction,
+            target,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+class NLLLoss(_Loss):
+    """-log_probabilities[label], averaged over the labels."""
+
+    function = staticmethod(F.nll_loss)
+
+
+class MSELoss(_Loss):
+    """(prediction - target)².
+
+    >>> import treadle as td
+    >>> float(td.nn.MSELoss()([1.0, 3.0], [1.0, 1.0]))
+    2.0
+    """
+
+    function = staticmethod(F.mse_loss)
+
+
+class L1Loss(_Loss):
+    """|prediction - target|.
+
+    >>> import treadle as td
+    >>> float(td.nn.L1Loss()([1.0, 3.0], [1.0, 1.0]))
+    1.0
+    """
+
+    function = staticmethod(F.l1_loss)
+
+
+class HuberLoss(_Loss):
+    """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        return F.huber_loss(
+            prediction, target, reduction=self.reduction, delta=self.delta
+        )
+
+
+class SmoothL1Loss(_Loss):
+    """The Huber loss divided by beta. Girshick 2015."""
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        return F.smooth_l1_loss(
+            prediction, target, reduction=self.reduction, beta=self.beta
+        )
+
+
+class BCELoss(_Loss):
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p."""
+
+    function = staticmethod(F.binary_cross_entropy)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """The same for logits, without the overflow of going through probabilities."""
+
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+
+
+class PoissonNLLLoss(_Loss):
+    """e^x - t x: the negative log-likelihood of counts t under rate e^x."""
+
+    function = staticmethod(F.poisson_nll_loss)
+
+
+class HingeLoss(_Loss):
+    """max(0, 1 - t x) for targets t of -1 or 1."""
+
+    function = staticmethod(F.hinge_loss)
+
+
+class MarginRankingLoss(Module):
+    """max(0, margin - t (x1 - x2)) for targets t of -1 or 1."""
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, first: Any, second: Any, target: Any) -> Tensor:
+        return F.margin_ranking_loss(
+            first, second, target, margin=self.margin, reduction=self.reduction
+        )

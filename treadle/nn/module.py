@@ -1,0 +1,318 @@
+"""Module: a network as an object whose attributes are its parameters and parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.graph.frame import explicit_updates
+from treadle.graph.variable import Parameter, Placeholder, Variable
+from treadle.runtime.evaluate import run
+
+__all__ = ["Keys", "Module"]
+
+State = dict[str, np.ndarray[Any, Any]]
+_AUTOMATIC = re.compile(r"variable_\d+")
+_PRIVATE = ("_path", "_named", "_passing", "_inputs")
+
+
+class Keys(NamedTuple):
+    """What `load_state_dict(strict=False)` did not find a partner for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Module:
+    """The base of all layers: assign parameters and parts, write `forward`.
+
+    Attributes that are Variables or Modules, or lists, tuples or dicts of them, belong
+    to the module in the order they were assigned. Parameters are the trainable kind,
+    buffers the other Variables. A Variable without a name of its own is named by its
+    path.
+
+    >>> import treadle as td
+    >>> class Scale(td.nn.Module):
+    ...     def __init__(self):
+    ...         self.factor = td.param(init=2.0)
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> layer = Scale()
+    >>> float(layer(3.0)), layer.factor.name
+    (6.0, 'factor')
+    """
+
+    training: bool
+    _path: str
+    _named: set[int]
+    _passing: set[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        module = super().__new__(cls)
+        module.__dict__.update(training=True, _path="", _named=set(), _passing=set())
+        return module
+
+    def __init__(self) -> None:
+        pass
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = self.__dict__.get(name)
+        # `self.v += e` assigns the Variable and hands back the same object.
+        if known is not value or known is None:
+            self._adopt(name, value)
+        object.__setattr__(self, name, value)
+
+    def _adopt(self, name: str, value: Any) -> None:
+        """Name what is below an attribute by its path from this module."""
+        for path, item in _members(name, value):
+            full = f"{self._path}.{path}" if self._path else path
+            if isinstance(item, Module):
+                item._move(full)
+            elif id(item) in self._named or _AUTOMATIC.fullmatch(item.name):
+                self._named.add(id(item))
+                item.name = full
+
+    def _move(self, path: str) -> None:
+        # The first owner names a module; what holds the owner makes the path longer.
+        if self._path and not path.endswith(f".{self._path}"):
+            return
+        self._path = path
+        for name, value in self._attributes():
+            self._adopt(name, value)
+
+    def _attributes(self) -> list[tuple[str, Any]]:
+        return [(k, v) for k, v in vars(self).items() if k not in _PRIVATE]
+
+    # -- looking through -----------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly below, by name."""
+        for name, value in self._attributes():
+            for path, item in _members(name, value):
+                if isinstance(item, Module):
+                    yield path, item
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all below it, each once, by path."""
+        seen: set[int] = set()
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            path, module = stack.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield path, module
+            below = [(_joined(path, k), child) for k, child in module.named_children()]
+            stack.extend(reversed(below))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it."""
+        return (module for _, module in self.named_modules())
+
+    def _named_variables(self, once: bool = True) -> Iterator[tuple[str, Variable]]:
+        seen: set[int] = set()
+
+        def visit(prefix: str, module: Module) -> Iterator[tuple[str, Variable]]:
+            if id(module) in above:
+                return
+            above.add(id(module))
+            for name, value in module._attributes():
+                for path, item in _members(_joined(prefix, name), value):
+                    if isinstance(item, Module):
+                        yield from visit(path, item)
+                    elif isinstance(item, Placeholder) or (once and id(item) in seen):
+                        continue
+                    else:
+                        seen.add(id(item))
+                        yield path, item
+            above.discard(id(module))
+
+        above: set[int] = set()
+        return visit("", self)
+
+    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """The parameters by path, each once, in the order they were assigned.
+
+        >>> import treadle as td
+        >>> [(name, p.shape) for name, p in td.nn.Linear(3, 2).named_parameters()]
+        [('weight', (2, 3)), ('bias', (2,))]
+        """
+        return ((k, v) for k, v in self._named_variables() if _is_parameter(v))
+
+    def parameters(self) -> Iterator[Variable]:
+        """The parameters, each once."""
+        return (p for _, p in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Variable]]:
+        """The Variables that training does not change by a gradient, by path."""
+        return ((k, v) for k, v in self._named_variables() if not _is_parameter(v))
+
+    def buffers(self) -> Iterator[Variable]:
+        """The Variables that training does not change by a gradient."""
+        return (v for _, v in self.named_buffers())
+
+    def register_buffer(self, name: str, value: Any, persistent: bool = True) -> None:
+        """Keep a value as a Variable; not `persistent`: outside the state_dict."""
+        variable = value
+        if value is not None and not isinstance(value, Variable):
+            variable = Variable(value)
+        setattr(self, name, variable)
+        if not persistent:
+            self._passing.add(name)
+
+    def register_parameter(self, name: str, value: Variable | None) -> None:
+        """Assign a parameter under a name."""
+        setattr(self, name, value)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Assign a part under a name."""
+        setattr(self, name, module)
+
+    # -- state ---------------------------------------------------------------------
+
+    def _state_variables(self) -> dict[str, Variable]:
+        passing = {
+            _joined(path, name)
+            for path, module in self.named_modules()
+            for name in module._passing
+        }
+        named = self._named_variables(once=False)
+        return {k: v for k, v in named if k not in passing}
+
+    def state_dict(self) -> State:
+        """The values of all parameters and buffers: path -> array.
+
+        >>> import treadle as td
+        >>> list(td.nn.Linear(3, 2).state_dict())
+        ['weight', 'bias']
+        """
+        return {name: v.numpy() for name, v in self._state_variables().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
+        """Take values over by path, all of them or none.
+
+        Another shape is an error; so are missing and unexpected names when `strict`.
+
+        >>> import treadle as td
+        >>> a, b = td.nn.Linear(3, 2), td.nn.Linear(3, 2)
+        >>> b.load_state_dict(a.state_dict())
+        Keys(missing_keys=[], unexpected_keys=[])
+        """
+        own = self._state_variables()
+        arrays = {k: np.asarray(state[k]) for k in state if k in own}
+        keys = Keys(
+            [k for k in own if k not in state], [k for k in state if k not in own]
+        )
+        wrong = [
+            f"{k} is {arrays[k].shape}, the module's {own[k].shape}"
+            for k in arrays
+            if arrays[k].shape != own[k].shape
+        ]
+        told = [("misshapen", wrong)]
+        if strict:
+            told += [("missing", keys.missing_keys)]
+            told += [("unexpected", keys.unexpected_keys)]
+        if any(names for _, names in told):
+            text = "; ".join(f"{what}: {', '.join(n)}" for what, n in told if n)
+            raise ModelFileError(
+                f"the state does not fit {type(self).__name__}: {text}",
+                hint="strict=False leaves out missing and unexpected names",
+            )
+        with explicit_updates():
+            distinct = {id(own[k]): (own[k], array) for k, array in arrays.items()}
+            updates = [variable.assign(array) for variable, array in distinct.values()]
+        run(updates)
+        return keys
+
+    # -- modes ---------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Self:
+        """Behave as in training (dropout, batch statistics), or not."""
+        for module in self.modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self) -> Self:
+        """Behave as in use."""
+        return self.train(False)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether any parameter below is trained; setting it sets all of them."""
+        return any(p.trainable for p in self.parameters())
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for p in self.parameters():
+            p.trainable = value
+
+    def requires_grad_(self, value: bool = True) -> Self:
+        """Set `trainable`, under torch's name."""
+        self.trainable = value
+        return self
+
+    def apply(self, function: Callable[[Module], Any]) -> Self:
+        """Call `function` on every module below, children first, then on this one."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def zero_grad(self) -> None:
+        """Forget the gradients that backward() has added into p.grad."""
+        for p in self.parameters():
+            p.zero_grad()
+
+    # -- text ----------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """The settings shown in the parentheses."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = []
+        for name, child in self.named_children():
+            text = repr(child).replace("\n", "\n  ")
+            lines.append(f"  ({name}): {text}")
+        extra = self.extra_repr()
+        if not lines:
+            return f"{type(self).__name__}({extra})"
+        head = f"{type(self).__name__}({extra}" if extra else f"{type(self).__name__}("
+        return "\n".join([head, *lines, ")"])
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _is_parameter(v: Variable) -> bool:
+    return isinstance(v, Parameter) or v.trainable
+
+
+def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The Variables and Modules in an attribute, with the path to each."""
+    if isinstance(value, (Variable, Module)):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for k, item in enumerate(value):
+            yield from _members(f"{name}.{k}", item)
+    elif isinstance(value, dict):
+        for k, item in value.items():
+            if not isinstance(k, (str, int)) and isinstance(item, (Variable, Module)):
+                raise ArgumentError(f"parts of a module have names, not {k!r}")
+            yield from _members(f"{name}.{k}", item)

@@ -1,0 +1,328 @@
+"""Activations of one element: relu, sigmoid, gelu and their kin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import unary
+from treadle.ops.families import Elementwise, unary_samples
+
+__all__ = [
+    "gelu",
+    "log_sigmoid",
+    "mish",
+    "relu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "softsign",
+]
+
+SQRT_HALF = 0.7071067811865476
+NORMAL = 0.3989422804014327  # 1 / sqrt(2 pi)
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+class Activation(Elementwise):
+    """A function of one float element."""
+
+    __slots__ = ()
+    arity = 1
+    takes = "float"
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -3, 3, apart=0.05)
+
+
+def _sigmoid(x: Any) -> Any:
+    small = functions.exp(-functions.abs(x))
+    return functions.where(x >= 0, 1.0 / (small + 1.0), small / (small + 1.0))
+
+
+@op(tolerance="E")
+class Relu(Activation):
+    """max(x, 0); its derivative at 0 is 0."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return np.maximum(x, np.zeros((), x.dtype))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return functions.maximum(x, 0)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (functions.where(x > 0, g, 0),)
+
+
+@provide
+def relu(x: Any) -> Tensor:
+    """max(x, 0); its derivative at 0 is 0.
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.relu([-1.0, 2.0]).tolist()]
+    ['0.0000', '2.0000']
+    """
+    return unary(Relu(), x)
+
+
+@op(tolerance="R")
+class Sigmoid(Activation):
+    """1 / (1 + e**-x), exact on both sides."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return np.where(
+            x >= 0,
+            1 / (1 + np.exp(-np.abs(x))),
+            np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))),
+        ).astype(x.dtype)
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return _sigmoid(x)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * y * (1.0 - y),)
+
+
+@provide
+def sigmoid(x: Any) -> Tensor:
+    """1 / (1 + e**-x), exact on both sides.
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.sigmoid([-1.0, 2.0]).tolist()]
+    ['0.2689', '0.8808']
+    """
+    return unary(Sigmoid(), x)
+
+
+@op(tolerance="R")
+class LogSigmoid(Activation):
+    """The logarithm of the sigmoid, without overflow."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return functions.minimum(x, 0) - functions.log1p(
+            functions.exp(-functions.abs(x))
+        )
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * sigmoid(-x),)
+
+
+@provide
+def log_sigmoid(x: Any) -> Tensor:
+    """The logarithm of the sigmoid, without overflow.
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.log_sigmoid([-1.0, 2.0]).tolist()]
+    ['-1.3133', '-0.1269']
+    """
+    return unary(LogSigmoid(), x)
+
+
+@op(tolerance="R")
+class Softplus(Activation):
+    """log(1 + e**x), without overflow."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return np.logaddexp(x, np.zeros((), x.dtype))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return functions.maximum(x, 0) + functions.log1p(
+            functions.exp(-functions.abs(x))
+        )
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * sigmoid(x),)
+
+
+@provide
+def softplus(x: Any) -> Tensor:
+    """log(1 + e**x), without overflow.
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.softplus([-1.0, 2.0]).tolist()]
+    ['0.3133', '2.1269']
+    """
+    return unary(Softplus(), x)
+
+
+@op(tolerance="R")
+class Softsign(Activation):
+    """x / (1 + |x|)."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return x / (1 + np.abs(x))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return x / (functions.abs(x) + 1.0)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * functions.square(1.0 / (functions.abs(x) + 1.0)),)
+
+
+@provide
+def softsign(x: Any) -> Tensor:
+    """x / (1 + |x|).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.softsign([-1.0, 2.0]).tolist()]
+    ['-0.5000', '0.6667']
+    """
+    return unary(Softsign(), x)
+
+
+@op(tolerance="R")
+class Silu(Activation):
+    """x sigmoid(x), also named swish."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return x / (1 + np.exp(-x))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return x * functions.sigmoid(x)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * (y + sigmoid(x) * (1.0 - y)),)
+
+
+@provide
+def silu(x: Any) -> Tensor:
+    """x sigmoid(x), also named swish (Elfwing et al., 2018).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.silu([-1.0, 2.0]).tolist()]
+    ['-0.2689', '1.7616']
+    """
+    return unary(Silu(), x)
+
+
+@op(tolerance="R")
+class Gelu(Activation):
+    """x times the normal distribution function of x."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return (0.5 * x * (1 + _erf(x * SQRT_HALF))).astype(x.dtype)
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return x * 0.5 * (functions.erf(x * SQRT_HALF) + 1.0)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (
+            g
+            * (
+                0.5 * (functions.erf(x * SQRT_HALF) + 1.0)
+                + x * functions.exp(-0.5 * x * x) * NORMAL
+            ),
+        )
+
+
+@provide
+def gelu(x: Any) -> Tensor:
+    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.gelu([-1.0, 2.0]).tolist()]
+    ['-0.1587', '1.9545']
+    """
+    return unary(Gelu(), x)
+
+
+@op(tolerance="R")
+class Selu(Activation):
+    """Scaled elu that keeps mean 0 and variance 1."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return (
+            SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
+        ).astype(x.dtype)
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return (
+            functions.where(
+                x > 0, x, functions.expm1(functions.minimum(x, 0)) * SELU_ALPHA
+            )
+            * SELU_SCALE
+        )
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (g * functions.where(x > 0, SELU_SCALE, y + SELU_SCALE * SELU_ALPHA),)
+
+
+@provide
+def selu(x: Any) -> Tensor:
+    """Scaled elu that keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.selu([-1.0, 2.0]).tolist()]
+    ['-1.1113', '2.1014']
+    """
+    return unary(Selu(), x)
+
+
+@op(tolerance="R")
+class Mish(Activation):
+    """x tanh(softplus(x))."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        return x * np.tanh(np.logaddexp(x, np.zeros((), x.dtype)))
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return x * functions.tanh(functions.softplus(x))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        return (
+            g
+            * (
+                functions.tanh(softplus(x))
+                + x * (1.0 - functions.square(functions.tanh(softplus(x)))) * sigmoid(x)
+            ),
+        )
+
+
+@provide
+def mish(x: Any) -> Tensor:
+    """x tanh(softplus(x)) (Misra, 2019).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.mish([-1.0, 2.0]).tolist()]
+    ['-0.3034', '1.9440']
+    """
+    return unary(Mish(), x)

@@ -1,0 +1,268 @@
+"""Comparisons of elements and logic on their truth: results are bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import bool_, float32, int32
+from treadle.graph.op import Array, Input, Sample, op
+from treadle.graph.operators import Operand, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import binary
+from treadle.ops.cast import astype, operands
+from treadle.ops.families import Elementwise, binary_samples, unary_samples
+
+__all__ = [
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+]
+
+
+class Comparison(Elementwise):
+    """A relation of two elements; it has no derivative."""
+
+    __slots__ = ()
+    arity = 2
+    result = "bool"
+    takes = "real"
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        near = Input(low=-2, high=2)
+        return binary_samples(cls(), near, near, dtypes=(float32, int32))
+
+
+class Logical(Elementwise):
+    """A connective of two truths; it has no derivative."""
+
+    __slots__ = ()
+    arity = 2
+    result = "bool"
+    takes = "bool"
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), dtypes=(bool_,))
+
+
+def comparable(x: Any, y: Any) -> bool:
+    """Whether both sides hold numbers, so that == has elements to compare."""
+    kinds = (Operand, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+    return isinstance(x, kinds) and isinstance(y, kinds)
+
+
+@op(primitive=True, differentiable=False, commutative=True)
+class Equal(Comparison):
+    """x == y."""
+
+    takes = "any"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.equal(*arrays)
+
+
+@provide
+def equal(x: Any, y: Any) -> Any:
+    """x == y, element by element; False beside what holds no numbers.
+
+    >>> import treadle as td
+    >>> td.equal([1, 2, 3], 2).tolist()
+    [False, True, False]
+    """
+    if not comparable(x, y):
+        return False
+    return binary(Equal(), x, y)
+
+
+@op(primitive=True, differentiable=False, commutative=True)
+class NotEqual(Comparison):
+    """x != y."""
+
+    takes = "any"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.not_equal(*arrays)
+
+
+@provide
+def not_equal(x: Any, y: Any) -> Any:
+    """x != y, element by element; True beside what holds no numbers.
+
+    >>> import treadle as td
+    >>> td.not_equal([1, 2, 3], 2).tolist()
+    [True, False, True]
+    """
+    if not comparable(x, y):
+        return True
+    return binary(NotEqual(), x, y)
+
+
+@op(primitive=True, differentiable=False)
+class Less(Comparison):
+    """x < y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.less(*arrays)
+
+
+@provide
+def less(x: Any, y: Any) -> Tensor:
+    """x < y, element by element.
+
+    >>> import treadle as td
+    >>> td.less([1, 2, 3], 2).tolist()
+    [True, False, False]
+    """
+    return binary(Less(), x, y)
+
+
+@op(primitive=True, differentiable=False)
+class LessEqual(Comparison):
+    """x <= y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.less_equal(*arrays)
+
+
+@provide
+def less_equal(x: Any, y: Any) -> Tensor:
+    """x <= y, element by element.
+
+    >>> import treadle as td
+    >>> td.less_equal([1, 2, 3], 2).tolist()
+    [True, True, False]
+    """
+    return binary(LessEqual(), x, y)
+
+
+@op(primitive=True, differentiable=False)
+class Greater(Comparison):
+    """x > y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.greater(*arrays)
+
+
+@provide
+def greater(x: Any, y: Any) -> Tensor:
+    """x > y, element by element.
+
+    >>> import treadle as td
+    >>> td.greater([1, 2, 3], 2).tolist()
+    [False, False, True]
+    """
+    return binary(Greater(), x, y)
+
+
+@op(primitive=True, differentiable=False)
+class GreaterEqual(Comparison):
+    """x >= y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.greater_equal(*arrays)
+
+
+@provide
+def greater_equal(x: Any, y: Any) -> Tensor:
+    """x >= y, element by element.
+
+    >>> import treadle as td
+    >>> td.greater_equal([1, 2, 3], 2).tolist()
+    [False, True, True]
+    """
+    return binary(GreaterEqual(), x, y)
+
+
+@op(primitive=True, commutative=True, differentiable=False)
+class LogicalAnd(Logical):
+    """x and y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.logical_and(*arrays)
+
+
+@provide
+def logical_and(x: Any, y: Any) -> Tensor:
+    """x and y, element by element; numbers are true where they are not 0.
+
+    >>> import treadle as td
+    >>> td.logical_and([True, False], [True, True]).tolist()
+    [True, False]
+    """
+    return binary(LogicalAnd(), *[astype(node, bool_) for node in operands(x, y)])
+
+
+@op(primitive=True, commutative=True, differentiable=False)
+class LogicalOr(Logical):
+    """x or y."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.logical_or(*arrays)
+
+
+@provide
+def logical_or(x: Any, y: Any) -> Tensor:
+    """x or y, element by element; numbers are true where they are not 0.
+
+    >>> import treadle as td
+    >>> td.logical_or([True, False], [True, True]).tolist()
+    [True, True]
+    """
+    return binary(LogicalOr(), *[astype(node, bool_) for node in operands(x, y)])
+
+
+@op(primitive=True, commutative=True, differentiable=False)
+class LogicalXor(Logical):
+    """Either x or y, not both."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.logical_xor(*arrays)
+
+
+@provide
+def logical_xor(x: Any, y: Any) -> Tensor:
+    """Either x or y, not both, element by element; numbers are true where they are not 0.
+
+    >>> import treadle as td
+    >>> td.logical_xor([True, False], [True, True]).tolist()
+    [False, True]
+    """
+    return binary(LogicalXor(), *[astype(node, bool_) for node in operands(x, y)])
+
+
+@op(primitive=True, differentiable=False, involution=True)
+class LogicalNot(Elementwise):
+    """Not x."""
+
+    arity = 1
+    result = "bool"
+    takes = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.logical_not(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), dtypes=(bool_,))
+
+
+@provide
+def logical_not(x: Any) -> Tensor:
+    """Not x, element by element; numbers are true where they are not 0.
+
+    >>> import treadle as td
+    >>> td.logical_not([True, False]).tolist()
+    [False, True]
+    """
+    (node,) = operands(x)
+    return LogicalNot()(astype(node, bool_))

@@ -1,0 +1,324 @@
+"""Convolutions over 1, 2 or 3 dimensions, and their transposes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError, TreadleError
+from treadle.base.types import Shape, Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import located
+from treadle.ops.cast import operands
+from treadle.ops.families import same_dtype
+from treadle.ops.movement import reshape
+from treadle.ops.window import (
+    Integers,
+    Pairs,
+    Window,
+    columns,
+    folded,
+    pairs,
+    spatial,
+    windows_along,
+)
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+]
+
+
+def _grouped(x: Type, w: Type, groups: int) -> None:
+    """Check channels of x[n, c, ..] against w[out, c / groups, ..]."""
+    if x.ndim != w.ndim or x.ndim < 3:
+        raise ShapeError(
+            f"a convolution takes x[n, c, *spatial] and w[out, c, *kernel], "
+            f"not {x.shape} and {w.shape}"
+        )
+    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
+        raise ShapeError(
+            f"{x.shape[1]} channels in {groups} groups do not meet weights {w.shape}"
+        )
+
+
+def _split(w: Array, groups: int) -> Array:
+    """Weights as matrices [groups, out / groups, c / groups * kernel]."""
+    return w.reshape(groups, w.shape[0] // groups, math.prod(w.shape[1:]))
+
+
+@op(tolerance="R")
+class Conv(Window):
+    """y[n, o, t] = sum over c, k of w[o, c, k] x[n, c, at], at = s t + d k - padding.
+
+    Inputs x[n, c, *spatial] and w[o, c / groups, *kernel].
+    """
+
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    groups: int = 1
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        refuse_axes(self, *types)
+        x, w = types
+        _grouped(x, w, self.groups)
+        counts = windows_along(x.shape[2:], w.shape[2:], *self.sliding)
+        return Type((x.shape[0], w.shape[0], *counts), x.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, w = arrays
+        cols = columns(x, w.shape[2:], *self.sliding)
+        n, counts = len(x), cols.shape[w.ndim :]
+        matrix = _split(w, self.groups)
+        cols = cols.reshape(n, self.groups, matrix.shape[2], math.prod(counts))
+        y: Array = np.matmul(matrix, cols)
+        return y.reshape(n, len(w), *counts)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, w = xs
+        gx = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)(g, w)
+        gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)(x, g)
+        return gx, gw
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        small = Input((1, 1, 3)), Input((1, 1, 2))
+        plane = Input((2, 2, 4, 5)), Input((4, 1, 2, 3))
+        return [
+            Sample(cls((1,), ((0, 0),), (1,)), small),
+            Sample(cls((2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
+            Sample(
+                cls((1, 1, 2), ((0, 0), (1, 1), (0, 0)), (1, 1, 1)),
+                (Input((2, 2, 2, 2, 3)), Input((1, 2, 2, 1, 2))),
+            ),
+            Sample(cls((1,), ((0, 0),), (1,)), (Input((0, 2, 3)), Input((3, 2, 2)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, w = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((1, 1, 2)))
+        slide = cls((1,), ((0, 0),), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: slide(x, w), ShapeError, "do not meet"),
+            Mistake(lambda: conv1d(x, np.ones((1, 2, 4))), ShapeError, "wider"),
+            Mistake(lambda: conv2d(x, w), ShapeError, "takes x"),
+            Mistake(lambda: conv1d(x, w, padding="full"), ArgumentError, "padding"),
+        ]
+
+
+@op(tolerance="R")
+class ConvInputGradient(Window):
+    """The transpose of Conv in x, which is the transposed convolution.
+
+    Inputs g[n, o, *counts] and w; result x[n, c, *extents].
+    """
+
+    extents: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    groups: int = 1
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        refuse_axes(self, *types)
+        g, w = types
+        if g.ndim != w.ndim or g.ndim < 3 or g.shape[1] != w.shape[0]:
+            raise ShapeError(f"{g.shape} is no result of a convolution with {w.shape}")
+        counts = windows_along(self.extents, w.shape[2:], *self.sliding)
+        if counts != g.shape[2:] or w.shape[0] % self.groups:
+            raise ShapeError(f"{g.shape} is no convolution of extents {self.extents}")
+        channels = w.shape[1] * self.groups
+        return Type((g.shape[0], channels, *self.extents), g.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        g, w = arrays
+        n, counts = len(g), g.shape[2:]
+        matrix = _split(w, self.groups)
+        rows = g.reshape(n, self.groups, matrix.shape[1], math.prod(counts))
+        cols = np.matmul(matrix.transpose(0, 2, 1), rows)
+        channels = w.shape[1] * self.groups
+        cols = cols.reshape(n, channels, *w.shape[2:], *counts)
+        return folded(cols, self.extents, *self.sliding)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        forward, w = xs
+        gg = Conv(*self.sliding, self.groups)(g, w)
+        weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
+        return gg, weights(g, forward)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        plane = Input((2, 4, 2, 4)), Input((4, 1, 2, 3))
+        return [
+            Sample(
+                cls((3,), (1,), ((0, 0),), (1,)), (Input((1, 1, 2)), Input((1, 1, 2)))
+            ),
+            Sample(cls((4, 5), (2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        g, w = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((2, 1, 2)))
+        back = cls((5,), (1,), ((0, 0),), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: back(g, w), ShapeError, "of extents"),
+            Mistake(lambda: back(g, g), ShapeError, "no result"),
+        ]
+
+
+@op(tolerance="R")
+class ConvWeightGradient(Window):
+    """The transpose of Conv in w: of x and g[n, o, *counts] the gradient of w."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    groups: int = 1
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        refuse_axes(self, *types)
+        x, g = types
+        counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
+        if (g.shape[0], *g.shape[2:]) != (x.shape[0], *counts):
+            raise ShapeError(f"{g.shape} is no convolution of {x.shape}")
+        w = Type((g.shape[1], x.shape[1] // self.groups, *self.kernel), x.dtype)
+        _grouped(x, w, self.groups)
+        return w
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, g = arrays
+        outs, width = g.shape[1] // self.groups, x.shape[1] // self.groups
+        width *= math.prod(self.kernel)
+        cols = columns(x, self.kernel, *self.sliding)
+        cols = cols.reshape(len(x), self.groups, width, math.prod(g.shape[2:]))
+        rows = g.reshape(len(x), self.groups, outs, math.prod(g.shape[2:]))
+        total = np.zeros((self.groups, outs, width), x.dtype)
+        for a, b in zip(rows, cols, strict=True):
+            total += np.matmul(a, b.transpose(0, 2, 1))
+        return total.reshape(g.shape[1], x.shape[1] // self.groups, *self.kernel)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, forward = xs
+        back = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
+        return back(forward, g), Conv(*self.sliding, self.groups)(x, g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        plane = Input((2, 2, 4, 5)), Input((2, 4, 2, 4))
+        return [
+            Sample(
+                cls((2,), (1,), ((0, 0),), (1,)), (Input((1, 1, 3)), Input((1, 1, 2)))
+            ),
+            Sample(cls((2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, g = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((1, 2, 3)))
+        back = cls((2,), (1,), ((0, 0),), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: back(x, g), ShapeError, "no convolution"),
+        ]
+
+
+def biased(y: Tensor, b: Any) -> Tensor:
+    """y with a bias for each channel."""
+    if b is None:
+        return y
+    bias = as_tensor(b)
+    return y + reshape(bias, (bias.type.size, *[1] * (y.type.ndim - 2)))
+
+
+def _conv(
+    x: Any, w: Any, b: Any, rank: int, sliding: tuple[Any, Any, Any], groups: int
+) -> Tensor:
+    """A convolution with attributes as a user writes them."""
+    nodes = operands(x, w)
+    kernel = nodes[1].type.shape[2:]
+    stride, padding, dilation = sliding
+    made = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)
+    try:
+        if len(kernel) != rank:
+            _grouped(nodes[0].type, Type((), nodes[0].type.dtype), groups)
+        steps = spatial(stride, rank, "stride")
+        apart = spatial(dilation, rank, "dilation")
+        made = Conv(steps, pairs(padding, kernel, apart, steps), apart, groups)
+    except TreadleError as error:
+        raise located(error, made, nodes) from None
+    return biased(made(*nodes), b)
+
+
+@provide
+def conv1d(
+    x: Any,
+    w: Any,
+    b: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Correlation of x[n, c, s] with w[out, c / groups, k] and a bias for each output.
+
+    Padding is an integer, a (before, after) pair for each dimension, "same" or "valid".
+
+    >>> import treadle as td
+    >>> td.conv1d([[[1.0, 2.0, 4.0]]], [[[-1.0, 1.0]]]).tolist()
+    [[[1.0, 2.0]]]
+    """
+    return _conv(x, w, b, 1, (stride, padding, dilation), groups)
+
+
+@provide
+def conv2d(
+    x: Any,
+    w: Any,
+    b: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """`conv1d` for images x[n, c, height, width] and w[out, c / groups, *kernel].
+
+    >>> import treadle as td
+    >>> td.conv2d(td.ones((1, 3, 8, 8)), td.ones((4, 3, 3, 3)), padding="same").shape
+    (1, 4, 8, 8)
+    """
+    return _conv(x, w, b, 2, (stride, padding, dilation), groups)
+
+
+@provide
+def conv3d(
+    x: Any,
+    w: Any,
+    b: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """`conv1d` for volumes x[n, c, *spatial] and w[out, c / groups, *kernel].
+
+    >>> import treadle as td
+    >>> td.conv3d(td.ones((1, 1, 4, 4, 4)), td.ones((2, 1, 2, 2, 2)), stride=2).shape
+    (1, 2, 2, 2, 2)
+    """
+    return _conv(x, w, b, 3, (stride, padding, dilation), groups)

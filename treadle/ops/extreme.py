@@ -1,0 +1,175 @@
+"""The greater and the lesser of two, a choice by a condition, and values in bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import bool_, float32, int32, kind
+from treadle.base.errors import ArgumentError, DTypeError, TreadleError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import align, binary, located
+from treadle.ops.cast import astype, operands
+from treadle.ops.families import Elementwise, binary_samples
+
+__all__ = ["clip", "maximum", "minimum", "nan_to_num", "where"]
+
+
+@op(primitive=True)
+class Select(Elementwise):
+    """x where the condition holds, else y."""
+
+    arity = 3
+    mixed = (0,)
+
+    def infer(self, *types: Type) -> Type:
+        if types[0].dtype != bool_:
+            raise DTypeError(
+                f"the condition is bool, not {types[0].dtype.name}",
+                hint="compare first, e.g. x != 0",
+            )
+        return super().infer(*types)
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.where(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return None, where(xs[0], g, 0), where(xs[0], 0, g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        c, x = Input((2, 3), bool_), Input((2, 3))
+        return [
+            Sample(cls(), (c, x, x)),
+            Sample(cls(), (Input((3,), bool_), x, Input(()))),
+            Sample(cls(), (Input((7, 1), bool_), Input((5,)), Input((7, 5)))),
+            Sample(cls(), (Input((0, 2), bool_), Input((2,), int32), Input((), int32))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [Mistake(lambda: cls()(x, x, x), DTypeError, "condition is bool")]
+
+
+@provide
+def where(condition: Any, x: Any, y: Any) -> Tensor:
+    """x where the condition holds, else y; all three broadcast.
+
+    >>> import treadle as td
+    >>> td.where([True, False], 1.0, [5.0, 6.0]).tolist()
+    [1.0, 6.0]
+    """
+    chosen = as_tensor(condition)
+    nodes = [chosen, *operands(x, y)]
+    try:
+        nodes = align(nodes)
+    except TreadleError as error:
+        raise located(error, Select(), nodes) from None
+    return Select()(*nodes)
+
+
+@op(primitive=True, commutative=True, idempotent=True)
+class Maximum(Elementwise):
+    """The greater of x and y; NaN where either is. Of equals, x has the derivative."""
+
+    arity = 2
+    takes = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.maximum(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        first = xs[0] >= xs[1]
+        return where(first, g, 0), where(first, 0, g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(
+            cls(), Input(apart=0.01), Input(low=-1.9, high=1.7), (float32, int32)
+        )
+
+
+@provide
+def maximum(x: Any, y: Any) -> Tensor:
+    """The greater of x and y, element by element; NaN where either is.
+
+    Where they are equal the derivative goes to x.
+
+    >>> import treadle as td
+    >>> td.maximum([1.0, 5.0], 3.0).tolist()
+    [3.0, 5.0]
+    """
+    return binary(Maximum(), x, y)
+
+
+@op(primitive=True, commutative=True, idempotent=True)
+class Minimum(Elementwise):
+    """The lesser of x and y; NaN where either is. Of equals, x has the derivative."""
+
+    arity = 2
+    takes = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.minimum(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        first = xs[0] <= xs[1]
+        return where(first, g, 0), where(first, 0, g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(
+            cls(), Input(apart=0.01), Input(low=-1.9, high=1.7), (float32, int32)
+        )
+
+
+@provide
+def minimum(x: Any, y: Any) -> Tensor:
+    """The lesser of x and y, element by element; NaN where either is.
+
+    Where they are equal the derivative goes to x.
+
+    >>> import treadle as td
+    >>> td.minimum([1.0, 5.0], 3.0).tolist()
+    [1.0, 3.0]
+    """
+    return binary(Minimum(), x, y)
+
+
+@provide
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """x held between `min` and `max` (numbers or tensors; None for no bound).
+
+    >>> import treadle as td
+    >>> td.clip([-2.0, 0.5, 9.0], 0.0, 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if min is None and max is None:
+        raise ArgumentError("clip needs a bound").located("clip")
+    node = as_tensor(x)
+    if min is not None:
+        node = maximum(node, min)
+    return node if max is None else minimum(node, max)
+
+
+@provide
+def nan_to_num(x: Any, nan: float = 0.0) -> Tensor:
+    """x with NaN replaced by `nan`, and infinities by the largest finite numbers.
+
+    >>> import treadle as td
+    >>> td.nan_to_num([1.0, float("nan")]).tolist()
+    [1.0, 0.0]
+    """
+    (node,) = operands(x)
+    if kind(node.type.dtype) != "float":
+        return node
+    wide = np.finfo(np.float32) if node.type.dtype.itemsize == 2 else None
+    limit = (wide or np.finfo(node.type.dtype)).max if wide is None else 65504.0
+    finite = clip(node, -float(limit), float(limit))
+    return where(node != node, astype(as_tensor(nan), node.type.dtype), finite)

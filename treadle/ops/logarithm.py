@@ -1,0 +1,174 @@
+"""Logarithms, and exponentials less one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import unary
+from treadle.ops.families import Elementwise, unary_samples
+
+__all__ = ["expm1", "log", "log10", "log1p", "log2", "safelog"]
+
+LN2 = 0.6931471805599453
+LN10 = 2.302585092994046
+
+
+@op(primitive=True, tolerance="U")
+class Expm1(Elementwise):
+    """e**x - 1, exact near 0."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.expm1(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * (y + 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def expm1(x: Any) -> Tensor:
+    """e**x - 1, exact near 0.
+
+    >>> import treadle as td
+    >>> f"{float(td.expm1(0.5)):.5f}"
+    '0.64872'
+    """
+    return unary(Expm1(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Log(Elementwise):
+    """The natural logarithm."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.log(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / xs[0],)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def log(x: Any) -> Tensor:
+    """The natural logarithm.
+
+    >>> import treadle as td
+    >>> f"{float(td.log(2.0)):.5f}"
+    '0.69315'
+    """
+    return unary(Log(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Log1p(Elementwise):
+    """The logarithm of 1 + x, exact near 0."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.log1p(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (xs[0] + 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -0.6, 3)
+
+
+@provide
+def log1p(x: Any) -> Tensor:
+    """log(1 + x), exact near 0.
+
+    >>> import treadle as td
+    >>> f"{float(td.log1p(0.5)):.5f}"
+    '0.40547'
+    """
+    return unary(Log1p(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Log2(Elementwise):
+    """The logarithm to base 2."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.log2(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (xs[0] * LN2),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def log2(x: Any) -> Tensor:
+    """The logarithm to base 2.
+
+    >>> import treadle as td
+    >>> f"{float(td.log2(8.0)):.5f}"
+    '3.00000'
+    """
+    return unary(Log2(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Log10(Elementwise):
+    """The logarithm to base 10."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.log10(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (xs[0] * LN10),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def log10(x: Any) -> Tensor:
+    """The logarithm to base 10.
+
+    >>> import treadle as td
+    >>> f"{float(td.log10(100.0)):.5f}"
+    '2.00000'
+    """
+    return unary(Log10(), x)
+
+
+def safelog(x: Any) -> Tensor:
+    """log(max(x, e**-50)): finite at 0, with no derivative below the cut.
+
+    >>> import treadle as td
+    >>> float(td.safelog(0.0))
+    -50.0
+    """
+    return log(functions.maximum(as_tensor(x), float(np.exp(-50.0))))

@@ -1,0 +1,247 @@
+"""Rows of tables chosen by ids, with gradients that stay sparse."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.types import Type, normalize_axis
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import Cast
+from treadle.ops.elementwise import Add, Divide, Multiply, Negative
+from treadle.ops.families import Family, some
+from treadle.ops.flow import stop_gradient
+from treadle.ops.gather import add_rows, in_range, integers_only
+from treadle.ops.movement import reshape
+from treadle.ops.pick import positions
+
+__all__ = ["combine_rows", "embedding", "rows", "sparse_rows"]
+
+
+@op(tolerance="E")
+class Embedding(Family):
+    """Rows of a table at ids: table[ids]; its gradient is the touched rows."""
+
+    family = "gather"
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        table, ids = types
+        integers_only([ids])
+        if not table.ndim:
+            raise ShapeError("a scalar has no rows")
+        names = None
+        if table.axes or ids.axes:
+            own = (ids.axes or (None,) * ids.ndim) + (
+                table.axes or (None,) * table.ndim
+            )[1:]
+            names = some(own)
+        return Type(ids.shape + table.shape[1:], table.dtype, names)
+
+    def numpy(self, *arrays: Any) -> Array:
+        table, ids = arrays
+        known = in_range(ids, len(table), "id", negative=False)
+        return np.take(table, known, 0, mode="clip")
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if g.type.axes is not None:
+            g = reshape(g, g.type.shape)
+        return RowsToDense(xs[0].type.shape[0])(xs[1], g), None
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (Input((3, 2)), np.array([2, 0, 2]))),
+            Sample(cls(), (Input((7, 5)), np.array([[4], [6]]))),
+            Sample(cls(), (Input((3,)), np.array(1))),
+            Sample(cls(), (Input((3, 2)), np.zeros((0,), np.int64))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, far = as_tensor([1.0, 2.0]), as_tensor(np.array([-1]))
+        return [
+            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
+            Mistake(lambda: cls()(as_tensor(1.0), far), ShapeError, "no rows"),
+            Mistake(lambda: cls()(x, far).numpy(), RunError, "id -1 is out of"),
+        ]
+
+
+@provide
+def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
+    """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
+
+    >>> import treadle as td
+    >>> td.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
+    node, where = as_tensor(table), positions(ids)
+    found = Embedding()(node, where)
+    if padding_index is None:
+        return found
+    k = normalize_axis(padding_index, node.type.shape[0])
+    padded = functions.equal(where, k)
+    wide = reshape(padded, where.type.shape + (1,) * (node.type.ndim - 1))
+    kept: Tensor = functions.where(wide, stop_gradient(found), found)
+    return kept
+
+
+@provide
+def rows(x: Any, ids: Any) -> Tensor:
+    """The rows of `x` at `ids`, as `embedding`.
+
+    >>> import treadle as td
+    >>> td.rows([[1.0], [2.0]], [1]).tolist()
+    [[2.0]]
+    """
+    return embedding(x, ids)
+
+
+@op(tolerance="R")
+class RowsToDense(Family):
+    """A table of `rows` rows, zero but for values added at ids: inputs ids, values.
+
+    What gradients of Embedding are: see `sparse_rows`.
+    """
+
+    rows: int
+    family = "scatter"
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        ids, values = types
+        _rows_fit(ids, values)
+        return Type((self.rows, *values.shape[ids.ndim :]), values.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        ids, values = arrays
+        known = in_range(ids.reshape(-1), self.rows, "id", negative=False)
+        tail = values.shape[ids.ndim :]
+        flat = values.reshape(ids.size, math.prod(tail))
+        return add_rows(self.rows, known, flat).reshape(self.rows, *tail)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return None, Embedding()(g, xs[0])
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(3), (np.array([2, 0, 2]), Input((3, 2)))),
+            Sample(cls(7), (np.array([[4], [6]]), Input((2, 1, 5)))),
+            Sample(cls(3), (np.array(1), Input(()))),
+            Sample(cls(3), (np.zeros((0,), np.int64), Input((0, 2)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
+        return [
+            Mistake(lambda: cls(3)(x, x), DTypeError, "are integers"),
+            Mistake(lambda: cls(3)(far, as_tensor(1.0)), ShapeError, "one row"),
+            Mistake(lambda: cls(3)(far, x).numpy(), RunError, "id 5 is out of"),
+        ]
+
+
+def _rows_fit(ids: Type, values: Type) -> None:
+    integers_only([ids])
+    if values.shape[: ids.ndim] != ids.shape:
+        raise ShapeError(
+            f"ids {ids.shape} with values {values.shape}: not one row for each id"
+        )
+
+
+def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(ids [n], values [n, ...]) of a gradient whose other rows are 0; None if dense.
+
+    Recognizes RowsToDense, sums of them, and their multiples by scalars. An id may
+    occur several times; `combine_rows` gives each occurrence the sum of its rows.
+
+    >>> import treadle as td
+    >>> table = td.param("table", init=[[1.0], [2.0], [3.0]])
+    >>> g = td.grad(td.rows(table, [2, 2]).sum(), [table])[0]
+    >>> [part.tolist() for part in td.sparse_rows(g)]
+    [[2, 2], [[1.0], [1.0]]]
+    """
+    op_ = g.op
+    if isinstance(op_, RowsToDense):
+        ids, values = g.inputs
+        n = ids.type.size
+        return reshape(ids, (n,)), reshape(values, (n, *g.type.shape[1:]))
+    if isinstance(op_, (Negative, Cast)):
+        found = sparse_rows(g.inputs[0])
+        return found and (found[0], op_(found[1]))
+    if isinstance(op_, (Multiply, Divide)) and g.inputs[1].type.size == 1:
+        found = sparse_rows(g.inputs[0]) if not g.inputs[1].type.shape else None
+        return found and (found[0], op_(found[1], g.inputs[1]))
+    if isinstance(op_, Multiply) and not g.inputs[0].type.shape:
+        found = sparse_rows(g.inputs[1])
+        return found and (found[0], op_(g.inputs[0], found[1]))
+    if isinstance(op_, Add):
+        parts = [sparse_rows(x) for x in g.inputs if x.type.shape == g.type.shape]
+        known = [part for part in parts if part is not None]
+        if len(known) == 2:
+            (i, a), (j, b) = known
+            return functions.concat([i, j]), functions.concat([a, b])
+    return None
+
+
+@op(tolerance="R")
+class CombineRows(Family):
+    """Each row replaced by the sum of all rows with its id: inputs ids, values.
+
+    y[i] = sum of values[j] over the j with ids[j] = ids[i].
+    """
+
+    family = "scatter"
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        ids, values = types
+        _rows_fit(ids, values)
+        if ids.ndim != 1:
+            raise ShapeError(f"ids have one dimension, not {ids.ndim}")
+        return values
+
+    def numpy(self, *arrays: Any) -> Array:
+        ids, values = arrays
+        unique, where = np.unique(ids, return_inverse=True)
+        flat = values.reshape(len(ids), math.prod(values.shape[1:]))
+        total = add_rows(len(unique), where, flat)
+        return total[where].reshape(values.shape)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return None, self(xs[0], g)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (np.array([2, 0, 2]), Input((3, 2)))),
+            Sample(cls(), (np.array([1, 1, 1]), Input((3,)))),
+            Sample(cls(), (np.zeros((0,), np.int64), Input((0, 2)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, ids = as_tensor([1.0]), as_tensor(np.array([[5]]))
+        return [
+            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
+            Mistake(lambda: cls()(ids, x), ShapeError, "one row"),
+            Mistake(lambda: cls()(ids, as_tensor([[1.0]])), ShapeError, "one dim"),
+        ]
+
+
+@provide
+def combine_rows(ids: Any, values: Any) -> Tensor:
+    """Each row of `values` replaced by the sum of all rows that have its id.
+
+    >>> import treadle as td
+    >>> td.combine_rows([7, 3, 7], [1.0, 2.0, 3.0]).tolist()
+    [4.0, 2.0, 4.0]
+    """
+    return CombineRows()(positions(ids), as_tensor(values))

@@ -1,0 +1,304 @@
+"""Pooling: the maximum, sum or average of each window."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import int64
+from treadle.base.errors import ShapeError
+from treadle.base.types import Shape, Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Composite, same_dtype
+from treadle.ops.movement import reshape
+from treadle.ops.pick import PutAlong
+from treadle.ops.window import (
+    Integers,
+    Pairs,
+    Window,
+    folded,
+    image,
+    offsets,
+    padded,
+    windows_along,
+)
+
+__all__: list[str] = []
+
+
+def _pooled(x: Type, kernel: Shape, pool: Window) -> Type:
+    """The type of one value for each window, none of which sees padding only."""
+    refuse_axes(pool, x)
+    image(x, len(kernel))
+    counts = windows_along(x.shape[2:], kernel, *pool.sliding)
+    for n, k, s, (low, _), d, m in zip(
+        x.shape[2:], kernel, *pool.sliding, counts, strict=True
+    ):
+        seen = np.arange(m)[:, None] * s + np.arange(k) * d - low
+        if not ((seen >= 0) & (seen < n)).any(1).all():
+            raise ShapeError(f"a window of {k} sees only padding of {n} elements")
+    return x.with_shape(x.shape[:2] + counts)
+
+
+def fields_of(pool: Any) -> tuple[Shape, Integers, Pairs, Integers]:
+    """The four fields of a pool, for another op that looks through its windows."""
+    return pool.kernel, pool.stride, pool.padding, pool.dilation
+
+
+def _lowest(dtype: Any) -> Any:
+    return -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+
+
+@op(tolerance="E")
+class MaxPool(Window):
+    """The maximum of each window; the first of several has the gradient."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        return _pooled(types[0], self.kernel, self)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = arrays[0]
+        counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
+        wide = padded(x, self.padding, _lowest(x.dtype))
+        y = np.full(x.shape[:2] + counts, _lowest(x.dtype), x.dtype)
+        for _, part in offsets(self.kernel, self.stride, self.dilation, counts):
+            np.maximum(y, wide[part], out=y)
+        return y
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (MaxPoolGradient(self.kernel, *self.sliding)(xs[0], g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        apart = 0.01
+        return [
+            Sample(cls((2,), (2,), ((0, 0),), (1,)), (Input((2, 1, 5), apart=apart),)),
+            Sample(
+                cls((2, 3), (2, 1), ((1, 0), (1, 1)), (1, 2)),
+                (Input((2, 2, 3, 5), apart=apart),),
+            ),
+            Sample(
+                cls((2, 1, 2), (1, 1, 1), ((0, 0),) * 3, (1, 1, 1)),
+                (Input((1, 1, 2, 3, 3), apart=apart),),
+            ),
+            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((0, 1, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 1, 3)))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: functions.max_pool1d(x, 4), ShapeError, "wider"),
+            Mistake(lambda: functions.max_pool2d(x, 2), ShapeError, "of 2 dimensions"),
+            Mistake(
+                lambda: functions.max_pool1d(x, 2, padding=2),
+                ShapeError,
+                "only padding",
+            ),
+        ]
+
+
+@op(tolerance="E", differentiable=False)
+class MaxPoolPositions(Window):
+    """Where each window has its first maximum, counted through the spatial plane."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        return _pooled(types[0], self.kernel, self).with_dtype(int64)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = arrays[0]
+        counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
+        wide = padded(x, self.padding)
+        plane = np.arange(math.prod(x.shape[2:])).reshape(1, 1, *x.shape[2:])
+        numbers = padded(plane, self.padding, -1)
+        best = np.full(x.shape[:2] + counts, _lowest(x.dtype), x.dtype)
+        found = np.full(best.shape, -1, np.int64)
+        for _, part in offsets(self.kernel, self.stride, self.dilation, counts):
+            v, number = wide[part], numbers[part]
+            more = (v > best) | ((v != v) & (best == best)) | (found < 0)
+            more &= number >= 0
+            best = np.where(more, v, best)
+            found = np.where(more, number, found)
+        return found
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(*fields_of(s.op)), s.inputs) for s in MaxPool.samples()]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        flat = as_tensor([1.0])
+        pool = cls((2,), (1,), ((0, 0),), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: pool(flat), ShapeError, "of 1 dimensions"),
+        ]
+
+
+@op(tolerance="R")
+class MaxPoolGradient(Composite):
+    """g[n, c, windows] added at the first maximum of each window of x."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 2
+    takes = "ordered"
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        x, g = types
+        want = MaxPool(*fields_of(self)).infer(x).shape
+        if g.shape != want:
+            raise ShapeError(f"a gradient of shape {g.shape} is not of {want} windows")
+        return x
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x, g = xs
+        lead, size = x.type.shape[:2], math.prod(x.type.shape[2:])
+        flat = (*lead, math.prod(g.type.shape[2:]))
+        at = MaxPoolPositions(*fields_of(self))(x)
+        put = PutAlong(2, size)(reshape(g, flat), reshape(at, flat))
+        return reshape(put, x.type.shape)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, g = arrays
+        pool = MaxPool(*fields_of(self))
+        y, counts = pool.numpy(x), g.shape[2:]
+        wide = padded(x, self.padding, _lowest(x.dtype))
+        out = np.zeros(wide.shape, g.dtype)
+        free = np.ones(g.shape, bool)
+        for _, part in offsets(self.kernel, self.stride, self.dilation, counts):
+            v = wide[part]
+            hit = ((v == y) | (v != v)) & free
+            out[part] += np.where(hit, g, 0)
+            free &= ~hit
+        ends = zip(x.shape[2:], self.padding, strict=True)
+        inner: Any = (..., *[slice(a, a + n) for n, (a, _) in ends])
+        found: Array = out[inner]
+        return found
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        found = []
+        for s in MaxPool.samples():
+            shape = s.op.infer(Type(s.inputs[0].shape, s.inputs[0].dtype))
+            assert isinstance(shape, Type)
+            found.append(
+                Sample(cls(*fields_of(s.op)), (*s.inputs, Input(shape.shape)), (0, 1))
+            )
+        return found
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 1, 3)))
+        pool = cls((2,), (1,), ((0, 0),), (1,))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: pool(x, x), ShapeError, "is not of"),
+        ]
+
+
+@op(tolerance="R", linear=True)
+class SumPool(Window):
+    """The sum of each window."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        return _pooled(types[0], self.kernel, self)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = arrays[0]
+        counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
+        wide = padded(x, self.padding)
+        y = np.zeros(x.shape[:2] + counts, x.dtype)
+        for _, part in offsets(self.kernel, self.stride, self.dilation, counts):
+            y += wide[part]
+        return y
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        back = SumPoolGradient(xs[0].type.shape[2:], self.kernel, *self.sliding)
+        return (back(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(*fields_of(s.op)), s.inputs) for s in MaxPool.samples()]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 1, 3)))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: functions.sum_pool(x, 4), ShapeError, "wider"),
+            Mistake(lambda: functions.sum_pool([1.0], 4), ShapeError, "n, c"),
+        ]
+
+
+@op(tolerance="R", linear=True)
+class SumPoolGradient(Window):
+    """Each value added to all elements of its window: the transpose of SumPool."""
+
+    extents: Shape
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        (g,) = types
+        x = g.with_shape(g.shape[:2] + self.extents, g.axes)
+        want = _pooled(x, self.kernel, self).shape
+        if g.shape != want:
+            raise ShapeError(f"a gradient of shape {g.shape} is not of {want} windows")
+        return x
+
+    def numpy(self, *arrays: Any) -> Array:
+        g = arrays[0]
+        shape = g.shape[:2] + self.kernel + g.shape[2:]
+        spread = g.reshape(g.shape[:2] + (1,) * len(self.kernel) + g.shape[2:])
+        return folded(np.broadcast_to(spread, shape), self.extents, *self.sliding)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (SumPool(self.kernel, *self.sliding)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        found = []
+        for s in MaxPool.samples():
+            x = s.inputs[0]
+            shape = s.op.infer(Type(x.shape, x.dtype))
+            assert isinstance(shape, Type)
+            back = cls(x.shape[2:], *fields_of(s.op))
+            found.append(Sample(back, (Input(shape.shape),)))
+        return found
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 1, 3)))
+        back = cls((3,), (2,), (1,), ((0, 0),), (1,))
+        return [*super().mistakes(), Mistake(lambda: back(x), ShapeError, "is not of")]

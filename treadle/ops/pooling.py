@@ -1,0 +1,377 @@
+"""Pooling as users write it, over windows, whole planes and rows with masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, TreadleError
+from treadle.base.types import Shape, resolve_axis
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.operators import functions, provide
+from treadle.graph.origin import capture, describe
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.contract import Contract
+from treadle.ops.index import getitem
+from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.pick import TakeAlong
+from treadle.ops.pool import MaxPool, SumPool
+from treadle.ops.window import (
+    Integers,
+    Pairs,
+    image,
+    padded,
+    pairs,
+    spatial,
+    windows_along,
+)
+
+__all__ = [
+    "adaptive_avg_pool",
+    "avg_pool",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "global_avg_pool",
+    "global_max_pool",
+    "global_sum_pool",
+    "kmax_pool",
+    "l2_pool",
+    "masked_avg_pool",
+    "masked_max_pool",
+    "max_pool",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "sum_pool",
+    "upsample",
+]
+
+
+def _windows(
+    x: Any, kernel: Any, sliding: tuple[Any, Any, Any], ceil: bool, rank: int | None
+) -> tuple[Tensor, tuple[Shape, Integers, Pairs, Integers], Pairs]:
+    """The operand, the fields of a pool, and the padding before rounding up."""
+    node = as_tensor(x)
+    stride, padding, dilation = sliding
+    try:
+        own = max(node.type.ndim - 2, 1) if rank is None else rank
+        image(node.type, own)
+        sizes = spatial(kernel, own, "kernel")
+        steps = sizes if stride is None else spatial(stride, own, "stride")
+        apart = spatial(dilation, own, "dilation")
+        asked = pairs(padding, sizes, apart, steps)
+        cover = asked
+        if ceil:
+            counts = windows_along(node.type.shape[2:], sizes, steps, asked, apart)
+            wide = []
+            for n, k, s, (low, high), d, m in zip(
+                node.type.shape[2:], sizes, steps, asked, apart, counts, strict=True
+            ):
+                rest = (n + low + high - d * (k - 1) - 1) % s
+                # One more window, if it starts inside the input.
+                more = s - rest if rest and m * s < n + low else 0
+                wide.append((low, high + more))
+            cover = tuple(wide)
+    except TreadleError as error:
+        raise error.located("pool", repr(node.type), describe(capture())) from None
+    return node, (sizes, steps, cover, apart), asked
+
+
+@provide
+def max_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    *,
+    rank: int | None = None,
+) -> Tensor:
+    """The maximum of each window of x[n, c, *spatial]; `stride` is the kernel's extent.
+
+    With `ceil_mode` a last window may reach over the end.
+
+    >>> import treadle as td
+    >>> td.max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
+    [[[3.0, 2.0]]]
+    """
+    node, fields, _ = _windows(x, kernel, (stride, padding, dilation), ceil_mode, rank)
+    return MaxPool(*fields)(node)
+
+
+@provide
+def max_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`max_pool` of sequences x[n, c, length].
+
+    >>> import treadle as td
+    >>> td.max_pool1d([[[1.0, 3.0, 2.0]]], 2, stride=1).tolist()
+    [[[3.0, 3.0]]]
+    """
+    return max_pool(x, kernel, *args, **options, rank=1)
+
+
+@provide
+def max_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`max_pool` of images x[n, c, height, width].
+
+    >>> import treadle as td
+    >>> td.max_pool2d(td.ones((1, 1, 5, 4)), 2, ceil_mode=True).shape
+    (1, 1, 3, 2)
+    """
+    return max_pool(x, kernel, *args, **options, rank=2)
+
+
+@provide
+def max_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`max_pool` of volumes x[n, c, *spatial].
+
+    >>> import treadle as td
+    >>> td.max_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
+    (1, 1, 2, 2, 2)
+    """
+    return max_pool(x, kernel, *args, **options, rank=3)
+
+
+@provide
+def sum_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The sum of each window of x[n, c, *spatial].
+
+    >>> import treadle as td
+    >>> td.sum_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
+    [[[4.0, 2.0]]]
+    """
+    node, fields, _ = _windows(x, kernel, (stride, padding, dilation), ceil_mode, None)
+    return SumPool(*fields)(node)
+
+
+@provide
+def avg_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    *,
+    rank: int | None = None,
+) -> Tensor:
+    """The average of each window of x[n, c, *spatial].
+
+    Padding counts as zeros, or not at all without `count_include_pad`.
+
+    >>> import treadle as td
+    >>> td.avg_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
+    [[[2.0, 1.0]]]
+    """
+    node, fields, asked = _windows(x, kernel, (stride, padding, 1), ceil_mode, rank)
+    node = as_float(node)
+    total = SumPool(*fields)(node)
+    # How many elements each window counts: data, all the same where nothing is padded.
+    seen = np.ones((1, 1, *node.type.shape[2:]))
+    if count_include_pad:
+        seen = padded(seen, asked, 1)
+        edge = zip(fields[2], asked, strict=True)
+        extra = tuple((0, a[1] - b[1]) for a, b in edge)
+        fields = (*fields[:2], extra, fields[3])
+    counts = SumPool(*fields).numpy(seen).astype(node.type.dtype)
+    if counts.size and (counts == counts.flat[0]).all():
+        counts = np.array(counts.flat[0])
+    return total / constant_node(counts)
+
+
+@provide
+def avg_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`avg_pool` of sequences x[n, c, length].
+
+    >>> import treadle as td
+    >>> td.avg_pool1d([[[1.0, 3.0, 5.0]]], 2, stride=1).tolist()
+    [[[2.0, 4.0]]]
+    """
+    return avg_pool(x, kernel, *args, **options, rank=1)
+
+
+@provide
+def avg_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`avg_pool` of images x[n, c, height, width].
+
+    >>> import treadle as td
+    >>> td.avg_pool2d(td.ones((1, 1, 4, 4)), 2).shape
+    (1, 1, 2, 2)
+    """
+    return avg_pool(x, kernel, *args, **options, rank=2)
+
+
+@provide
+def avg_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+    """`avg_pool` of volumes x[n, c, *spatial].
+
+    >>> import treadle as td
+    >>> td.avg_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
+    (1, 1, 2, 2, 2)
+    """
+    return avg_pool(x, kernel, *args, **options, rank=3)
+
+
+@provide
+def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
+    """The Euclidean norm of each window: sqrt(sum x^2), with gradient 0 at 0.
+
+    >>> import treadle as td
+    >>> td.l2_pool([[[3.0, 4.0]]], 2).tolist()
+    [[[5.0]]]
+    """
+    node = as_float(x)
+    total = sum_pool(node * node, kernel, stride, padding)
+    zero = functions.equal(total, 0)
+    root = functions.sqrt(functions.where(zero, 1.0, total))
+    found: Tensor = functions.where(zero, 0.0, root)
+    return found
+
+
+def _plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """x and its spatial dimensions."""
+    node = as_tensor(x)
+    image(node.type, max(node.type.ndim - 2, 1))
+    return node, tuple(range(2, node.type.ndim))
+
+
+@provide
+def global_max_pool(x: Any) -> Tensor:
+    """The maximum of each channel: x[n, c, *spatial] to [n, c].
+
+    >>> import treadle as td
+    >>> td.global_max_pool([[[1.0, 3.0]]]).tolist()
+    [[3.0]]
+    """
+    node, axes = _plane(x)
+    found: Tensor = functions.max(node, axes)
+    return found
+
+
+@provide
+def global_avg_pool(x: Any) -> Tensor:
+    """The average of each channel: x[n, c, *spatial] to [n, c].
+
+    >>> import treadle as td
+    >>> td.global_avg_pool([[[1.0, 3.0]]]).tolist()
+    [[2.0]]
+    """
+    node, axes = _plane(x)
+    found: Tensor = functions.mean(node, axes)
+    return found
+
+
+@provide
+def global_sum_pool(x: Any) -> Tensor:
+    """The sum of each channel: x[n, c, *spatial] to [n, c].
+
+    >>> import treadle as td
+    >>> td.global_sum_pool([[[1.0, 3.0]]]).tolist()
+    [[4.0]]
+    """
+    node, axes = _plane(x)
+    found: Tensor = functions.sum(node, axes)
+    return found
+
+
+@provide
+def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
+    """Averages of x[n, c, *spatial] over `output` bins of each spatial dimension.
+
+    Bin i of m spans elements floor(i n / m) before ceil((i + 1) n / m).
+
+    >>> import treadle as td
+    >>> td.adaptive_avg_pool([[[1.0, 3.0, 5.0, 7.0]]], 2).tolist()
+    [[[2.0, 6.0]]]
+    """
+    node = as_float(x)
+    rank = len(_plane(node)[1])
+    letters = "abcde"[: rank + 2]
+    for k, m in enumerate(spatial(output, rank, "output"), 2):
+        n = node.type.shape[k]
+        weights = np.zeros((m, n), node.type.dtype)
+        for i in range(m):
+            first, last = i * n // m, -(-(i + 1) * n // m)
+            weights[i, first:last] = 1 / (last - first)
+        spec = f"{letters},z{letters[k]}->{letters.replace(letters[k], 'z')}"
+        node = Contract(spec)(node, constant_node(weights))
+    return node
+
+
+@provide
+def kmax_pool(x: Any, k: int, axis: Any = -1) -> Tensor:
+    """The k largest elements along `axis`, in the order they stand in.
+
+    >>> import treadle as td
+    >>> td.kmax_pool([[1.0, 9.0, 3.0, 7.0]], 2).tolist()
+    [[9.0, 7.0]]
+    """
+    node = as_tensor(x)
+    along = resolve_axis(axis, node.type)
+    if not 0 <= k <= node.type.shape[along]:
+        raise ArgumentError(
+            f"k is {k}, but axis {axis} has {node.type.shape[along]} elements"
+        ).located("kmax_pool", repr(node.type))
+    order = functions.argsort(node, axis=along, descending=True)
+    best = getitem(order, (*[slice(None)] * along, slice(0, k)))
+    return TakeAlong(along)(node, functions.sort(best, axis=along))
+
+
+@provide
+def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
+    """The average along `axis` of the elements whose mask is not 0; 0 without any.
+
+    >>> import treadle as td
+    >>> td.masked_avg_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
+    [[2.0]]
+    """
+    node = as_float(x)
+    weights = broadcast_to(astype(mask, node.type.dtype), node.type.shape)
+    count = functions.sum(weights, axis)
+    found: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
+    return found
+
+
+@provide
+def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
+    """The maximum along `axis` of the elements whose mask is not 0; -inf without any.
+
+    >>> import treadle as td
+    >>> td.masked_max_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
+    [[3.0]]
+    """
+    node = as_float(x)
+    chosen = functions.where(astype(mask, bool), node, -np.inf)
+    found: Tensor = functions.max(chosen, axis)
+    return found
+
+
+@provide
+def upsample(x: Any, scale: Any) -> Tensor:
+    """Each element of x[n, c, *spatial] repeated `scale` times along each dimension.
+
+    >>> import treadle as td
+    >>> td.upsample([[[1.0, 2.0]]], 2).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
+    """
+    node, axes = _plane(x)
+    times = spatial(scale, len(axes), "scale")
+    shape = node.type.shape
+    thin, wide = list(shape[:2]), list(shape[:2])
+    for n, k in zip(shape[2:], times, strict=True):
+        thin += [n, 1]
+        wide += [n, k]
+    result = [n * k for n, k in zip(shape[2:], times, strict=True)]
+    spread = broadcast_to(reshape(node, thin), tuple(wide))
+    return reshape(spread, (*shape[:2], *result))

@@ -1,0 +1,227 @@
+"""Powers, roots and reciprocals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float32, int32, is_inexact, kind
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import binary, unary
+from treadle.ops.cast import as_float, operands
+from treadle.ops.families import Elementwise, binary_samples, unary_samples
+
+__all__ = ["cube", "pow", "reciprocal", "rsqrt", "sqrt", "square"]
+
+
+@op(primitive=True, tolerance="E")
+class Sqrt(Elementwise):
+    """The square root."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.sqrt(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (y * 2.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def sqrt(x: Any) -> Tensor:
+    """The square root.
+
+    >>> import treadle as td
+    >>> f"{float(td.sqrt(2.0)):.5f}"
+    '1.41421'
+    """
+    return unary(Sqrt(), x)
+
+
+@op(tolerance="E")
+class Square(Elementwise):
+    """x x."""
+
+    arity = 1
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.multiply(arrays[0], arrays[0])
+
+    def scalar(self, *xs: Any) -> Any:
+        return xs[0] * xs[0]
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * functions.conj(xs[0]) * 2,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), dtypes=(float32, int32))
+
+
+@provide
+def square(x: Any) -> Tensor:
+    """x x.
+
+    >>> import treadle as td
+    >>> td.square([3.0, -2.0]).tolist()
+    [9.0, 4.0]
+    """
+    return Square()(*operands(x))
+
+
+def cube(x: Any) -> Tensor:
+    """x x x.
+
+    >>> import treadle as td
+    >>> float(td.cube(-2.0))
+    -8.0
+    """
+    (node,) = operands(x)
+    return square(node) * node
+
+
+@op(tolerance="U")
+class Rsqrt(Elementwise):
+    """The reciprocal of the square root."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return 1.0 / np.sqrt(arrays[0])
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return 1.0 / functions.sqrt(x)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * y / xs[0] * -0.5,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def rsqrt(x: Any) -> Tensor:
+    """The reciprocal of the square root.
+
+    >>> import treadle as td
+    >>> f"{float(td.rsqrt(4.0)):.5f}"
+    '0.50000'
+    """
+    return unary(Rsqrt(), x)
+
+
+@op(tolerance="E")
+class Reciprocal(Elementwise):
+    """1 / x."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return 1.0 / arrays[0]
+
+    def scalar(self, *xs: Any) -> Any:
+        (x,) = xs
+        return 1.0 / x
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (-g * functions.conj(y * y),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 0.2, 4)
+
+
+@provide
+def reciprocal(x: Any) -> Tensor:
+    """1 / x.
+
+    >>> import treadle as td
+    >>> f"{float(td.reciprocal(4.0)):.5f}"
+    '0.25000'
+    """
+    return unary(Reciprocal(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Pow(Elementwise):
+    """x to the power y."""
+
+    arity = 2
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.power(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, n = xs
+        # x**(n-1) is left out where n is 0, so that 0**0 has no NaN derivative by x.
+        lower = functions.where(n == 0, 0, functions.pow(x, n - 1))
+        gx = g * functions.conj(n * lower)
+        if kind(x.type.dtype) == "complex":
+            return gx, g * functions.conj(y * functions.log(x))
+        # The derivative by n is y log(x); at 0 it is 0 (for n > 0), below it is NaN.
+        safe = functions.where(x == 0, 1, x)
+        return gx, g * y * functions.log(safe)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        base = Input(low=0.3, high=2.0)
+        whole = [
+            Sample(cls(), (Input((2, 3), apart=0.1), np.array(n, np.float32)), (0,))
+            for n in (2.0, 3.0, -1.0)
+        ]
+        counts = binary_samples(
+            cls(), Input(low=1, high=3), Input(low=0, high=3), (int32,)
+        )
+        return [*binary_samples(cls(), base, Input()), *whole, *counts]
+
+
+@provide
+def pow(x: Any, y: Any) -> Tensor:
+    """x to the power y, element by element; small whole exponents become products.
+
+    >>> import treadle as td
+    >>> td.pow([2.0, 3.0], 2).tolist(), td.pow([4.0], 0.5).tolist()
+    ([4.0, 9.0], [2.0])
+    """
+    if isinstance(y, (int, float)) and not isinstance(y, bool):
+        found = _simple(x, y)
+        if found is not None:
+            return found
+    nodes = operands(x, y)
+    if kind(nodes[0].type.dtype) == "integer" and not isinstance(y, Operand):
+        if np.any(np.asarray(y) < 0):
+            nodes = [as_float(node) for node in nodes]
+    return binary(Pow(), *nodes)
+
+
+def _simple(x: Any, y: float) -> Tensor | None:
+    """x to an exponent that needs no logarithm, or None."""
+    node = as_tensor(x)
+    if y == 1:
+        return node
+    if y == 2:
+        return square(node)
+    if y == 3:
+        return cube(node)
+    if not is_inexact(node.type.dtype):
+        return None
+    if y == 0.5:
+        return sqrt(node)
+    if y == -1:
+        return reciprocal(node)
+    return rsqrt(node) if y == -0.5 else None

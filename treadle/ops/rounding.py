@@ -1,0 +1,412 @@
+"""Whole numbers near a value, signs, absolute values and truth about floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64, float32, int32, kind
+from treadle.base.errors import ArgumentError
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import unary
+from treadle.ops.cast import operands
+from treadle.ops.families import Elementwise, unary_samples
+
+__all__ = [
+    "abs",
+    "ceil",
+    "floor",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "real",
+    "rint",
+    "round",
+    "sign",
+    "signbit",
+    "trunc",
+]
+
+
+@op(primitive=True, idempotent=True)
+class Abs(Elementwise):
+    """The absolute value; its derivative at 0 is 0."""
+
+    arity = 1
+    takes = "numeric"
+    result = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.abs(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * sign(xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        found = unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
+        return [*found, Sample(cls(), (Input((2, 3), complex64),))]
+
+
+@provide
+def abs(x: Any) -> Tensor:
+    """The absolute value of x (the modulus of complex numbers).
+
+    >>> import treadle as td
+    >>> td.abs([-1.5, 2.0]).tolist()
+    [1.5, 2.0]
+    """
+    return Abs()(*operands(x))
+
+
+@op(primitive=True, idempotent=True)
+class Sign(Elementwise):
+    """-1, 0 or 1 (x / |x| for complex numbers); NaN where x is."""
+
+    arity = 1
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.sign(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (None,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
+
+
+@provide
+def sign(x: Any) -> Tensor:
+    """The sign of x: -1, 0 or 1; its derivative is 0.
+
+    >>> import treadle as td
+    >>> td.sign([-2.0, 0.0, 3.0]).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return Sign()(*operands(x))
+
+
+class Rounding(Elementwise):
+    """A whole number near x; its derivative is 0, or 1 when passed straight through."""
+
+    __slots__ = ()
+    arity = 1
+    takes = "float"
+    straight: bool
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g if self.straight else None,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        flat: Any = cls
+        return [
+            *unary_samples(flat(False), apart=0.05),
+            Sample(flat(True), (Input((5,), low=-3, high=3),), differentiable=()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        says = "straight_through"
+        return [
+            *super().mistakes(),
+            Mistake(lambda: round([1.0], gradient="none"), ArgumentError, says),
+        ]
+
+
+def straight(gradient: str) -> bool:
+    """Whether a derivative passes straight through."""
+    if gradient not in ("zero", "straight_through"):
+        raise ArgumentError(
+            f"gradient is 'zero' or 'straight_through', not {gradient!r}"
+        )
+    return gradient == "straight_through"
+
+
+def whole(op_: Rounding, x: Any) -> Tensor:
+    """A rounding of floats; whole numbers are their own."""
+    (node,) = operands(x)
+    return op_(node) if kind(node.type.dtype) == "float" else node
+
+
+@op(primitive=True, idempotent=True)
+class Floor(Rounding):
+    """The greatest whole number not above x."""
+
+    straight: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.floor(*arrays)
+
+
+@provide
+def floor(x: Any, gradient: str = "zero") -> Tensor:
+    """The greatest whole number not above x.
+
+    Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
+
+    >>> import treadle as td
+    >>> td.floor([-1.5, 0.4, 1.6]).tolist()
+    [-2.0, 0.0, 1.0]
+    """
+    return whole(Floor(straight(gradient)), x)
+
+
+@op(primitive=True, idempotent=True)
+class Ceil(Rounding):
+    """The least whole number not below x."""
+
+    straight: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.ceil(*arrays)
+
+
+@provide
+def ceil(x: Any, gradient: str = "zero") -> Tensor:
+    """The least whole number not below x.
+
+    Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
+
+    >>> import treadle as td
+    >>> td.ceil([-1.5, 0.4, 1.6]).tolist()
+    [-1.0, 1.0, 2.0]
+    """
+    return whole(Ceil(straight(gradient)), x)
+
+
+@op(primitive=True, idempotent=True)
+class Trunc(Rounding):
+    """The whole part of x."""
+
+    straight: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.trunc(*arrays)
+
+
+@provide
+def trunc(x: Any, gradient: str = "zero") -> Tensor:
+    """The whole part of x, toward zero.
+
+    Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
+
+    >>> import treadle as td
+    >>> td.trunc([-1.5, 0.4, 1.6]).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return whole(Trunc(straight(gradient)), x)
+
+
+@op(primitive=True, idempotent=True)
+class Round(Rounding):
+    """The nearest whole number, the even one of two."""
+
+    straight: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.rint(*arrays)
+
+
+@provide
+def round(x: Any, gradient: str = "zero") -> Tensor:
+    """The nearest whole number, the even one of two equally near.
+
+    Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
+
+    >>> import treadle as td
+    >>> td.round([-1.5, 0.4, 1.6]).tolist()
+    [-2.0, 0.0, 2.0]
+    """
+    return whole(Round(straight(gradient)), x)
+
+
+def rint(x: Any, gradient: str = "zero") -> Tensor:
+    """The nearest whole number, the even one of two: another name of round.
+
+    >>> import treadle as td
+    >>> td.rint([0.5, 1.5]).tolist()
+    [0.0, 2.0]
+    """
+    return round(x, gradient)
+
+
+@op(primitive=True, differentiable=False)
+class IsNan(Elementwise):
+    """Whether x is not a number."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isnan(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isnan(x: Any) -> Tensor:
+    """Whether each element is not a number.
+
+    >>> import treadle as td
+    >>> td.isnan([1.0, -float("inf"), float("nan")]).tolist()
+    [False, False, True]
+    """
+    return unary(IsNan(), x)
+
+
+@op(primitive=True, differentiable=False)
+class IsInf(Elementwise):
+    """Whether x is infinite."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isinf(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isinf(x: Any) -> Tensor:
+    """Whether each element is infinite.
+
+    >>> import treadle as td
+    >>> td.isinf([1.0, -float("inf"), float("nan")]).tolist()
+    [False, True, False]
+    """
+    return unary(IsInf(), x)
+
+
+@op(primitive=True, differentiable=False)
+class IsFinite(Elementwise):
+    """Whether x is neither infinite nor NaN."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isfinite(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isfinite(x: Any) -> Tensor:
+    """Whether each element is neither infinite nor NaN.
+
+    >>> import treadle as td
+    >>> td.isfinite([1.0, -float("inf"), float("nan")]).tolist()
+    [True, False, False]
+    """
+    return unary(IsFinite(), x)
+
+
+@op(primitive=True, differentiable=False)
+class SignBit(Elementwise):
+    """Whether x is negative, -0.0 included."""
+
+    arity = 1
+    takes = "float"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.signbit(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def signbit(x: Any) -> Tensor:
+    """Whether each element is negative, -0.0 included.
+
+    >>> import treadle as td
+    >>> td.signbit([1.0, -float("inf"), float("nan")]).tolist()
+    [False, True, False]
+    """
+    return unary(SignBit(), x)
+
+
+@op(linear=True, primitive=True)
+class Real(Elementwise):
+    """The real part."""
+
+    arity = 1
+    takes = "inexact"
+    result = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.real(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (functions.astype(g, xs[0].type.dtype),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
+
+
+@provide
+def real(x: Any) -> Tensor:
+    """The real part of x; the same node where x is real.
+
+    >>> import treadle as td
+    >>> td.real(td.asarray([1 + 2j])).tolist()
+    [1.0]
+    """
+    (node,) = operands(x)
+    return Real()(node) if kind(node.type.dtype) == "complex" else node
+
+
+@op(linear=True, primitive=True)
+class Imag(Elementwise):
+    """The imaginary part."""
+
+    arity = 1
+    takes = "inexact"
+    result = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.imag(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if kind(xs[0].type.dtype) != "complex":
+            return (None,)
+        return (functions.astype(g, xs[0].type.dtype) * 1j,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
+
+
+@provide
+def imag(x: Any) -> Tensor:
+    """The imaginary part of x; zeros where x is real.
+
+    >>> import treadle as td
+    >>> td.imag(td.asarray([1 + 2j])).tolist()
+    [2.0]
+    """
+    return unary(Imag(), x)

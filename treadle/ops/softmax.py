@@ -1,0 +1,173 @@
+"""Softmax and its kin: distributions along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type, resolve_axis
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float
+from treadle.ops.families import Composite
+from treadle.ops.flow import stop_gradient
+
+__all__ = ["log_softmax", "softmax", "softmin", "sparsemax"]
+
+
+class AlongAxis(Composite):
+    """A composite that keeps the type and works along `axis`."""
+
+    __slots__ = ()
+    arity = 1
+    takes = "float"
+    axis: int
+
+    def infer(self, *types: Type) -> Type:
+        resolve_axis(self.axis, types[0])
+        return types[0]
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        return [
+            Sample(made(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
+            Sample(made(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
+            Sample(
+                made(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
+            ),
+            Sample(made(0), (Input((1,)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        found = super().mistakes()
+        made: Any = cls
+        x = as_tensor([1.0])
+        return [*found, Mistake(lambda: made(3)(x), Exception, "out of range")]
+
+
+@op()
+class Softmax(AlongAxis):
+    """e**x over its sum along `axis`, shifted by the maximum."""
+
+    axis: int = -1
+
+    def numpy(self, *arrays: Any) -> Array:
+        e = np.exp(arrays[0] - arrays[0].max(self.axis, keepdims=True))
+        return e / e.sum(self.axis, keepdims=True)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        e = functions.exp(x - stop_gradient(x.max(self.axis, keepdims=True)))
+        return e / e.sum(self.axis, keepdims=True)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (y * (g - (g * y).sum(self.axis, keepdims=True)),)
+
+
+@provide
+def softmax(x: Any, axis: Any = -1) -> Tensor:
+    """e**x / sum(e**x) along `axis`.
+
+    >>> import treadle as td
+    >>> td.softmax([0.0, 0.0]).tolist()
+    [0.5, 0.5]
+    """
+    node = as_float(x)
+    return Softmax(resolve_axis(axis, node.type))(node)
+
+
+@op()
+class LogSoftmax(AlongAxis):
+    """The logarithm of softmax along `axis`, finite wherever x is."""
+
+    axis: int = -1
+
+    def numpy(self, *arrays: Any) -> Array:
+        shifted = arrays[0] - arrays[0].max(self.axis, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(self.axis, keepdims=True))
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        shifted = x - stop_gradient(x.max(self.axis, keepdims=True))
+        total = functions.exp(shifted).sum(self.axis, keepdims=True)
+        return shifted - functions.log(total)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g - functions.exp(y) * g.sum(self.axis, keepdims=True),)
+
+
+@provide
+def log_softmax(x: Any, axis: Any = -1) -> Tensor:
+    """log(softmax(x)) along `axis`, without underflow.
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.log_softmax([0.0, 0.0]).tolist()]
+    ['-0.6931', '-0.6931']
+    """
+    node = as_float(x)
+    return LogSoftmax(resolve_axis(axis, node.type))(node)
+
+
+def softmin(x: Any, axis: Any = -1) -> Tensor:
+    """softmax(-x) along `axis`.
+
+    >>> import treadle as td
+    >>> td.softmin([0.0, 0.0]).tolist()
+    [0.5, 0.5]
+    """
+    return softmax(-as_float(x), axis)
+
+
+@op()
+class Sparsemax(AlongAxis):
+    """The nearest distribution to x along `axis`, with zeros where x is small."""
+
+    axis: int = -1
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = np.moveaxis(arrays[0], self.axis, -1)
+        n = x.shape[-1]
+        ordered = -np.sort(-x, axis=-1)
+        sums = np.cumsum(ordered, axis=-1)
+        k = np.arange(1, n + 1)
+        support = np.sum(1 + k * ordered > sums, axis=-1, keepdims=True)
+        tau = (np.take_along_axis(sums, support - 1, -1) - 1) / support
+        return np.moveaxis(np.maximum(x - tau, 0), -1, self.axis).astype(x.dtype)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        shape = [1] * x.type.ndim
+        shape[self.axis] = n = x.type.shape[self.axis]
+        k = as_tensor(np.arange(1, n + 1, dtype=x.type.dtype).reshape(shape))
+        ordered = functions.sort(x, axis=self.axis, descending=True)
+        sums = functions.cumulative_sum(ordered, axis=self.axis)
+        inside = (ordered * k + 1.0) > sums
+        count = inside.astype(x.type.dtype).sum(self.axis, keepdims=True)
+        total = functions.where(inside, ordered, 0).sum(self.axis, keepdims=True)
+        return functions.maximum(x - (total - 1.0) / count, 0)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        inside = y > 0
+        count = inside.astype(g.type.dtype).sum(self.axis, keepdims=True)
+        kept = functions.where(inside, g, 0)
+        mean = kept.sum(self.axis, keepdims=True) / count
+        return (functions.where(inside, g - mean, 0),)
+
+
+@provide
+def sparsemax(x: Any, axis: Any = -1) -> Tensor:
+    """The nearest point to x among the distributions along `axis`.
+
+    Martins and Astudillo, 2016.
+
+    >>> import treadle as td
+    >>> td.sparsemax([3.0, 0.0, 0.5]).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    node = as_float(x)
+    return Sparsemax(resolve_axis(axis, node.type))(node)

@@ -1,0 +1,371 @@
+"""Circular and hyperbolic functions, their inverses, and angles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import binary, unary
+from treadle.ops.cast import as_float
+from treadle.ops.families import Elementwise, binary_samples, unary_samples
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cosh",
+    "degrees",
+    "radians",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
+
+@op(primitive=True, tolerance="U")
+class Tan(Elementwise):
+    """The tangent of x in radians."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.tan(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * (y * y + 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -1, 1)
+
+
+@provide
+def tan(x: Any) -> Tensor:
+    """The tangent of x in radians.
+
+    >>> import treadle as td
+    >>> f"{float(td.tan(0.5)):.5f}"
+    '0.54630'
+    """
+    return unary(Tan(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Asin(Elementwise):
+    """The angle whose sine is x."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arcsin(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / functions.sqrt(1.0 - xs[0] * xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -0.8, 0.8)
+
+
+@provide
+def asin(x: Any) -> Tensor:
+    """The angle whose sine is x.
+
+    >>> import treadle as td
+    >>> f"{float(td.asin(0.5)):.5f}"
+    '0.52360'
+    """
+    return unary(Asin(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Acos(Elementwise):
+    """The angle whose cosine is x."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arccos(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (-g / functions.sqrt(1.0 - xs[0] * xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -0.8, 0.8)
+
+
+@provide
+def acos(x: Any) -> Tensor:
+    """The angle whose cosine is x.
+
+    >>> import treadle as td
+    >>> f"{float(td.acos(0.5)):.5f}"
+    '1.04720'
+    """
+    return unary(Acos(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atan(Elementwise):
+    """The angle whose tangent is x."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arctan(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (xs[0] * xs[0] + 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def atan(x: Any) -> Tensor:
+    """The angle whose tangent is x.
+
+    >>> import treadle as td
+    >>> f"{float(td.atan(0.5)):.5f}"
+    '0.46365'
+    """
+    return unary(Atan(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Sinh(Elementwise):
+    """The hyperbolic sine."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.sinh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * cosh(xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def sinh(x: Any) -> Tensor:
+    """The hyperbolic sine.
+
+    >>> import treadle as td
+    >>> f"{float(td.sinh(0.5)):.5f}"
+    '0.52110'
+    """
+    return unary(Sinh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Cosh(Elementwise):
+    """The hyperbolic cosine."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.cosh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * sinh(xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def cosh(x: Any) -> Tensor:
+    """The hyperbolic cosine.
+
+    >>> import treadle as td
+    >>> f"{float(td.cosh(0.5)):.5f}"
+    '1.12763'
+    """
+    return unary(Cosh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Tanh(Elementwise):
+    """The hyperbolic tangent."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.tanh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * (1.0 - y * y),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def tanh(x: Any) -> Tensor:
+    """The hyperbolic tangent.
+
+    >>> import treadle as td
+    >>> f"{float(td.tanh(0.5)):.5f}"
+    '0.46212'
+    """
+    return unary(Tanh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Asinh(Elementwise):
+    """The inverse of the hyperbolic sine."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arcsinh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / functions.sqrt(xs[0] * xs[0] + 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -2, 2)
+
+
+@provide
+def asinh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic sine.
+
+    >>> import treadle as td
+    >>> f"{float(td.asinh(0.5)):.5f}"
+    '0.48121'
+    """
+    return unary(Asinh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Acosh(Elementwise):
+    """The inverse of the hyperbolic cosine."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arccosh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / functions.sqrt(xs[0] * xs[0] - 1.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), 1.3, 3)
+
+
+@provide
+def acosh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic cosine.
+
+    >>> import treadle as td
+    >>> f"{float(td.acosh(1.5)):.5f}"
+    '0.96242'
+    """
+    return unary(Acosh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atanh(Elementwise):
+    """The inverse of the hyperbolic tangent."""
+
+    arity = 1
+    takes = "inexact"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arctanh(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / (1.0 - xs[0] * xs[0]),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return unary_samples(cls(), -0.8, 0.8)
+
+
+@provide
+def atanh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic tangent.
+
+    >>> import treadle as td
+    >>> f"{float(td.atanh(0.5)):.5f}"
+    '0.54931'
+    """
+    return unary(Atanh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atan2(Elementwise):
+    """The angle of the point (x, y), given as (y, x)."""
+
+    arity = 2
+    takes = "float"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.arctan2(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        a, b = xs
+        scaled = g / (a * a + b * b)
+        return scaled * b, -scaled * a
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return binary_samples(cls(), Input(low=0.3, high=2), Input(apart=0.2))
+
+
+@provide
+def atan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point (x, y) in radians, from -pi to pi.
+
+    >>> import treadle as td
+    >>> f"{float(td.atan2(1.0, -1.0)):.5f}"
+    '2.35619'
+    """
+    return binary(Atan2(), as_float(y), as_float(x))
+
+
+def degrees(x: Any) -> Tensor:
+    """An angle in radians as degrees.
+
+    >>> import treadle as td
+    >>> f"{float(td.degrees(3.14159265)):.3f}"
+    '180.000'
+    """
+    return as_float(x) * (180.0 / np.pi)
+
+
+def radians(x: Any) -> Tensor:
+    """An angle in degrees as radians.
+
+    >>> import treadle as td
+    >>> f"{float(td.radians(180.0)):.5f}"
+    '3.14159'
+    """
+    return as_float(x) * (np.pi / 180.0)

@@ -1,0 +1,286 @@
+"""Windows that slide over 1, 2 or 3 dimensions: unfolded and folded back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import Shape, Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Family
+
+__all__ = ["fold", "unfold"]
+
+Integers = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def windows_along(
+    extents: Shape, kernel: Shape, stride: Integers, padding: Pairs, dilation: Integers
+) -> Shape:
+    """How many windows of `kernel` there are along each dimension."""
+    if not len(extents) == len(kernel) == len(stride) == len(padding) == len(dilation):
+        raise ShapeError(f"a kernel {kernel} does not slide over shape {extents}")
+    found = []
+    for n, k, s, (low, high), d in zip(
+        extents, kernel, stride, padding, dilation, strict=True
+    ):
+        if min(k, s, d) < 1 or min(low, high) < 0:
+            raise ArgumentError(
+                "kernel, stride and dilation are positive, padding >= 0"
+            )
+        room = n + low + high - d * (k - 1) - 1
+        if room < 0:
+            raise ShapeError(f"a window of {d * (k - 1) + 1} is wider than {n} padded")
+        found.append(room // s + 1)
+    return tuple(found)
+
+
+def padded(x: Array, padding: Pairs, value: Any = 0) -> Array:
+    """x with `value` around its spatial dimensions."""
+    if not any(map(any, padding)):
+        return x
+    return np.pad(x, [(0, 0), (0, 0), *padding], constant_values=value)
+
+
+def offsets(
+    kernel: Shape, stride: Integers, dilation: Integers, counts: Shape
+) -> list[tuple[Integers, tuple[Any, ...]]]:
+    """For each kernel position, the padded elements that windows see there."""
+    found = []
+    for place in np.ndindex(*kernel):
+        parts = [
+            slice(p * d, p * d + s * (n - 1) + 1 if n else p * d, s)
+            for p, s, d, n in zip(place, stride, dilation, counts, strict=True)
+        ]
+        found.append((place, (Ellipsis, *parts)))
+    return found
+
+
+def columns(
+    x: Array, kernel: Shape, stride: Integers, padding: Pairs, dilation: Integers
+) -> Array:
+    """Windows of x[n, c, *spatial] as [n, c, *kernel, *counts], a copy."""
+    counts = windows_along(x.shape[2:], kernel, stride, padding, dilation)
+    x = padded(x, padding)
+    y = np.empty(x.shape[:2] + kernel + counts, x.dtype)
+    for place, part in offsets(kernel, stride, dilation, counts):
+        spot: Any = (slice(None), slice(None), *place)
+        y[spot] = x[part]
+    return y
+
+
+def folded(
+    y: Array, extents: Shape, stride: Integers, padding: Pairs, dilation: Integers
+) -> Array:
+    """Windows [n, c, *kernel, *counts] added into zeros [n, c, *extents]."""
+    rank = len(extents)
+    kernel, counts = y.shape[2 : 2 + rank], y.shape[2 + rank :]
+    wide = tuple(n + sum(p) for n, p in zip(extents, padding, strict=True))
+    x = np.zeros(y.shape[:2] + wide, y.dtype)
+    for place, part in offsets(kernel, stride, dilation, counts):
+        spot: Any = (slice(None), slice(None), *place)
+        x[part] += y[spot]
+    inner = [slice(a, a + n) for n, (a, _) in zip(extents, padding, strict=True)]
+    whole: Any = (Ellipsis, *inner)
+    found: Array = x[whole]
+    return found
+
+
+class Window(Family):
+    """What slides: fields stride, padding (before and after) and dilation."""
+
+    __slots__ = ()
+    family = "window"
+    takes = "ordered"
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+
+    @property
+    def sliding(self) -> tuple[Integers, Pairs, Integers]:
+        """The fields in the order that the functions above take them."""
+        return self.stride, self.padding, self.dilation
+
+
+def spatial(value: Any, rank: int, what: str) -> Integers:
+    """An integer for each spatial dimension, from one for all or one each."""
+    items = (value,) * rank if hasattr(value, "__index__") else tuple(value)
+    if len(items) != rank or not all(hasattr(n, "__index__") for n in items):
+        raise ArgumentError(f"{what} is an integer or {rank} of them, not {value!r}")
+    return tuple(int(n) for n in items)
+
+
+def pairs(padding: Any, kernel: Shape, dilation: Integers, stride: Integers) -> Pairs:
+    """Padding before and after, from an integer, one or a pair each, or a word."""
+    rank = len(kernel)
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        if set(stride) != {1}:
+            raise ArgumentError(f"padding 'same' takes stride 1, not {stride}")
+        total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+        return tuple((n // 2, n - n // 2) for n in total)
+    if isinstance(padding, str):
+        raise ArgumentError(f"padding is 'same', 'valid' or integers, not {padding!r}")
+    items = (padding,) * rank if hasattr(padding, "__index__") else tuple(padding)
+    if len(items) != rank:
+        raise ArgumentError(f"padding {padding!r} is not for {rank} dimensions")
+    return tuple(
+        (int(n), int(n)) if hasattr(n, "__index__") else (int(n[0]), int(n[1]))
+        for n in items
+    )
+
+
+def image(t: Type, rank: int) -> None:
+    """Check for a shape [n, c, *spatial] with `rank` spatial dimensions."""
+    if t.ndim != rank + 2:
+        raise ShapeError(f"takes x[n, c, *spatial] of {rank} dimensions, not {t.shape}")
+
+
+@op(tolerance="E", linear=True)
+class Unfold(Window):
+    """Windows as columns: x[n, c, *spatial] to [n, c * kernel, windows]."""
+
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        refuse_axes(self, *types)
+        (x,) = types
+        image(x, len(self.kernel))
+        counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
+        width = x.shape[1] * math.prod(self.kernel)
+        return Type((x.shape[0], width, math.prod(counts)), x.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = arrays[0]
+        y = columns(x, self.kernel, *self.sliding)
+        return y.reshape(
+            len(x),
+            x.shape[1] * math.prod(self.kernel),
+            math.prod(y.shape[2 + len(self.kernel) :]),
+        )
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Fold(xs[0].type.shape[2:], self.kernel, *self.sliding)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((2, 1, 3)),)),
+            Sample(
+                cls((2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2)), (Input((1, 2, 4, 5)),)
+            ),
+            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((0, 1, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 1, 3)))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: unfold(x, 4), ShapeError, "wider"),
+            Mistake(lambda: unfold(x, 2, stride=0), ArgumentError, "stride"),
+            Mistake(lambda: unfold(x, (2, 2)), ArgumentError, "integer or 1"),
+        ]
+
+
+@provide
+def unfold(
+    x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> Tensor:
+    """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows] (img2col).
+
+    >>> import treadle as td
+    >>> td.unfold([[[1.0, 2.0, 3.0]]], 2).tolist()
+    [[[1.0, 2.0], [2.0, 3.0]]]
+    """
+    node = as_tensor(x)
+    rank = max(node.type.ndim - 2, 1)
+    sizes = spatial(kernel, rank, "kernel")
+    steps, apart = spatial(stride, rank, "stride"), spatial(dilation, rank, "dilation")
+    return Unfold(sizes, steps, pairs(padding, sizes, apart, steps), apart)(node)
+
+
+@op(tolerance="R", linear=True)
+class Fold(Window):
+    """Columns [n, c * kernel, windows] added into x[n, c, *extents]."""
+
+    extents: Shape
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        refuse_axes(self, *types)
+        (t,) = types
+        counts = windows_along(self.extents, self.kernel, *self.sliding)
+        size = math.prod(self.kernel)
+        if t.ndim != 3 or t.shape[1] % size or t.shape[2] != math.prod(counts):
+            raise ShapeError(
+                f"{t.shape} is not [n, c * {size}, {math.prod(counts)}] columns"
+            )
+        return Type((t.shape[0], t.shape[1] // size, *self.extents), t.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x = arrays[0]
+        counts = windows_along(self.extents, self.kernel, *self.sliding)
+        channels = x.shape[1] // math.prod(self.kernel)
+        y = x.reshape(len(x), channels, *self.kernel, *counts)
+        return folded(y, self.extents, *self.sliding)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Unfold(self.kernel, *self.sliding)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((3,), (2,), (1,), ((0, 0),), (1,)), (Input((2, 2, 2)),)),
+            Sample(
+                cls((4, 5), (2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2)),
+                (Input((1, 12, 8)),),
+            ),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones((1, 2, 3)))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: fold(x, (3,), 2), ShapeError, "columns"),
+        ]
+
+
+@provide
+def fold(
+    x: Any,
+    extents: Any,
+    kernel: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+) -> Tensor:
+    """Columns as `unfold` gives them, added into an image of `extents`.
+
+    >>> import treadle as td
+    >>> td.fold(td.unfold([[[1.0, 2.0, 3.0]]], 2), (3,), 2).tolist()
+    [[[1.0, 4.0, 3.0]]]
+    """
+    wide = (int(extents),) if hasattr(extents, "__index__") else tuple(extents)
+    rank = len(wide)
+    sizes = spatial(kernel, rank, "kernel")
+    steps, apart = spatial(stride, rank, "stride"), spatial(dilation, rank, "dilation")
+    cover = pairs(padding, sizes, apart, steps)
+    return Fold(wide, sizes, steps, cover, apart)(as_tensor(x))

@@ -1,0 +1,384 @@
+"""The optimizers by name: a rule, its defaults and where they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base.errors import ArgumentError
+from treadle.optim import rules
+from treadle.optim.groups import Rate
+from treadle.optim.optimizer import Optimizer
+from treadle.optim.schedules import cyclic
+from treadle.optim.transform import Transform, chain, identity
+
+__all__ = [
+    "AMSGrad",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "CyclicalSGD",
+    "Momentum",
+    "Nesterov",
+    "RMSProp",
+    "SGD",
+]
+
+
+def _decayed(weight_decay: Any, decoupled: bool, rule: Transform) -> Transform:
+    """`rule` with weight decay: in the gradient, or beside the direction."""
+    if isinstance(weight_decay, (int, float)):
+        if weight_decay < 0:
+            raise ArgumentError(f"weight decay is not negative, got {weight_decay}")
+        if weight_decay == 0:
+            return rule
+    decay = rules.add_decayed_weights(weight_decay)
+    return chain(rule, decay) if decoupled else chain(decay, rule)
+
+
+def _fraction(**given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, (int, float)) and not 0.0 <= value <= 1.0:
+            raise ArgumentError(f"{name} is from 0 to 1, got {value}")
+
+
+def sgd(momentum: Any, nesterov: bool, weight_decay: Any, decoupled: bool) -> Transform:
+    """The rule of SGD."""
+    _fraction(momentum=momentum)
+    still = isinstance(momentum, (int, float)) and momentum == 0
+    if nesterov and still:
+        raise ArgumentError("Nesterov's rule needs a momentum above 0")
+    rule = identity() if still else rules.trace(momentum, nesterov)
+    return _decayed(weight_decay, decoupled, rule)
+
+
+def adagrad(
+    eps: Any, eps_inside: bool, initial: float, weight_decay: Any, decoupled: bool
+) -> Transform:
+    """The rule of Adagrad."""
+    rule = rules.scale_by_adagrad(eps, eps_inside, initial)
+    return _decayed(weight_decay, decoupled, rule)
+
+
+def adadelta(rho: Any, eps: Any, weight_decay: Any, decoupled: bool) -> Transform:
+    """The rule of Adadelta."""
+    _fraction(rho=rho)
+    return _decayed(weight_decay, decoupled, rules.scale_by_adadelta(rho, eps))
+
+
+def rmsprop(
+    alpha: Any,
+    eps: Any,
+    momentum: Any,
+    centered: bool,
+    eps_inside: bool,
+    initial: float,
+    weight_decay: Any,
+    decoupled: bool,
+) -> Transform:
+    """The rule of RMSProp."""
+    _fraction(alpha=alpha, momentum=momentum)
+    rule = rules.scale_by_rms(alpha, eps, centered, eps_inside, initial)
+    if not isinstance(momentum, (int, float)) or momentum:
+        rule = chain(rule, rules.trace(momentum))
+    return _decayed(weight_decay, decoupled, rule)
+
+
+def adam(
+    betas: tuple[Any, Any],
+    eps: Any,
+    amsgrad: bool,
+    weight_decay: Any,
+    decoupled: bool,
+) -> Transform:
+    """The rule of Adam, AdamW and AMSGrad."""
+    beta1, beta2 = betas
+    _fraction(beta1=beta1, beta2=beta2)
+    rule = rules.scale_by_adam(beta1, beta2, eps, amsgrad)
+    return _decayed(weight_decay, decoupled, rule)
+
+
+class SGD(Optimizer):
+    """p = p - lr v with v = momentum v + g (Nesterov: g + momentum v in v's place).
+
+    `weight_decay` adds weight_decay p to g; with `decoupled` to the direction instead.
+    Without momentum, sparse gradients change only their rows. Robbins and Monro 1951.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.SGD(lr=0.1).step(x * x); f"{float(x):.1f}"
+    '1.6'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-3,
+        momentum: Any = 0.0,
+        nesterov: bool = False,
+        weight_decay: Any = 0.0,
+        *,
+        decoupled: bool = False,
+        clip_norm: Any = None,
+        clip_value: Any = None,
+    ) -> None:
+        settings = {
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+            "decoupled": decoupled,
+        }
+        super().__init__(
+            params, lr, sgd, settings, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+
+class Momentum(SGD):
+    """SGD with a momentum of 0.9: v = momentum v + g, p = p - lr v. Polyak 1964.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.Momentum(lr=0.1).step(x * x); f"{float(x):.1f}"
+    '1.6'
+    """
+
+    def __init__(
+        self, params: Any = None, lr: Rate = 1e-2, momentum: Any = 0.9, **settings: Any
+    ) -> None:
+        super().__init__(params, lr, momentum, **settings)
+
+
+class Nesterov(SGD):
+    """SGD with Nesterov's momentum of 0.9: p = p - lr (g + momentum v). Nesterov 1983.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.Nesterov(lr=0.1).step(x * x); f"{float(x):.2f}"
+    '1.24'
+    """
+
+    def __init__(
+        self, params: Any = None, lr: Rate = 1e-2, momentum: Any = 0.9, **settings: Any
+    ) -> None:
+        super().__init__(params, lr, momentum, nesterov=True, **settings)
+
+
+class CyclicalSGD(SGD):
+    """SGD whose rate goes up and down between lr_min and lr_max, `half` steps each way.
+
+    The amplitude shrinks as gamma^step. Smith, Cyclical learning rates, 2017; defaults
+    of DyNet.
+
+    >>> import treadle as td
+    >>> td.optim.CyclicalSGD(lr_min=0.01, lr_max=0.1).lr
+    0.01
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr_min: float = 0.01,
+        lr_max: float = 0.1,
+        half: int = 2000,
+        gamma: float = 1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(params, cyclic(lr_min, lr_max, half, gamma), **settings)
+
+
+class Adagrad(Optimizer):
+    """G = G + g²; p = p - lr g / (sqrt(G) + eps), as Marian and torch write it.
+
+    `eps_inside` divides by sqrt(G + eps), as DyNet and Nervana Graph do. `initial` is
+    the first G. Sparse gradients change only their rows of p and G, which is what the
+    dense rule gives. Duchi, Hazan and Singer 2011.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.Adagrad(lr=0.1).step(x * x); f"{float(x):.1f}"
+    '1.9'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-2,
+        eps: Any = 1e-10,
+        weight_decay: Any = 0.0,
+        *,
+        eps_inside: bool = False,
+        initial: float = 0.0,
+        decoupled: bool = False,
+        clip_norm: Any = None,
+        clip_value: Any = None,
+    ) -> None:
+        settings = {
+            "eps": eps,
+            "eps_inside": eps_inside,
+            "initial": initial,
+            "weight_decay": weight_decay,
+            "decoupled": decoupled,
+        }
+        super().__init__(
+            params, lr, adagrad, settings, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+
+class Adadelta(Optimizer):
+    """p = p - lr g sqrt(u + eps) / sqrt(v + eps), with running means v of g², u of
+    the squared changes. Zeiler 2012.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.Adadelta().step(x * x); f"{float(x):.4f}"
+    '1.9968'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1.0,
+        rho: Any = 0.9,
+        eps: Any = 1e-6,
+        weight_decay: Any = 0.0,
+        *,
+        decoupled: bool = False,
+        clip_norm: Any = None,
+        clip_value: Any = None,
+    ) -> None:
+        settings = {
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decoupled": decoupled,
+        }
+        super().__init__(
+            params, lr, adadelta, settings, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+
+class RMSProp(Optimizer):
+    """v = alpha v + (1 - alpha) g²; p = p - lr g / (sqrt(v) + eps).
+
+    `momentum` carries the scaled gradient on; `centered` subtracts the squared mean of
+    g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Hinton 2012.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.RMSProp(lr=0.01).step(x * x); f"{float(x):.1f}"
+    '1.9'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-2,
+        alpha: Any = 0.99,
+        eps: Any = 1e-8,
+        weight_decay: Any = 0.0,
+        momentum: Any = 0.0,
+        centered: bool = False,
+        *,
+        eps_inside: bool = False,
+        initial: float = 0.0,
+        decoupled: bool = False,
+        clip_norm: Any = None,
+        clip_value: Any = None,
+    ) -> None:
+        settings = {
+            "alpha": alpha,
+            "eps": eps,
+            "momentum": momentum,
+            "centered": centered,
+            "eps_inside": eps_inside,
+            "initial": initial,
+            "weight_decay": weight_decay,
+            "decoupled": decoupled,
+        }
+        super().__init__(
+            params, lr, rmsprop, settings, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+
+class Adam(Optimizer):
+    """p = p - lr (m / c1) / (sqrt(v / c2) + eps), with running means m of g, v of g².
+
+    Each parameter counts its own steps for c = 1 - beta^t. Sparse gradients are lazy:
+    only their rows of p, m and v change, while c counts every step of the parameter.
+    Kingma and Ba 2015.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.Adam(lr=0.1).step(x * x); f"{float(x):.1f}"
+    '1.9'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 0.0,
+        amsgrad: bool = False,
+        *,
+        decoupled: bool = False,
+        clip_norm: Any = None,
+        clip_value: Any = None,
+    ) -> None:
+        settings = {
+            "betas": betas,
+            "eps": eps,
+            "amsgrad": amsgrad,
+            "weight_decay": weight_decay,
+            "decoupled": decoupled,
+        }
+        super().__init__(
+            params, lr, adam, settings, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+
+class AdamW(Adam):
+    """Adam with decoupled decay: p = p - lr (direction + weight_decay p).
+
+    Loshchilov and Hutter 2019.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.AdamW(lr=0.1, weight_decay=0.5).step(x * x); f"{float(x):.1f}"
+    '1.8'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 1e-2,
+        amsgrad: bool = False,
+        **settings: Any,
+    ) -> None:
+        settings = {"decoupled": True, **settings}
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **settings)
+
+
+class AMSGrad(Adam):
+    """Adam that divides by the largest v so far. Reddi, Kale and Kumar 2018.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> _ = td.optim.AMSGrad(lr=0.1).step(x * x); f"{float(x):.1f}"
+    '1.9'
+    """
+
+    def __init__(
+        self,
+        params: Any = None,
+        lr: Rate = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: Any = 1e-8,
+        weight_decay: Any = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, True, **settings)

@@ -1,0 +1,99 @@
+"""Gradients on their way to an update: dense or as rows, clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import accumulator
+from treadle.graph.leaves import constant_node
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.lookup import sparse_rows
+
+__all__ = ["Gradient", "clip_by_norm", "clip_by_value", "global_norm", "prepare"]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient in the dtype it is worked in; with `ids`, the rows of a sparse one.
+
+    Each row then holds the sum over all occurrences of its id, so that rules that are
+    not linear see the whole gradient of a row.
+    """
+
+    value: Tensor
+    ids: Tensor | None = None
+
+    def square_sum(self) -> Tensor:
+        """The sum of squares; a row that occurs n times counts once."""
+        squares = self.value * self.value
+        if self.ids is None:
+            return squares.sum()
+        ones = np.ones(self.ids.type.shape, squares.type.dtype)
+        count = functions.combine_rows(self.ids, constant_node(ones))
+        shape = (-1,) + (1,) * (squares.type.ndim - 1)
+        return (squares / functions.reshape(count, shape)).sum()
+
+
+def prepare(gradient: Tensor, rowwise: bool) -> Gradient:
+    """A gradient as rows where it is sparse and the rule can use them, else dense.
+
+    >>> import treadle as td
+    >>> table = td.param("table", init=[[1.0], [2.0]])
+    >>> (g,) = td.grad(td.rows(table, [1, 1]).sum(), [table])
+    >>> prepare(g, True).value.tolist()
+    [[2.0], [2.0]]
+    """
+    dtype = accumulator(gradient.type.dtype)
+    rows = sparse_rows(gradient) if rowwise and gradient.type.ndim else None
+    if rows is None:
+        return Gradient(gradient.astype(dtype))
+    ids, values = rows
+    return Gradient(functions.combine_rows(ids, values.astype(dtype)), ids)
+
+
+def global_norm(gradients: Sequence[Gradient]) -> Tensor:
+    """The Euclidean norm of all gradients together.
+
+    >>> import treadle as td
+    >>> float(global_norm([Gradient(td.asarray([3.0])), Gradient(td.asarray([4.0]))]))
+    5.0
+    """
+    total = gradients[0].square_sum()
+    for gradient in gradients[1:]:
+        total = total + gradient.square_sum()
+    found: Tensor = functions.sqrt(total)
+    return found
+
+
+def clip_by_norm(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:
+    """All gradients times limit / max(norm, limit), with their global norm.
+
+    Pascanu, Mikolov and Bengio, On the difficulty of training recurrent networks, 2013.
+
+    >>> import treadle as td
+    >>> clip_by_norm([Gradient(td.asarray([3.0, 4.0]))], 1.0)[0].value.tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    norm = global_norm(gradients)
+    factor = limit / functions.maximum(norm, limit)
+    return [
+        replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients
+    ]
+
+
+def clip_by_value(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:
+    """Every element brought into [-limit, limit].
+
+    >>> import treadle as td
+    >>> clip_by_value([Gradient(td.asarray([3.0, -4.0]))], 1.0)[0].value.tolist()
+    [1.0, -1.0]
+    """
+    return [
+        replace(g, value=functions.minimum(functions.maximum(g.value, -limit), limit))
+        for g in gradients
+    ]

@@ -1,0 +1,147 @@
+"""Parameter groups: which parameters share a learning rate and a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError
+from treadle.graph.frame import explicit_updates, top
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.optim.transform import Transform
+from treadle.runtime.evaluate import run
+
+__all__ = ["Group", "Rate", "Rule", "groups_of", "parameters_of", "store"]
+
+Rate = Any
+Rule = Callable[..., Transform]
+
+
+def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
+    """Assign values at once, so that a later failing run cannot drop them."""
+    if top().tracing:
+        for variable, value in pairs:
+            variable.assign(value)
+        return
+    with explicit_updates():
+        updates = [variable.assign(value) for variable, value in pairs]
+    run(updates)
+
+
+class Group:
+    """Parameters (None: all that no other group names) with their rate and rule."""
+
+    def __init__(
+        self, parameters: Sequence[Variable] | None, lr: Rate, rule: Transform
+    ) -> None:
+        self.parameters = parameters
+        self.rule = rule
+        self._rate: Any = None
+        self.lr = lr
+
+    @property
+    def lr(self) -> Rate:
+        """The learning rate: what was given, or the number it was set to last."""
+        return float(self._rate) if self.owns_rate else self._rate
+
+    @lr.setter
+    def lr(self, rate: Rate) -> None:
+        if isinstance(rate, Operand) or callable(rate):
+            self._rate, self.owns_rate = rate, False
+            return
+        number = float(rate)
+        if not number >= 0.0:
+            raise ArgumentError(f"a learning rate is not negative, got {rate!r}")
+        if self._rate is not None and self.owns_rate:
+            store([(self._rate, number)])
+        else:
+            self._rate = Variable(number, name="learning_rate", dtype=float64)
+            self.owns_rate = True
+
+    @property
+    def own_rate(self) -> Variable | None:
+        """The Variable that holds the rate if it was given as a number."""
+        return self._rate if self.owns_rate else None
+
+    def rate(self, step: Tensor) -> Tensor:
+        """The learning rate after `step` finished steps, as an expression."""
+        given = self._rate
+        found = given(step) if not isinstance(given, Operand) else given
+        return as_tensor(found, float64).astype(float64)
+
+    def __repr__(self) -> str:
+        count = "all" if self.parameters is None else len(self.parameters)
+        return f"Group(parameters={count}, lr={self.lr})"
+
+
+def parameters_of(source: Any) -> list[Variable]:
+    """Variables from one, an iterable of them, or what has a method parameters()."""
+    if isinstance(source, Variable):
+        return [source]
+    method = getattr(source, "parameters", None)
+    if callable(method):
+        source = method()
+    if isinstance(source, Mapping):
+        source = source.values()
+    found: dict[int, Variable] = {}
+    for item in source:
+        if not isinstance(item, Variable):
+            raise ArgumentError(
+                f"an optimizer changes parameters, not {type(item).__name__}",
+                hint="pass model.parameters(), or nothing for all the loss reaches",
+            )
+        found[id(item)] = item
+    return list(found.values())
+
+
+def groups_of(
+    params: Any, lr: Rate, rule: Rule, settings: Mapping[str, Any]
+) -> list[Group]:
+    """The groups meant by an optimizer's first argument.
+
+    It is None, parameters, or a list of dicts {"params": ..., "lr": ..., setting: ...}.
+    """
+    if params is None:
+        return [Group(None, lr, rule(**settings))]
+    if not isinstance(params, (Variable, Mapping)) and not callable(
+        getattr(params, "parameters", None)
+    ):
+        params = list(params)
+        if params and all(isinstance(entry, dict) for entry in params):
+            return _distinct([_group(entry, lr, rule, settings) for entry in params])
+    return [Group(parameters_of(params), lr, rule(**settings))]
+
+
+def _group(
+    entry: Mapping[str, Any], lr: Rate, rule: Rule, settings: Mapping[str, Any]
+) -> Group:
+    own = dict(entry)
+    if "params" not in own:
+        raise ArgumentError('a parameter group is a dict with "params"')
+    chosen, rate = own.pop("params"), own.pop("lr", lr)
+    unknown = [name for name in own if name not in settings]
+    if unknown:
+        raise ArgumentError(
+            f"a parameter group has no setting {unknown[0]!r}",
+            hint=f"settings: {', '.join(['params', 'lr', *settings])}",
+        )
+    parameters = None if chosen is None else parameters_of(chosen)
+    return Group(parameters, rate, rule(**{**settings, **own}))
+
+
+def _distinct(groups: list[Group]) -> list[Group]:
+    seen: set[int] = set()
+    for group in groups:
+        for p in group.parameters or ():
+            if id(p) in seen:
+                raise ArgumentError(f"parameter {p.name!r} is in two groups")
+            seen.add(id(p))
+    if np.sum([group.parameters is None for group in groups]) > 1:
+        raise ArgumentError("only one group can take the remaining parameters")
+    return groups

@@ -1,0 +1,281 @@
+"""Learning rates as expressions of the count i of finished steps (0 at the first).
+
+A schedule is a function of i, a number or a tensor; it gives a float64 scalar tensor,
+so a traced or compiled step reads the rate of its own step and nothing is frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import Operand, functions
+from treadle.graph.tensor import Tensor
+
+__all__ = [
+    "Schedule",
+    "by_name",
+    "constant",
+    "cosine",
+    "cyclic",
+    "exponential",
+    "inverse",
+    "inverse_decay",
+    "inverse_sqrt",
+    "natural_exponential",
+    "piecewise",
+    "polynomial",
+    "provided",
+    "sigmoid",
+    "step",
+    "warm_up",
+]
+
+Schedule = Callable[[Any], Tensor]
+
+
+def _real(i: Any) -> Tensor:
+    return as_tensor(i, float64).astype(float64)
+
+
+def _positive(**given: float) -> None:
+    for name, value in given.items():
+        if not value > 0:
+            raise ArgumentError(f"{name} of a schedule is above 0, got {value}")
+
+
+def constant(base: float) -> Schedule:
+    """base.
+
+    >>> float(constant(0.1)(5))
+    0.1
+    """
+    return lambda i: _real(base)
+
+
+def provided(rate: Operand) -> Schedule:
+    """What a Variable or placeholder holds when the step runs.
+
+    >>> import treadle as td
+    >>> float(provided(td.Variable(0.5))(5))
+    0.5
+    """
+    return lambda i: _real(rate)
+
+
+def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
+    """base gamma^floor(i / size).
+
+    >>> [float(step(1.0, 10, 0.5)(i)) for i in (0, 9, 10, 20)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    _positive(size=size)
+    return lambda i: base * _power(gamma, functions.floor(_real(i) / size))
+
+
+def piecewise(
+    base: float, points: Sequence[int], gamma: float | Sequence[float] = 0.1
+) -> Schedule:
+    """base, multiplied from each of the steps `points` on by gamma (or its own gamma).
+
+    >>> rate = piecewise(1.0, [2, 4], [0.5, 0.1])
+    >>> [float(rate(i)) for i in (1, 2, 4)]
+    [1.0, 0.5, 0.05]
+    """
+    factors = [gamma] * len(points) if isinstance(gamma, (int, float)) else list(gamma)
+    if len(factors) != len(points) or list(points) != sorted(points):
+        raise ArgumentError("a schedule has rising points and one gamma for each")
+
+    def rate(i: Any) -> Tensor:
+        found, x = _real(base), _real(i)
+        for point, factor in zip(points, factors, strict=True):
+            found = functions.where(x >= point, found * factor, found)
+        return found
+
+    return rate
+
+
+def exponential(base: float, gamma: float) -> Schedule:
+    """base gamma^i.
+
+    >>> float(exponential(1.0, 0.5)(3))
+    0.125
+    """
+    return lambda i: base * _power(gamma, _real(i))
+
+
+def natural_exponential(base: float, k: float) -> Schedule:
+    """base e^(-k i).
+
+    >>> f"{float(natural_exponential(1.0, 0.1)(10)):.4f}"
+    '0.3679'
+    """
+    return lambda i: base * functions.exp(_real(i) * -k)
+
+
+def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
+    """base (1 + gamma i)^-power.
+
+    >>> float(inverse(1.0, 0.5)(2))
+    0.5
+    """
+    return lambda i: base * (1.0 + gamma * _real(i)) ** -power
+
+
+def inverse_decay(base: float, k: float) -> Schedule:
+    """base / (1 + k i).
+
+    >>> float(inverse_decay(1.0, 1.0)(3))
+    0.25
+    """
+    return lambda i: base / (1.0 + k * _real(i))
+
+
+def polynomial(
+    base: float, steps: int, power: float = 1.0, final: float = 0.0
+) -> Schedule:
+    """(base - final) (1 - i / steps)^power + final; `final` from `steps` on.
+
+    >>> [float(polynomial(1.0, 4)(i)) for i in (0, 1, 4, 9)]
+    [1.0, 0.75, 0.0, 0.0]
+    """
+    _positive(steps=steps)
+
+    def rate(i: Any) -> Tensor:
+        left = functions.maximum(1.0 - _real(i) / steps, 0.0)
+        return (base - final) * left**power + final
+
+    return rate
+
+
+def sigmoid(base: float, gamma: float, center: float) -> Schedule:
+    """base / (1 + e^(-gamma (i - center))).
+
+    >>> float(sigmoid(1.0, 0.1, 5)(5))
+    0.5
+    """
+    return lambda i: base / (1.0 + functions.exp((_real(i) - center) * -gamma))
+
+
+def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
+    """base sqrt(steps / (i - start + steps)) from `start` on, base before (Marian).
+
+    >>> float(inverse_sqrt(1.0, 100)(300))
+    0.5
+    """
+    _positive(steps=steps)
+
+    def rate(i: Any) -> Tensor:
+        past = functions.maximum(_real(i) - start, 0.0)
+        return base * functions.sqrt(steps / (past + steps))
+
+    return rate
+
+
+def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
+    """final + (base - final) (1 + cos(pi i / steps)) / 2; `final` from `steps` on.
+
+    Loshchilov and Hutter, SGDR, 2017.
+
+    >>> [round(float(cosine(1.0, 10)(i)), 3) for i in (0, 5, 10, 20)]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    _positive(steps=steps)
+
+    def rate(i: Any) -> Tensor:
+        part = functions.minimum(_real(i) / steps, 1.0)
+        return final + (base - final) * (1.0 + functions.cos(part * math.pi)) / 2.0
+
+    return rate
+
+
+def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
+    """A triangle from low up to high and back in 2 `half` steps; height times gamma^i.
+
+    Smith, Cyclical learning rates for training neural networks, 2017.
+
+    >>> [round(float(cyclic(0.0, 1.0, 2)(i)), 3) for i in range(5)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    _positive(half=half)
+
+    def rate(i: Any) -> Tensor:
+        x = _real(i)
+        cycle = functions.floor(1.0 + x / (2 * half))
+        height = 1.0 - functions.abs(x / half - 2.0 * cycle + 1.0)
+        height = functions.maximum(height, 0.0)
+        if gamma != 1.0:
+            height = height * _power(gamma, x)
+        return low + (high - low) * height
+
+    return rate
+
+
+def warm_up(
+    schedule: float | Schedule, steps: int, start: float = 0.0, cycle: int = 0
+) -> Schedule:
+    """`schedule` times a factor rising from `start` to 1 over the first `steps` steps.
+
+    With `cycle` the warm-up begins again every `cycle` steps (Marian). The first step
+    has the factor start + (1 - start) / steps, so that it moves something.
+
+    >>> [float(warm_up(1.0, 4)(i)) for i in (0, 1, 3, 9)]
+    [0.25, 0.5, 1.0, 1.0]
+    """
+    _positive(steps=steps)
+    if cycle and cycle < steps:
+        raise ArgumentError(f"a cycle of {cycle} steps is shorter than its warm-up")
+    after = schedule if callable(schedule) else constant(schedule)
+
+    def rate(i: Any) -> Tensor:
+        x = _real(i)
+        if cycle:
+            x = x - cycle * functions.floor(x / cycle)
+        part = functions.minimum((x + 1.0) / steps, 1.0)
+        return after(i) * (start + (1.0 - start) * part)
+
+    return rate
+
+
+def _power(base: float, exponent: Tensor) -> Tensor:
+    """base^exponent for a number and a float64 tensor."""
+    found: Tensor = functions.pow(_real(base), exponent)
+    return found
+
+
+_TABLE: dict[str, Callable[..., Schedule]] = {
+    "constant": constant,
+    "cosine": cosine,
+    "cyclic": cyclic,
+    "exponential": exponential,
+    "inverse": inverse,
+    "inverse_decay": inverse_decay,
+    "inverse_sqrt": inverse_sqrt,
+    "natural_exponential": natural_exponential,
+    "piecewise": piecewise,
+    "polynomial": polynomial,
+    "provided": provided,
+    "sigmoid": sigmoid,
+    "step": step,
+    "warm_up": warm_up,
+}
+
+
+def by_name(name: str, *args: Any, **settings: Any) -> Schedule:
+    """The schedule of that name with its settings; an error tells what is missing.
+
+    >>> float(by_name("step", 1.0, size=10)(0))
+    1.0
+    """
+    if name not in _TABLE:
+        raise ArgumentError(
+            f"there is no schedule {name!r}", hint=f"schedules: {', '.join(_TABLE)}"
+        )
+    try:
+        return _TABLE[name](*args, **settings)
+    except TypeError as error:
+        raise ArgumentError(f"schedule {name!r}: {error}") from None

@@ -1,0 +1,115 @@
+"""Transforms: what an optimizer is composed of, as (init, update) pairs of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.graph.tensor import Tensor
+
+__all__ = ["Initial", "States", "Transform", "chain", "identity", "stateless"]
+
+Initial = dict[str, np.ndarray[Any, Any]]
+States = dict[str, Tensor]
+Update = Callable[[Tensor, Mapping[str, Tensor], Tensor, Tensor], tuple[Tensor, States]]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A pair: `init(type)` of a parameter gives its first states by name, and
+    `update(gradient, states, parameter, step)` gives (direction, new states).
+
+    All four are expressions; `step` counts the finished steps, as a float64 scalar.
+    The parameter becomes parameter - lr * direction. With `rowwise`, a state that has
+    the parameter's shape may be updated at some rows alone.
+
+    >>> import treadle as td
+    >>> from treadle.optim import rules, transform
+    >>> heavy = transform.chain(rules.add_decayed_weights(0.1), rules.trace(0.9))
+    >>> list(heavy.init(td.ones(3).type))
+    ['momentum']
+    """
+
+    init: Callable[[Type], Initial]
+    update: Update
+    rowwise: bool = False
+
+
+def stateless(
+    rule: Callable[[Tensor, Tensor, Tensor], Tensor], rowwise: bool = True
+) -> Transform:
+    """A transform without states: direction = rule(gradient, parameter, step).
+
+    >>> import treadle as td
+    >>> flip = stateless(lambda gradient, parameter, step: -gradient)
+    >>> x = td.ones(())
+    >>> float(flip.update(x, {}, x, x)[0])
+    -1.0
+    """
+
+    def update(
+        gradient: Tensor, states: Mapping[str, Tensor], parameter: Tensor, step: Tensor
+    ) -> tuple[Tensor, States]:
+        return rule(gradient, parameter, step), {}
+
+    return Transform(lambda _: {}, update, rowwise)
+
+
+def identity() -> Transform:
+    """The direction is the gradient: plain descent.
+
+    >>> import treadle as td
+    >>> x = td.ones(())
+    >>> identity().update(x, {}, x, x)[0] is x
+    True
+    """
+    return stateless(lambda gradient, parameter, step: gradient)
+
+
+def chain(*parts: Transform) -> Transform:
+    """Transforms one after the other; each one's direction is the next one's gradient.
+
+    States keep their names; a name that occurs again gets the position of its part.
+
+    >>> import treadle as td
+    >>> from treadle.optim import rules
+    >>> both = chain(rules.trace(0.9), rules.trace(0.5))
+    >>> list(both.init(td.ones(()).type))
+    ['momentum', 'momentum.1']
+    """
+    if len(parts) == 1:
+        return parts[0]
+
+    def names(t: Type) -> list[tuple[Transform, Initial, dict[str, str]]]:
+        taken: set[str] = set()
+        found = []
+        for k, part in enumerate(parts):
+            own = part.init(t)
+            outer = {name: name if name not in taken else f"{name}.{k}" for name in own}
+            taken |= set(outer.values())
+            found.append((part, own, outer))
+        return found
+
+    def init(t: Type) -> Initial:
+        return {
+            outer[name]: array
+            for _, own, outer in names(t)
+            for name, array in own.items()
+        }
+
+    def update(
+        gradient: Tensor, states: Mapping[str, Tensor], parameter: Tensor, step: Tensor
+    ) -> tuple[Tensor, States]:
+        direction, changed = gradient, {}
+        # Names depend on no extent, so a scalar stands for the parameter's type.
+        for part, _, outer in names(Type((), parameter.type.dtype)):
+            own = {name: states[outside] for name, outside in outer.items()}
+            direction, new = part.update(direction, own, parameter, step)
+            changed.update({outer[name]: value for name, value in new.items()})
+        return direction, changed
+
+    return Transform(init, update, all(part.rowwise for part in parts))

@@ -1,0 +1,1 @@
+"""Training runs: networks and optimizers by name, snapshots, progress."""

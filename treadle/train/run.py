@@ -1,0 +1,199 @@
+"""A training run: steps, accuracy, and snapshots from which it goes on bit for bit."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ModelFileError, RunError, TreadleError
+from treadle.base.options import current, options
+from treadle.data.dataset import ArrayDataset, Images
+from treadle.data.loader import Loader
+from treadle.graph.frame import no_grad
+from treadle.io.atomic import write_atomically
+from treadle.io.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from treadle.io.files import guarded
+from treadle.io.tensors import save_arrays
+from treadle.nn import Module
+from treadle.nn.functional import cross_entropy
+from treadle.ops.create import constant
+from treadle.train.folder import CHECKPOINTS
+from treadle.train.networks import network
+from treadle.train.optimizers import optimizer
+from treadle.train.settings import Settings
+from treadle.viz.curve import curve_svg
+
+__all__ = ["Run", "Step", "accuracy", "saved_run", "training"]
+
+_EVERY = 20.0  # seconds between snapshots within an epoch
+_AT_ONCE = 250  # held-out images
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that was made: where it stands, its loss, its images and seconds."""
+
+    epoch: int
+    number: int
+    of: int
+    loss: float
+    images: int
+    seconds: float
+
+
+def accuracy(model: Module, data: ArrayDataset) -> float:
+    """The share of examples whose label has the greatest output, without dropout."""
+    right = 0
+    model.eval()
+    with no_grad():
+        for begin in range(0, len(data), _AT_ONCE):
+            x, y = data[begin : begin + _AT_ONCE]
+            right += int((model(constant(x)).numpy().argmax(1) == y).sum())
+    model.train()
+    return right / len(data)
+
+
+def saved_run(folder: Path) -> tuple[Checkpoint, Settings]:
+    """The newest snapshot of the run in a folder, and what the run was asked for."""
+    point = load_checkpoint(folder / CHECKPOINTS)
+    if point is None:
+        raise ModelFileError(f"{folder}: there is no run to resume")
+    place = os.fspath(folder / CHECKPOINTS / f"step-{point.step}")
+    return point, Settings.from_facts(point.facts.get("settings"), place)
+
+
+@contextmanager
+def training(
+    settings: Settings, images: Images, folder: Path, point: Checkpoint | None = None
+) -> Iterator[Run]:
+    """A run under its engine and seed: new, or going on from a snapshot."""
+    with options(engine=settings.engine, seed=settings.seed):
+        run = Run(settings, images, folder)
+        if point is not None:
+            run.restore(point)
+        yield run
+
+
+class Run:
+    """A network, its optimizer and its place in the data, kept in a folder."""
+
+    def __init__(self, settings: Settings, images: Images, folder: Path) -> None:
+        self.settings = settings
+        self.images = images
+        self.folder = folder
+        self.losses: list[float] = []
+        self.accuracies: list[float] = []
+        self.saved_step: int | None = None
+        self._saved_at = time.monotonic()
+        self.model = network(settings.network, images.shape, images.classes)
+        self.optimizer = optimizer(settings.optimizer, settings.lr)
+        self.loader = Loader(images.train, settings.batch, seed=settings.seed)
+
+    @property
+    def left(self) -> int:
+        """The steps still to make."""
+        return max(0, self.settings.epochs * len(self.loader) - len(self.losses))
+
+    def steps(self) -> Iterator[Step]:
+        """Train to the last epoch; after each, take the accuracy and save."""
+        while self.loader.epoch < self.settings.epochs:
+            for x, y in self.loader:
+                yield self._step(x, y)
+                if time.monotonic() - self._saved_at > _EVERY:
+                    self.save()
+            self.accuracies.append(accuracy(self.model, self.images.held_out))
+            self.save()
+            self.export()
+
+    def _step(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Step:
+        begin = time.perf_counter()
+        loss = float(self.optimizer.step(cross_entropy(self.model(constant(x)), y)))
+        if not math.isfinite(loss):
+            raise RunError(
+                f"the loss is {loss} at step {len(self.losses) + 1}",
+                hint="try a smaller --lr",
+            )
+        self.losses.append(loss)
+        return Step(
+            epoch=self.loader.epoch + 1,
+            number=self.loader.position,
+            of=len(self.loader),
+            loss=loss,
+            images=len(x),
+            seconds=time.perf_counter() - begin,
+        )
+
+    # -- what is kept --------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write a snapshot of everything the next step depends on."""
+        step = len(self.losses)
+        self._saved_at = time.monotonic()
+        if step == self.saved_step:
+            return
+        parts = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "history": {
+                "losses": np.array(self.losses, np.float64),
+                "accuracies": np.array(self.accuracies, np.float64),
+            },
+        }
+        facts = {
+            "settings": self.settings.facts(),
+            "loader": self.loader.state(),
+            "draws": current().scope.count,
+        }
+        save_checkpoint(self.folder / CHECKPOINTS, step, parts, facts)
+        self.saved_step = step
+
+    def restore(self, point: Checkpoint) -> None:
+        """Stand where the snapshot was taken; ModelFileError if it does not fit."""
+        place = self.folder / CHECKPOINTS / f"step-{point.step}"
+        facts = point.facts
+        draws, loader = facts.get("draws"), facts.get("loader")
+        try:
+            history = point.parts["history"]
+            self.losses = history["losses"].astype(np.float64).tolist()
+            self.accuracies = history["accuracies"].astype(np.float64).tolist()
+            self.model.load_state_dict(point.parts["model"])
+            self.optimizer.load_state_dict(point.parts["optimizer"])
+            if not isinstance(loader, Mapping) or not isinstance(draws, int):
+                raise ModelFileError("the place in the data is missing")
+            self.loader.restore(loader)
+        except KeyError as missing:
+            raise ModelFileError(f"{place}: there is no {missing}") from missing
+        except TreadleError as problem:
+            raise ModelFileError(f"{place}: {problem.message}") from problem
+        current().scope.count = draws
+        self.saved_step = point.step
+
+    def export(self) -> None:
+        """Write model.safetensors and the picture of the losses."""
+        settings, images = self.settings, self.images
+        about = {
+            "network": settings.network,
+            "shape": "x".join(map(str, images.shape)),
+            "classes": str(images.classes),
+            "data": images.name,
+        }
+        path = self.folder / "model.safetensors"
+        with guarded(self.folder, ModelFileError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        save_arrays(path, self.model.state_dict(), about)
+        title = f"{settings.network} on {images.name} with {settings.optimizer}"
+        if self.accuracies:
+            title += f": {self.accuracies[-1]:.1%} of held-out images right"
+        picture = curve_svg(
+            {"loss": self.losses}, title, x_label="step", y_label="cross entropy"
+        )
+        with guarded(self.folder / "loss.svg", ModelFileError):
+            write_atomically(self.folder / "loss.svg", picture.encode())
