@@ -58,6 +58,16 @@ from treadle.ops.division import *  # noqa: F403
 from treadle.ops.activation import *  # noqa: F403
 from treadle.ops.rectifier import *  # noqa: F403
 from treadle.ops.softmax import *  # noqa: F403
+from treadle.ops.extrema import *  # noqa: F403
+from treadle.ops.statistics import *  # noqa: F403
+from treadle.ops.rearrange import *  # noqa: F403
+from treadle.ops.naming import *  # noqa: F403
+from treadle.ops.join import *  # noqa: F403
+from treadle.ops.scan import *  # noqa: F403
+from treadle.ops.order import *  # noqa: F403
+from treadle.ops.special import *  # noqa: F403
+from treadle.ops.padding import *  # noqa: F403
+from treadle.ops import random
 from treadle.runtime.computation import computation, placeholder
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.function import function

@@ -72,7 +72,7 @@ def test_an_op_is_complete(name: str) -> None:
     assert cls.mistakes(), "an op needs wrong applications that are refused"
     assert cls.traits.tolerance in ("E", "U", "R"), "an op needs a tolerance class"
     assert cls.numpy is not Op.numpy, "an op needs its NumPy meaning"
-    assert cls.__doc__ and "(" not in cls.__doc__.split(maxsplit=1)[0]
+    assert cls.__doc__ and not cls.__doc__.startswith(f"{name}("), "needs a sentence"
     if cls.traits.differentiable:
         assert cls.vjp is not Op.vjp, "an op needs a gradient, or says it has none"
     if issubclass(cls, Elementwise) and not (cls.traits.primitive or name == "Conj"):
@@ -145,7 +145,8 @@ def test_the_familys_rule_means_the_same(sample: Sample) -> None:
 def _folded(sample: Sample, x: Any, dtype: Any) -> Any:
     op: Any = sample.op
     moved = np.moveaxis(x, op.axes, range(len(op.axes)))
-    rows = moved.reshape((-1, *moved.shape[len(op.axes) :])) if op.axes else x[None]
+    count = int(np.prod([x.shape[k] for k in op.axes], dtype=int))
+    rows = moved.reshape((count, *moved.shape[len(op.axes) :]))
     identity = op.identity(x.dtype)
     start = (
         list(rows)

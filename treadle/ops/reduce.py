@@ -51,7 +51,8 @@ class Sum(Reduction):
     takes = "numeric"
 
     def numpy(self, *arrays: Any) -> Any:
-        return np.sum(arrays[0], self.axes, keepdims=self.keepdims)
+        (x,) = arrays
+        return np.sum(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (over(xs[0], spread(g, xs[0], self.axes, self.keepdims)),)

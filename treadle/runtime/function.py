@@ -22,7 +22,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.call import Call, inputs_of
 from treadle.ops.families import outputs_of
-from treadle.runtime.evaluate import run
+from treadle.runtime.evaluate import forget, run
 
 __all__ = ["Function", "function"]
 
@@ -227,7 +227,9 @@ class Function:
             if top().tracing:
                 top().runs = True
             else:
-                run([y for y in found if isinstance(y, Tensor)])
+                # A step is over: what it used is let go, its results keep their values.
+                for y in run([y for y in found if isinstance(y, Tensor)]):
+                    forget(y)
         return trees.unflatten(entry.structure, found)
 
 

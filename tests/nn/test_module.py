@@ -1,0 +1,202 @@
+"""What a Module does: registration, names, state, modes, text."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle import nn
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.rest = [nn.Linear(4, 4), nn.Linear(4, 2)]
+        self.heads = {"a": nn.Linear(2, 1, bias=False)}
+        self.scale = td.param(init=2.0)
+        self.seen = td.Variable(0.0)
+
+    def forward(self, x: Any) -> td.Tensor:
+        for layer in (self.first, *self.rest, self.heads["a"]):
+            x = layer(x)
+        return x * self.scale
+
+
+NAMES = [
+    "first.weight",
+    "first.bias",
+    "rest.0.weight",
+    "rest.0.bias",
+    "rest.1.weight",
+    "rest.1.bias",
+    "heads.a.weight",
+    "scale",
+]
+
+
+def test_parameters_come_in_order_under_their_paths() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == NAMES
+    assert [p.name for p in net.parameters()] == NAMES
+    assert [name for name, _ in net.named_buffers()] == ["seen"]
+    assert [name for name, _ in net.named_modules()] == [
+        "",
+        "first",
+        "rest.0",
+        "rest.1",
+        "heads.a",
+    ]
+
+
+def test_names_grow_with_the_path_and_own_names_stay() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            self.net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)))
+            self.mine = td.param("mine", init=1.0)
+
+    outer = Outer()
+    names = [p.name for p in outer.parameters()]
+    assert names[0] == "net.0.weight" and names[2] == "net.1.0.weight"
+    assert names[-1] == "mine"
+    _ = outer.net[:1]
+    assert next(outer.parameters()).name == "net.0.weight"
+
+
+def test_no_call_of_super_is_needed() -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            self.w = td.param(init=3.0)
+
+        def forward(self, x: Any) -> td.Tensor:
+            return x * self.w
+
+    assert float(Small()(2.0)) == 6.0
+    with pytest.raises(NotImplementedError, match="does not define forward"):
+        nn.Module()(1.0)
+
+
+def test_state_goes_around() -> None:
+    one, two = Net(), Net()
+    assert list(one.state_dict()) == [*NAMES, "seen"]
+    two.load_state_dict(one.state_dict())
+    for name, array in two.state_dict().items():
+        assert array.tobytes() == one.state_dict()[name].tobytes()
+
+
+def test_a_state_that_does_not_fit_is_refused_whole() -> None:
+    net = Net()
+    before = net.state_dict()
+    state = dict(before)
+    del state["scale"]
+    state["extra"] = np.zeros(1)
+    with pytest.raises(td.ModelFileError, match=r"missing: scale; unexpected: extra"):
+        net.load_state_dict(state)
+    keys = net.load_state_dict(state, strict=False)
+    assert keys.missing_keys == ["scale"] and keys.unexpected_keys == ["extra"]
+    state["first.bias"] = np.zeros(3)
+    with pytest.raises(td.ModelFileError, match=r"first.bias is \(3,\)"):
+        net.load_state_dict(state, strict=False)
+    after = net.state_dict()
+    assert all(after[k].tobytes() == before[k].tobytes() for k in before)
+
+
+def test_tied_parameters_are_one() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            self.encode, self.decode = nn.Linear(2, 2), nn.Linear(2, 2)
+            self.decode.weight = self.encode.weight
+
+    net = Tied()
+    names = [name for name, _ in net.named_parameters()]
+    assert names == ["encode.weight", "encode.bias", "decode.bias"]
+    assert "decode.weight" in net.state_dict()
+    assert net.decode.weight.name == "encode.weight"
+    Tied().load_state_dict(net.state_dict())
+
+
+def test_modes_reach_all_parts() -> None:
+    net = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5)))
+    assert net.eval() is net
+    assert [m.training for m in net.modules()] == [False] * 4
+    assert all(m.training for m in net.train().modules())
+
+
+def test_trainable_freezes_and_step_leaves_it() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    net[0].trainable = False
+    assert net.trainable and not net[0].trainable
+    before = net.state_dict()
+    td.optim.SGD(lr=0.5).step(net(td.ones((3, 2))).sum())
+    after = net.state_dict()
+    assert before["0.weight"].tobytes() == after["0.weight"].tobytes()
+    assert before["1.weight"].tobytes() != after["1.weight"].tobytes()
+
+
+def test_apply_and_zero_grad() -> None:
+    net, seen = Net(), []
+    net.apply(lambda m: seen.append(type(m).__name__))
+    assert seen == ["Linear"] * 4 + ["Net"]
+    net(td.ones((1, 3))).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_buffers_that_are_not_kept() -> None:
+    module = nn.Module()
+    module.register_buffer("a", np.zeros(2))
+    module.register_buffer("b", np.zeros(2), persistent=False)
+    assert [name for name, _ in module.named_buffers()] == ["a", "b"]
+    assert list(module.state_dict()) == ["a"]
+
+
+def test_repr_is_torchs() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+    assert repr(net) == (
+        "Sequential(\n"
+        "  (0): Linear(in_features=3, out_features=4, bias=True)\n"
+        "  (1): Dropout(p=0.5)\n"
+        ")"
+    )
+
+
+def test_containers() -> None:
+    layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 3)])
+    layers.append(nn.Linear(3, 1)).insert(0, nn.Flatten())
+    assert len(layers) == 4 and layers[-1].out_features == 1
+    assert isinstance(layers[1:], nn.ModuleList) and len(layers[1:]) == 3
+    del layers[0]
+    assert next(name for name, _ in layers.named_parameters()) == "0.weight"
+    heads = nn.ModuleDict({"x": nn.Linear(1, 1)})
+    heads["y"] = nn.Identity()
+    assert list(heads) == ["x", "y"] and heads["y"](3) == 3
+    with pytest.raises(td.ArgumentError, match="cannot be named"):
+        heads["keys"] = nn.Identity()
+    named = nn.Sequential({"in": nn.Linear(2, 3), "out": nn.Linear(3, 1)})
+    assert named(td.ones((1, 2))).shape == (1, 1)
+    assert next(named.parameters()).name == "in.weight"
+
+
+def test_a_copy_is_another_network() -> None:
+    net = nn.Linear(2, 2)
+    twin = copy.deepcopy(net)
+    td.optim.SGD(lr=0.5).step(net(td.ones((1, 2))).sum())
+    assert twin.weight.numpy().tobytes() != net.weight.numpy().tobytes()
+
+
+def test_a_traced_module_retraces_with_its_mode() -> None:
+    layer = nn.Dropout(0.5)
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return layer(x) * 1.0
+
+    x = td.ones(64)
+    assert (f(x).numpy() == 0).any()
+    layer.eval()
+    assert not (f(x).numpy() == 0).any() and f.count == 2

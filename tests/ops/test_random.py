@@ -1,0 +1,72 @@
+"""Random bits: the published vectors, the distributions, the scopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.ops.random import philox
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "want"),
+    [
+        ([0] * 4, (0, 0), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        (
+            [0xFFFFFFFF] * 4,
+            (0xFFFFFFFF, 0xFFFFFFFF),
+            [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD],
+        ),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            (0xA4093822, 0x299F31D0),
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
+)
+def test_known_answers(
+    counter: list[int], key: tuple[int, int], want: list[int]
+) -> None:
+    """The vectors published with the Random123 library."""
+    block = np.array(counter, np.uint32).reshape(4, 1)
+    assert philox(block, key)[:, 0].tolist() == want
+
+
+def test_a_seed_is_all_there_is() -> None:
+    def draws() -> list[float]:
+        with td.options(seed=11):
+            return [*td.random.normal((5,)).tolist(), float(td.random.uniform())]
+
+    assert draws() == draws()
+    with td.options(seed=12):
+        assert td.random.normal((5,)).tolist() != draws()[:5]
+
+
+def test_an_expression_keeps_its_numbers() -> None:
+    x = td.random.uniform((4,))
+    assert x.tolist() == x.tolist() and (x + 0.0).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_moments(dtype: str) -> None:
+    with td.options(seed=3):
+        u = td.random.uniform((20_000,), dtype=dtype).numpy().astype(np.float64)
+        n = td.random.normal((20_000,), dtype=dtype).numpy().astype(np.float64)
+        b = td.random.bernoulli((20_000,), 0.3).numpy()
+        c = td.random.categorical(td.log([0.2, 0.5, 0.3]), shape=(20_000,)).numpy()
+        e = td.random.exponential((20_000,), 2.0).numpy()
+    assert abs(u.mean() - 0.5) < 0.02 and abs(u.var() - 1 / 12) < 0.005
+    assert abs(n.mean()) < 0.03 and abs(n.std() - 1) < 0.03
+    assert abs(b.mean() - 0.3) < 0.02 and set(b) == {0.0, 1.0}
+    assert abs((c == 1).mean() - 0.5) < 0.02
+    assert abs(e.mean() - 0.5) < 0.02
+    if dtype in ("float32", "float64"):
+        assert u.min() >= 0 and u.max() < 1
+
+
+def test_permutations_and_integers() -> None:
+    with td.options(seed=4):
+        assert sorted(td.random.permutation(50).tolist()) == list(range(50))
+        found = td.random.randint(2, 5, (1000,)).numpy()
+    assert set(found) == {2, 3, 4}

@@ -1,0 +1,15 @@
+"""Networks: modules, layers, initializers and functions under torch's names."""
+# ruff: noqa: F401, F403
+
+from treadle.nn import functional, init
+from treadle.nn.activation import *
+from treadle.nn.attention import *
+from treadle.nn.container import *
+from treadle.nn.convolution import *
+from treadle.nn.dropout import *
+from treadle.nn.linear import *
+from treadle.nn.loss import *
+from treadle.nn.module import Module as Module
+from treadle.nn.normalization import *
+from treadle.nn.pooling import *
+from treadle.nn.recurrent import *

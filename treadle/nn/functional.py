@@ -1,0 +1,336 @@
+"""Ops under torch's names and argument order; layers are thin modules over these."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import as_shape
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.tensor import Tensor
+from treadle.nn.criteria import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    hinge_loss,
+    huber_loss,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
+from treadle.ops import random
+from treadle.ops.activation import gelu as exact_gelu
+from treadle.ops.activation import (
+    log_sigmoid,
+    mish,
+    relu,
+    selu,
+    sigmoid,
+    silu,
+    softsign,
+)
+from treadle.ops.activation import softplus as plain_softplus
+from treadle.ops.contract import matmul
+from treadle.ops.convolution import conv1d, conv2d, conv3d
+from treadle.ops.extreme import clip, where
+from treadle.ops.lookup import embedding as rows_at
+from treadle.ops.movement import permute_dims, reshape
+from treadle.ops.pick import one_hot
+from treadle.ops.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from treadle.ops.power import rsqrt
+from treadle.ops.rectifier import (
+    celu,
+    elu,
+    gelu_tanh,
+    glu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    prelu,
+    relu6,
+)
+from treadle.ops.softmax import log_softmax, softmax
+from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from treadle.ops.trigonometric import tanh
+
+__all__ = [
+    "alpha_dropout",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "channel_dropout",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "glu",
+    "group_norm",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hinge_loss",
+    "huber_loss",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "mish",
+    "mse_loss",
+    "nll_loss",
+    "one_hot",
+    "poisson_nll_loss",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "selu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softplus",
+    "softsign",
+    "tanh",
+]
+
+hardsigmoid, hardswish, logsigmoid = hard_sigmoid, hard_swish, log_sigmoid
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x Wᵀ + b with W of shape (out, in).
+
+    >>> linear([[1.0, 2.0]], [[3.0, 4.0]]).tolist()
+    [[11.0]]
+    """
+    y = matmul(x, as_tensor(weight).mT)
+    return y if bias is None else y + bias
+
+
+def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
+    """The rows of `weight` at `ids`.
+
+    >>> embedding([1], [[1.0], [2.0]]).tolist()
+    [[2.0]]
+    """
+    return rows_at(weight, ids, padding_idx)
+
+
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """x Phi(x), or with approximate="tanh" its common approximation.
+
+    >>> float(gelu(0.0))
+    0.0
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f'approximate is "none" or "tanh", not {approximate!r}')
+    return gelu_tanh(x) if approximate == "tanh" else exact_gelu(x)
+
+
+def softplus(x: Any, beta: float = 1.0) -> Tensor:
+    """log(1 + e^(beta x)) / beta.
+
+    >>> f"{float(softplus(0.0)):.4f}"
+    '0.6931'
+    """
+    return plain_softplus(x) if beta == 1.0 else plain_softplus(x * beta) / beta
+
+
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x brought into [min_val, max_val].
+
+    >>> hardtanh([-3.0, 0.5]).tolist()
+    [-1.0, 0.5]
+    """
+    return clip(x, min_val, max_val)
+
+
+def _mask(shape: tuple[int, ...], p: float) -> Tensor:
+    """True with probability 1 - p."""
+    drawn: Tensor = random.uniform(shape) >= p
+    return drawn
+
+
+def _probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ArgumentError(f"a probability is from 0 to 1, got {p}")
+
+
+def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """In training each element is 0 with probability p, else x / (1 - p).
+
+    >>> dropout([1.0, 2.0], 0.5, training=False).tolist()
+    [1.0, 2.0]
+    """
+    node = as_tensor(x)
+    return _dropped(node, node.shape, p, training)
+
+
+def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """Whole channels of (n, channels, ...) dropped.
+
+    >>> import treadle as td
+    >>> channel_dropout(td.ones((1, 2, 3)), 1.0).numpy().any()
+    np.False_
+    """
+    node = as_tensor(x)
+    shape = (*node.shape[:2], *(1,) * (node.ndim - 2))
+    return _dropped(node, shape, p, training)
+
+
+def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Tensor:
+    _probability(p)
+    if not training or p == 0.0:
+        return x
+    if p == 1.0:
+        return x * 0.0
+    return where(_mask(shape, p), x / (1.0 - p), 0.0)
+
+
+def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """Dropout to SELU's negative limit, scaled to keep mean 0 and variance 1.
+
+    Klambauer et al., Self-normalizing neural networks, 2017.
+
+    >>> alpha_dropout([1.0], training=False).tolist()
+    [1.0]
+    """
+    _probability(p)
+    node = as_tensor(x)
+    if not training or p == 0.0:
+        return node
+    if p == 1.0:
+        return node * 0.0
+    low = -1.0507009873554805 * 1.6732632423543772
+    a = ((1.0 - p) * (1.0 + p * low**2)) ** -0.5
+    return where(_mask(node.shape, p), node, low) * a - a * p * low
+
+
+def _last(x: Tensor, normalized_shape: Any, name: str) -> tuple[int, ...]:
+    shape = as_shape(normalized_shape)
+    if x.shape[x.ndim - len(shape) :] != shape:
+        raise ShapeError(
+            f"normalizes the last dimensions {shape}, got {x.type}"
+        ).located(name)
+    return tuple(range(x.ndim - len(shape), x.ndim))
+
+
+def layer_norm(
+    x: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions.
+
+    >>> layer_norm([[1.0, 3.0]], 2, eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    node = as_tensor(x)
+    y = _standard(node, _last(node, normalized_shape, "layer_norm"), eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _standard(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    """x with mean 0 and variance 1 over `axes`."""
+    centered = x - x.mean(axes, keepdims=True)
+    return centered * rsqrt((centered * centered).mean(axes, keepdims=True) + eps)
+
+
+def rms_norm(
+    x: Any, normalized_shape: Any, weight: Any = None, eps: float = 1e-6
+) -> Tensor:
+    """x / sqrt(mean(x²) + eps) * weight over the last dimensions.
+
+    >>> rms_norm([[3.0, 3.0]], 2, eps=0.0).tolist()
+    [[1.0, 1.0]]
+    """
+    node = as_tensor(x)
+    axes = _last(node, normalized_shape, "rms_norm")
+    y = node * rsqrt((node * node).mean(axes, keepdims=True) + eps)
+    return y if weight is None else y * weight
+
+
+def group_norm(
+    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Each sample of (n, channels, ...) normalized over groups of channels.
+
+    >>> group_norm([[[1.0, 3.0]]], 1, eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    node = as_tensor(x)
+    if node.ndim < 2 or node.shape[1] % num_groups:
+        raise ShapeError(f"{num_groups} groups do not divide {node.type}").located(
+            "group_norm"
+        )
+    n, c = node.shape[:2]
+    size = math.prod(node.shape[2:]) * (c // num_groups)
+    y = reshape(_standard(reshape(node, (n, num_groups, size)), (2,), eps), node.shape)
+    wide = (1, c, *(1,) * (node.ndim - 2))
+    y = y if weight is None else y * reshape(weight, wide)
+    return y if bias is None else y + reshape(bias, wide)
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(Q Kᵀ scale + mask) V; scale is 1 / sqrt(width) unless given.
+
+    A bool mask is True where a key may be attended to; a float one is added.
+
+    >>> import treadle as td
+    >>> x = td.ones((1, 3, 2))
+    >>> scaled_dot_product_attention(x, x, x).shape
+    (1, 3, 2)
+    """
+    q, k, v = as_tensor(query), as_tensor(key), as_tensor(value)
+    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    order = (*range(k.ndim - 2), k.ndim - 1, k.ndim - 2)
+    scores = matmul(q * factor, permute_dims(k, order))
+    masks = [] if attn_mask is None else [as_tensor(attn_mask)]
+    if is_causal:
+        masks.append(constant_node(np.tri(q.shape[-2], k.shape[-2], dtype=bool)))
+    for mask in masks:
+        if mask.dtype.kind == "b":
+            scores = where(mask, scores, -math.inf)
+        else:
+            scores = scores + mask
+    return matmul(dropout(softmax(scores, -1), dropout_p), v)

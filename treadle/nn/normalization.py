@@ -1,0 +1,331 @@
+"""Normalizations: over features, the batch, groups of channels; of weights."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.options import current
+from treadle.base.types import as_shape
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
+from treadle.graph.scope import param
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Parameter, Variable
+from treadle.nn import functional as F
+from treadle.nn.module import Module
+from treadle.ops.flow import stop_gradient
+from treadle.ops.movement import reshape
+
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "RMSNorm",
+    "WeightNorm",
+]
+
+
+def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
+    found = as_shape(normalized_shape)
+    if not found:
+        raise ArgumentError("a normalization needs at least one dimension")
+    return found
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions.
+
+    Ba, Kiros and Hinton 2016.
+
+    >>> import treadle as td
+    >>> td.nn.LayerNorm(2)([[1.0, 3.0]]).numpy().round(3).tolist()
+    [[-1.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        shape = self.normalized_shape
+        affine = elementwise_affine
+        self.weight = param(shape=shape, init=1.0, dtype=dtype) if affine else None
+        self.bias = param(shape=shape, dtype=dtype) if affine and bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        affine = self.weight is not None
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x²) + eps) * weight over the last dimensions. Zhang, Sennrich 2019.
+
+    >>> import treadle as td
+    >>> td.nn.RMSNorm(2, eps=0.0)([[3.0, 3.0]]).tolist()
+    [[1.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-6,
+        elementwise_affine: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
+        shape = self.normalized_shape
+        given = elementwise_affine
+        self.weight = param(shape=shape, init=1.0, dtype=dtype) if given else None
+
+    def forward(self, x: Any) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+def _per_channel(v: Variable | Tensor, ndim: int) -> Tensor:
+    """A vector over channels, to broadcast over (n, channels, ...)."""
+    return reshape(v, (1, -1) + (1,) * (ndim - 2))
+
+
+class _Channels(Module):
+    """Weight and bias for each channel, and the ranks an input may have."""
+
+    ranks: ClassVar[tuple[int, ...]] = ()
+    num_features: int
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _checked(self, x: Any) -> Tensor:
+        node = as_tensor(x)
+        if node.ndim not in self.ranks or node.shape[1] != self.num_features:
+            ranks = " or ".join(str(k) for k in self.ranks)
+            raise ShapeError(
+                f"takes (n, {self.num_features}, ...) of {ranks} dimensions, "
+                f"got {node.type}"
+            ).located(type(self).__name__)
+        return node
+
+    def _affine(self, y: Tensor) -> Tensor:
+        if self.weight is not None:
+            y = y * _per_channel(self.weight, y.ndim)
+        if self.bias is not None:
+            y = y + _per_channel(self.bias, y.ndim)
+        return y
+
+    def _make_affine(self, affine: bool, dtype: Any) -> None:
+        shape = (self.num_features,)
+        self.weight = param(shape=shape, init=1.0, dtype=dtype) if affine else None
+        self.bias = param(shape=shape, dtype=dtype) if affine else None
+
+
+class _BatchNorm(_Channels):
+    """(x - mean) / sqrt(var + eps) * weight + bias with the batch's own statistics.
+
+    In training the running statistics move by `momentum` toward the batch's (the
+    variance unbiased, as torch's), with the next run; momentum None is the plain mean
+    of all batches. In use the running statistics take the batch's place. Ioffe and
+    Szegedy 2015.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self._make_affine(affine, dtype)
+        self.track_running_stats = track_running_stats
+        if track_running_stats:
+            shape = (num_features,)
+            kept = current().dtype if dtype is None else as_dtype(dtype)
+            self.running_mean = Variable(np.zeros(shape, kept))
+            self.running_var = Variable(np.ones(shape, kept))
+            self.num_batches_tracked = Variable(np.zeros((), np.int64))
+
+    def forward(self, x: Any) -> Tensor:
+        node = self._checked(x)
+        if not self.training and self.track_running_stats:
+            mean, var = self.running_mean.node(), self.running_var.node()
+        else:
+            axes = tuple(k for k in range(node.ndim) if k != 1)
+            mean = node.mean(axes)
+            centered = node - _per_channel(mean, node.ndim)
+            var = (centered * centered).mean(axes)
+            if self.training and self.track_running_stats:
+                self._track(mean, var, node.size // max(self.num_features, 1))
+        centered = node - _per_channel(mean, node.ndim)
+        scale = functions.rsqrt(_per_channel(var, node.ndim) + self.eps)
+        return self._affine(centered * scale)
+
+    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+        seen = self.num_batches_tracked + 1
+        self.num_batches_tracked.assign(seen)
+        part: Any = self.momentum
+        if part is None:
+            part = 1.0 / seen.astype(self.running_mean.dtype)
+        unbiased = var * (count / max(count - 1, 1))
+        for old, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+            now = stop_gradient(new).astype(old.dtype)
+            old.assign(old + (now - old) * part)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.weight is not None}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalization of (n, channels) or (n, channels, length).
+
+    >>> import treadle as td
+    >>> td.nn.BatchNorm1d(1)([[1.0], [3.0]]).numpy().round(3).tolist()
+    [[-1.0], [1.0]]
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalization of (n, channels, height, width).
+
+    >>> import treadle as td
+    >>> layer = td.nn.BatchNorm2d(3)
+    >>> layer(td.ones((2, 3, 4, 4))).shape, layer.running_mean.numpy()[0].round(1)
+    ((2, 3, 4, 4), np.float32(0.1))
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalization of (n, channels, depth, height, width)."""
+
+    ranks = (5,)
+
+
+class GroupNorm(Module):
+    """Normalization of each sample over groups of channels. Wu and He 2018.
+
+    >>> import treadle as td
+    >>> td.nn.GroupNorm(2, 4)(td.ones((3, 4, 5))).shape
+    (3, 4, 5)
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"{num_groups} groups do not divide {num_channels}")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        shape = (num_channels,)
+        self.weight = param(shape=shape, init=1.0, dtype=dtype) if affine else None
+        self.bias = param(shape=shape, dtype=dtype) if affine else None
+
+    def forward(self, x: Any) -> Tensor:
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
+
+
+class _InstanceNorm(_Channels):
+    """Each channel of each sample normalized by its own statistics. Ulyanov 2016."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = False,
+        dtype: Any = None,
+    ) -> None:
+        self.num_features, self.eps = num_features, eps
+        self._make_affine(affine, dtype)
+
+    def forward(self, x: Any) -> Tensor:
+        node = self._checked(x)
+        return F.group_norm(node, self.num_features, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        affine = self.weight is not None
+        return f"{self.num_features}, eps={self.eps}, affine={affine}"
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalization of (n, channels, length)."""
+
+    ranks = (3,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalization of (n, channels, height, width)."""
+
+    ranks = (4,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalization of (n, channels, depth, height, width)."""
+
+    ranks = (5,)
+
+
+class WeightNorm(Module):
+    """A layer whose `weight` is g v / |v|, with v's norm over all but its first
+    dimension. Salimans and Kingma 2016.
+
+    >>> import treadle as td
+    >>> layer = td.nn.WeightNorm(td.nn.Linear(3, 2))
+    >>> sorted(name for name, _ in layer.named_parameters())
+    ['layer.bias', 'weight_g', 'weight_v']
+    """
+
+    def __init__(self, layer: Module, name: str = "weight") -> None:
+        given = vars(layer).get(name)
+        if not isinstance(given, Parameter) or not given.shape:
+            raise ArgumentError(f"{type(layer).__name__} has no parameter {name!r}")
+        self.layer, self.weight_name = layer, name
+        array = given.numpy()
+        axes = tuple(range(1, array.ndim))
+        wide = array.astype(np.float64)
+        norm = np.sqrt((wide * wide).sum(axes, keepdims=True))
+        setattr(self, f"{name}_g", Parameter(norm.astype(array.dtype)))
+        setattr(self, f"{name}_v", Parameter(array))
+        setattr(layer, name, None)
+
+    def forward(self, *args: Any) -> Any:
+        g = getattr(self, f"{self.weight_name}_g")
+        v = getattr(self, f"{self.weight_name}_v")
+        norm = functions.sqrt((v * v).sum(tuple(range(1, v.ndim)), keepdims=True))
+        object.__setattr__(self.layer, self.weight_name, v * (g / norm))
+        try:
+            return self.layer(*args)
+        finally:
+            object.__setattr__(self.layer, self.weight_name, None)

@@ -1,0 +1,353 @@
+"""The greatest and the least over axes, products, and truth of all or any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import bool_, int32, int64
+from treadle.base.errors import ArgumentError
+from treadle.base.types import Type, normalize_axes
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import astype
+from treadle.ops.families import Opaque, Reduction, reduced
+from treadle.ops.reduce import along, over, spread
+
+__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod"]
+
+
+class Extremum(Reduction):
+    """The greatest or least element; elements that are equal share the derivative."""
+
+    __slots__ = ()
+    takes = "real"
+
+    def infer(self, *types: Type) -> Type:
+        for axis in self.axes:
+            if types[0].shape[axis] == 0:
+                raise ArgumentError(
+                    f"no greatest or least of nothing: axis {axis} of {types[0]}"
+                )
+        return super().infer(*types)
+
+    def identity(self, dtype: Any) -> Any:
+        return None
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        hit = x == spread(y, x, self.axes, self.keepdims)
+        ones = astype(hit, g.type.dtype)
+        share = spread(g, x, self.axes, self.keepdims)
+        count = functions.sum(ones, self.axes, keepdims=True)
+        return (ones * (share / functions.stop_gradient(count)),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        return [
+            Sample(made((1,), False), (Input((2, 3), apart=0.01),)),
+            Sample(made((0, 1), False), (Input((7, 5), apart=0.01),)),
+            Sample(made((0,), True), (Input((2, 3, 4), apart=0.01),)),
+            Sample(made((), False), (Input((3,), apart=0.01),)),
+            Sample(made((1,), False), (Input((0, 3), apart=0.01),)),
+            Sample(made((0,), False), (Input((5, 2), int32, -9, 9),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        empty = as_tensor(np.zeros((0, 3), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made((0,), False)(empty), ArgumentError, "of nothing"),
+        ]
+
+
+@op()
+class Max(Extremum):
+    """The greatest element over `axes`; NaN where there is one."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.max(arrays[0], self.axes, keepdims=self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return (
+            np.maximum(a, b) if isinstance(a, np.ndarray) else functions.maximum(a, b)
+        )
+
+
+@provide
+def max(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The greatest element over `axis`; NaN where there is one.
+
+    Elements that are equally great share the derivative.
+
+    >>> import treadle as td
+    >>> td.max([[1.0, 4.0], [3.0, 2.0]], 0).tolist()
+    [3.0, 4.0]
+    """
+    node, axes = along(x, axis)
+    return Max(axes, keepdims)(node)
+
+
+@op()
+class Min(Extremum):
+    """The least element over `axes`; NaN where there is one."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.min(arrays[0], self.axes, keepdims=self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return (
+            np.minimum(a, b) if isinstance(a, np.ndarray) else functions.minimum(a, b)
+        )
+
+
+@provide
+def min(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The least element over `axis`; NaN where there is one.
+
+    Elements that are equally small share the derivative.
+
+    >>> import treadle as td
+    >>> td.min([[1.0, 4.0], [3.0, 2.0]], 0).tolist()
+    [1.0, 2.0]
+    """
+    node, axes = along(x, axis)
+    return Min(axes, keepdims)(node)
+
+
+@op()
+class Prod(Reduction):
+    """The product over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    takes = "numeric"
+
+    def numpy(self, *arrays: Any) -> Any:
+        (x,) = arrays
+        return np.prod(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return a * b
+
+    def identity(self, dtype: Any) -> Any:
+        return 1
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        # The product of the others, not y / x, which fails where an element is 0.
+        (x,) = xs
+        rest = tuple(k for k in range(x.type.ndim) if k not in self.axes)
+        moved = functions.permute_dims(x, (*rest, *self.axes))
+        flat = functions.reshape(moved, (*(x.type.shape[k] for k in rest), -1))
+        axis = len(rest)
+        before = functions.cumulative_prod(flat, axis=axis, exclusive=True)
+        after = functions.cumulative_prod(flat, axis=axis, exclusive=True, reverse=True)
+        others = functions.reshape(before * after, moved.type.shape)
+        back = tuple(np.argsort((*rest, *self.axes)).tolist())
+        others = functions.permute_dims(others, back)
+        return (
+            over(x, spread(g, x, self.axes, self.keepdims)) * functions.conj(others),
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        with_zeros = np.array([[0.5, 0.0, 2.0], [0.0, 0.0, 1.5]], np.float32)
+        return [
+            Sample(cls((1,)), (Input((2, 3)),)),
+            Sample(cls((0, 2), True), (Input((2, 3, 2)),)),
+            Sample(cls((1,)), (with_zeros,)),
+            Sample(cls((0,)), (Input((4,), int32, 1, 4),)),
+        ]
+
+
+@provide
+def prod(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The product over `axis`, with the right derivative at zeros.
+
+    >>> import treadle as td
+    >>> float(td.prod([2.0, 3.0, 4.0]))
+    24.0
+    """
+    node, axes = along(x, axis)
+    if node.type.dtype == bool_:
+        node = astype(node, int64)
+    return Prod(axes, keepdims)(node)
+
+
+class Truth(Reduction):
+    """A connective folded over bools; it has no derivative."""
+
+    __slots__ = ()
+    takes = "bool"
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        return [
+            Sample(made((1,), False), (Input((2, 3), bool_),)),
+            Sample(made((0, 1), True), (Input((2, 3), bool_),)),
+            Sample(made((0,), False), (Input((0, 3), bool_),)),
+        ]
+
+
+@op(differentiable=False, tolerance="E")
+class All(Truth):
+    """Whether every element over `axes` is true."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.all(arrays[0], self.axes, keepdims=self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return a & b
+
+    def identity(self, dtype: Any) -> Any:
+        return True
+
+
+@provide
+def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """Whether every element over `axis` is true (not 0).
+
+    >>> import treadle as td
+    >>> bool(td.all([True, False]))
+    False
+    """
+    node, axes = along(x, axis)
+    return All(axes, keepdims)(astype(node, bool_))
+
+
+@op(differentiable=False, tolerance="E")
+class Any_(Truth):
+    """Whether some element over `axes` is true."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.any(arrays[0], self.axes, keepdims=self.keepdims)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return a | b
+
+    def identity(self, dtype: Any) -> Any:
+        return False
+
+
+@provide
+def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """Whether some element over `axis` is true (not 0).
+
+    >>> import treadle as td
+    >>> bool(td.any([True, False]))
+    True
+    """
+    node, axes = along(x, axis)
+    return Any_(axes, keepdims)(astype(node, bool_))
+
+
+class Position(Opaque):
+    """The place of the first greatest or least element along one axis."""
+
+    __slots__ = ()
+    arity = 1
+    takes = "real"
+    axis: int
+    keepdims: bool
+
+    def infer(self, *types: Type) -> Type:
+        (axis,) = normalize_axes(self.axis, types[0])
+        if types[0].shape[axis] == 0:
+            raise ArgumentError(f"no position in nothing: axis {axis} of {types[0]}")
+        return reduced(types[0], (axis,), self.keepdims).with_dtype(int64)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        tied = np.array([[1.0, 1.0], [np.nan, 2.0]], np.float32)
+        return [
+            Sample(made(1, False), (Input((2, 3)),)),
+            Sample(made(0, True), (Input((7, 5), int32, -3, 3),)),
+            Sample(made(1, False), (tied,)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        empty = as_tensor(np.zeros((0, 3), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made(0, False)(empty), ArgumentError, "in nothing"),
+        ]
+
+
+@op(differentiable=False, tolerance="E")
+class ArgMax(Position):
+    """The place of the first greatest element along `axis`."""
+
+    axis: int
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.argmax(arrays[0], self.axis, keepdims=self.keepdims)
+
+
+@provide
+def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The place of the first greatest element along `axis`, or among all: int64.
+
+    A NaN counts as greatest.
+
+    >>> import treadle as td
+    >>> td.argmax([[1.0, 4.0], [3.0, 2.0]], 1).tolist()
+    [1, 0]
+    """
+    return placed(ArgMax, x, axis, keepdims)
+
+
+@op(differentiable=False, tolerance="E")
+class ArgMin(Position):
+    """The place of the first least element along `axis`."""
+
+    axis: int
+    keepdims: bool = False
+
+    def numpy(self, *arrays: Any) -> Any:
+        return np.argmin(arrays[0], self.axis, keepdims=self.keepdims)
+
+
+@provide
+def argmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The place of the first least element along `axis`, or among all: int64.
+
+    A NaN counts as least.
+
+    >>> import treadle as td
+    >>> td.argmin([[1.0, 4.0], [3.0, 2.0]], 1).tolist()
+    [0, 1]
+    """
+    return placed(ArgMin, x, axis, keepdims)
+
+
+def placed(kind_of: Any, x: Any, axis: Any, keepdims: bool) -> Tensor:
+    """A position along one axis, or in the flattened tensor."""
+    node = as_tensor(x)
+    if axis is None:
+        flat = kind_of(0)(functions.reshape(node, (-1,)))
+        return functions.reshape(flat, (1,) * node.type.ndim) if keepdims else flat
+    (place,) = normalize_axes(axis, node.type)
+    return kind_of(place, keepdims)(node)

@@ -1,0 +1,165 @@
+"""Tensors put together and taken apart along a dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArityError, ShapeError
+from treadle.base.types import Type, normalize_axis, resolve_axis
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import operands
+from treadle.ops.families import Family, same_dtype
+from treadle.ops.rearrange import expand_dims, squeeze
+
+__all__ = ["concat", "split", "stack", "unstack"]
+
+
+def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """The elements from start to stop along an axis."""
+    key = (slice(None),) * axis + (slice(start, stop),)
+    return x[key]
+
+
+@op(linear=True)
+class Concat(Family):
+    """The inputs one after the other along `axis`."""
+
+    axis: int
+    family = "join"
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> Type:
+        if not types:
+            raise ArityError("takes 1 operand or more")
+        same_dtype(self, types)
+        first = types[0]
+        axis = normalize_axis(self.axis, first.ndim)
+        for t in types[1:]:
+            fits = t.ndim == first.ndim and all(
+                a == b
+                for k, (a, b) in enumerate(zip(t.shape, first.shape, strict=True))
+                if k != axis
+            )
+            if not fits:
+                raise ShapeError(
+                    f"{t.shape} does not join {first.shape} along axis {axis}",
+                    hint="all other dimensions must be equal",
+                )
+            if t.axes != first.axes:
+                raise ShapeError(f"axis names differ: {first} and {t}")
+        total = sum(t.shape[axis] for t in types)
+        shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+        return Type(shape, first.dtype, first.axes)
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.concatenate(arrays, self.axis)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        found, start = [], 0
+        for x in xs:
+            stop = start + x.type.shape[self.axis]
+            found.append(part(g, self.axis, start, stop))
+            start = stop
+        return tuple(found)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(0), (Input((2, 3)), Input((4, 3)))),
+            Sample(cls(1), (Input((2, 3)), Input((2, 1)), Input((2, 2)))),
+            Sample(cls(0), (Input((0, 3)), Input((1, 3)))),
+            Sample(cls(0), (Input((3,)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, y = as_tensor([[1.0, 2.0]]), as_tensor([[1.0]])
+        return [
+            Mistake(lambda: concat([x, y], 0), ShapeError, "does not join"),
+            Mistake(lambda: concat([]), ArityError, "nothing"),
+            Mistake(lambda: stack([x, y]), ShapeError, "does not join"),
+        ]
+
+
+@provide
+def concat(xs: Any, axis: Any = 0) -> Tensor:
+    """The tensors one after the other along `axis` (None: flattened ones).
+
+    >>> import treadle as td
+    >>> td.concat([[1.0], [2.0, 3.0]]).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    items = list(xs)
+    if not items:
+        raise ArityError("there is nothing to join").located("concat")
+    nodes = operands(*items)
+    if axis is None:
+        nodes, axis = [x.reshape(-1) for x in nodes], 0
+    if len(nodes) == 1:
+        return nodes[0]
+    return Concat(resolve_axis(axis, nodes[0].type))(*nodes)
+
+
+@provide
+def stack(xs: Any, axis: int = 0) -> Tensor:
+    """The tensors of one shape side by side along a new dimension.
+
+    >>> import treadle as td
+    >>> td.stack([[1.0, 2.0], [3.0, 4.0]], 1).tolist()
+    [[1.0, 3.0], [2.0, 4.0]]
+    """
+    items = list(xs)
+    if not items:
+        raise ArityError("there is nothing to join").located("stack")
+    nodes = operands(*items)
+    place = normalize_axis(axis, nodes[0].type.ndim + 1)
+    return concat([expand_dims(x, place) for x in nodes], place)
+
+
+@provide
+def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
+    """Parts along `axis`: so many equal ones, or ones of the sizes listed.
+
+    >>> import treadle as td
+    >>> [p.tolist() for p in td.split([1.0, 2.0, 3.0], [1, 2])]
+    [[1.0], [2.0, 3.0]]
+    """
+    node = as_tensor(x)
+    k = resolve_axis(axis, node.type)
+    n = node.type.shape[k]
+    if hasattr(parts, "__index__"):
+        count = int(parts)
+        if count < 1 or n % count:
+            raise ShapeError(f"{n} does not split into {count} equal parts").located(
+                "split", repr(node.type)
+            )
+        sizes = [n // count] * count
+    else:
+        sizes = [int(size) for size in parts]
+        if sum(sizes) != n or any(size < 0 for size in sizes):
+            raise ShapeError(f"sizes {sizes} do not add up to {n}").located(
+                "split", repr(node.type)
+            )
+    ends = np.cumsum(sizes).tolist()
+    return [
+        part(node, k, end - size, end) for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+@provide
+def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
+    """The slices along `axis`, that dimension dropped.
+
+    >>> import treadle as td
+    >>> [r.tolist() for r in td.unstack([[1.0, 2.0], [3.0, 4.0]])]
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    node = as_tensor(x)
+    k = resolve_axis(axis, node.type)
+    n = node.type.shape[k]
+    return [squeeze(part(node, k, i, i + 1), k) for i in range(n)]

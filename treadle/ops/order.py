@@ -1,0 +1,205 @@
+"""Sorting, ranking and the greatest few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float32, int32, int64
+from treadle.base.errors import ArgumentError, AxisError
+from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Family, outputs_of
+from treadle.ops.pick import PutAlong
+
+__all__ = ["argsort", "kth_value", "sort", "top_k"]
+
+
+def ordered(x: Array, axis: int, descending: bool) -> Array:
+    """Where the elements in order come from; equals keep their order, NaN is last."""
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    turned = np.argsort(np.flip(x, axis), axis, kind="stable")
+    if x.dtype.kind == "f":
+        # NaN stays last in either direction, so it is moved out of the turned order.
+        key = np.where(np.isnan(x), -np.inf, x)
+        ranks = np.lexsort((np.isnan(x), -key), axis) if x.ndim else turned
+        return ranks
+    return np.flip(x.shape[axis] - 1 - turned, axis)
+
+
+class Ordering(Family):
+    """An op that puts elements in order along `axis`."""
+
+    __slots__ = ()
+    family = "order"
+    arity = 1
+    takes = "real"
+    traits = Traits(tolerance="E")
+    axis: int
+    descending: bool
+
+    def infer(self, *types: Type) -> Type:
+        normalize_axis(self.axis, types[0].ndim)
+        return types[0]
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        tied = np.array([[2.0, np.nan, 1.0, 2.0]], np.float32)
+        return [
+            Sample(made(0, False), (Input((5, 3), float32, apart=0.01),)),
+            Sample(made(1, True), (Input((2, 7), float32, apart=0.01),)),
+            Sample(made(1, True), (Input((3, 6), int32, -2, 2),)),
+            Sample(made(1, True), (tied,), ()),
+            Sample(made(0, False), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made(1, False)(x), AxisError, "out of range"),
+        ]
+
+
+@op(differentiable=False)
+class ArgSort(Ordering):
+    """Where the elements in order come from: int64."""
+
+    axis: int
+    descending: bool = False
+
+    def infer(self, *types: Type) -> Type:
+        return super().infer(*types).with_dtype(int64)
+
+    def numpy(self, *arrays: Any) -> Array:
+        return ordered(arrays[0], self.axis, self.descending)
+
+
+@provide
+def argsort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
+    """The positions that put `x` in order along `axis`; equals keep their order.
+
+    NaN comes last in either direction.
+
+    >>> import treadle as td
+    >>> td.argsort([3.0, 1.0, 2.0]).tolist()
+    [1, 2, 0]
+    """
+    node = as_tensor(x)
+    return ArgSort(resolve_axis(axis, node.type), descending)(node)
+
+
+@op(idempotent=True)
+class Sort(Ordering):
+    """The elements in order."""
+
+    axis: int
+    descending: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        places = ordered(x, self.axis, self.descending)
+        return np.take_along_axis(x, places, self.axis)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        places = argsort(xs[0], self.axis, descending=self.descending)
+        back = argsort(places, self.axis)
+        return (functions.take_along_axis(g, back, self.axis),)
+
+
+@provide
+def sort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
+    """The elements in order along `axis`; NaN comes last in either direction.
+
+    >>> import treadle as td
+    >>> td.sort([3.0, 1.0, 2.0]).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    node = as_tensor(x)
+    return Sort(resolve_axis(axis, node.type), descending)(node)
+
+
+@op()
+class TopK(Family):
+    """The k greatest elements along `axis` in falling order, and where they stand."""
+
+    k: int
+    axis: int
+    family = "order"
+    arity = 1
+    takes = "real"
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> TupleType:
+        (t,) = types
+        axis = normalize_axis(self.axis, t.ndim)
+        if not 0 <= self.k <= t.shape[axis]:
+            raise ArgumentError(f"k is {self.k}, axis {axis} has {t.shape[axis]}")
+        shape = (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
+        values = Type(shape, t.dtype, t.axes)
+        return TupleType((values, values.with_dtype(int64)))
+
+    def numpy(self, *arrays: Any) -> Any:
+        (x,) = arrays
+        places = ordered(x, self.axis, True)
+        places = np.take(places, np.arange(self.k), self.axis)
+        return np.take_along_axis(x, places, self.axis), places
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        if g[0] is None:
+            return (None,)
+        places = outputs_of(y)[1]
+        return (PutAlong(self.axis, x.type.shape[self.axis])(g[0], places),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(2, 1), (Input((3, 5), apart=0.01),)),
+            Sample(cls(1, 0), (Input((4,), apart=0.01),)),
+            Sample(cls(0, 0), (Input((4,), apart=0.01),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: top_k(x, 2), ArgumentError, "k is 2"),
+        ]
+
+
+@provide
+def top_k(x: Any, k: int, axis: Any = -1) -> tuple[Tensor, Tensor]:
+    """The k greatest elements along `axis` in falling order, and their positions.
+
+    >>> import treadle as td
+    >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2)]
+    [[3.0, 2.0], [0, 2]]
+    """
+    node = as_tensor(x)
+    values, places = outputs_of(TopK(k, resolve_axis(axis, node.type))(node))
+    return values, places
+
+
+def kth_value(x: Any, k: int, axis: Any = -1) -> Tensor:
+    """The k-th least element along `axis`, counted from 0.
+
+    >>> import treadle as td
+    >>> float(td.kth_value([3.0, 1.0, 2.0], 1))
+    2.0
+    """
+    node = as_tensor(x)
+    place = resolve_axis(axis, node.type)
+    if not 0 <= k < node.type.shape[place]:
+        raise ArgumentError(f"k is {k}, axis {place} has {node.type.shape[place]}")
+    key = (slice(None),) * place + (k,)
+    return sort(node, place)[key]

@@ -1,0 +1,190 @@
+"""Tensors made larger by a border, and parts of matrices kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import Type, resolve_axis
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import operands
+from treadle.ops.families import Family, refuse_axes
+
+__all__ = ["diag", "diagonal", "pad", "shift", "tril", "triu"]
+
+Widths = tuple[tuple[int, int], ...]
+
+
+@op()
+class Pad(Family):
+    """x with a border of the second input, `widths` (before, after) a dimension."""
+
+    widths: Widths
+    family = "join"
+    arity = 2
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> Type:
+        t, value = types
+        refuse_axes(self, value)
+        if value.shape or value.dtype != t.dtype:
+            raise ShapeError(f"the border is a scalar of the same dtype, not {value}")
+        if len(self.widths) != t.ndim:
+            raise ShapeError(f"{len(self.widths)} widths for {t.ndim} dimensions")
+        if any(w < 0 for pair in self.widths for w in pair):
+            raise ArgumentError(f"a border has no negative width: {self.widths}")
+        pairs = zip(t.shape, self.widths, strict=True)
+        return Type(tuple(n + a + b for n, (a, b) in pairs), t.dtype, t.axes)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, value = arrays
+        return np.pad(x, self.widths, constant_values=value) if x.ndim else x
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        shape = xs[0].type.shape
+        key = tuple(
+            slice(a, a + n) for n, (a, _) in zip(shape, self.widths, strict=True)
+        )
+        inner = g[key] if key else g
+        return inner, g.sum() - inner.sum()
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        value = np.array(0.5, np.float32)
+        return [
+            Sample(cls(((1, 2), (0, 1))), (Input((2, 3)), value)),
+            Sample(cls(((0, 0),)), (Input((3,)), value)),
+            Sample(cls(((2, 0),)), (Input((0,)), value)),
+            Sample(cls(()), (Input(()), value)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: pad(x, ((1, -1),)), ArgumentError, "negative"),
+            Mistake(lambda: pad(x, ((1, 1), (1, 1))), ShapeError, "2 widths for 1"),
+            Mistake(lambda: pad(x, 1, mode="wavy"), ArgumentError, "wavy"),
+        ]
+
+
+@provide
+def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+    """`x` with a border: `widths` a number, (before, after), or a pair a dimension.
+
+    `mode` is "constant" (of `value`), "reflect" or "edge".
+
+    >>> import treadle as td
+    >>> td.pad([1.0, 2.0], 1).tolist()
+    [0.0, 1.0, 2.0, 0.0]
+    """
+    node = as_tensor(x)
+    pairs = _widths(widths, node.type.ndim)
+    if mode == "constant":
+        node, border = operands(node, value)
+        return Pad(pairs)(node, functions.astype(border, node.type.dtype))
+    if mode not in ("reflect", "edge"):
+        known = "constant, reflect or edge"
+        raise ArgumentError(f"mode is {known}, not {mode!r}").located("pad")
+    for axis, pair in enumerate(pairs):
+        n = node.type.shape[axis]
+        places = np.pad(np.arange(n), pair, mode=mode)  # type: ignore[call-overload]
+        node = functions.take(node, as_tensor(places), axis)
+    return node
+
+
+def _widths(widths: Any, ndim: int) -> Widths:
+    if hasattr(widths, "__index__"):
+        return ((int(widths), int(widths)),) * ndim
+    items = tuple(widths)
+    if len(items) == 2 and all(hasattr(w, "__index__") for w in items):
+        return ((int(items[0]), int(items[1])),) * ndim
+    return tuple((int(a), int(b)) for a, b in items)
+
+
+@provide
+def shift(x: Any, count: int, axis: Any = -1, value: Any = 0) -> Tensor:
+    """The elements moved `count` places up along `axis`, `value` coming in.
+
+    >>> import treadle as td
+    >>> td.shift([1.0, 2.0, 3.0], 1).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    node = as_tensor(x)
+    k = resolve_axis(axis, node.type)
+    n = node.type.shape[k]
+    steps = max(-n, min(n, count))
+    key = [slice(None)] * node.type.ndim
+    key[k] = slice(0, n - steps) if steps > 0 else slice(-steps, n)
+    widths = [(0, 0)] * node.type.ndim
+    widths[k] = (max(steps, 0), max(-steps, 0))
+    return pad(node[tuple(key)], widths, value=value)
+
+
+def _triangle(x: Any, k: int, lower: bool) -> Tensor:
+    node = as_tensor(x)
+    name = "tril" if lower else "triu"
+    if node.type.ndim < 2:
+        raise ShapeError(f"{node.type} is no matrix").located(name)
+    rows, columns = node.type.shape[-2:]
+    ones = np.ones((rows, columns), dtype=bool)
+    mask = np.tril(ones, k) if lower else np.triu(ones, k)
+    return functions.where(as_tensor(mask), node, 0)
+
+
+def tril(x: Any, k: int = 0) -> Tensor:
+    """The matrix with zeros above its k-th diagonal.
+
+    >>> import treadle as td
+    >>> td.tril(td.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle(x, k, True)
+
+
+def triu(x: Any, k: int = 0) -> Tensor:
+    """The matrix with zeros below its k-th diagonal.
+
+    >>> import treadle as td
+    >>> td.triu(td.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle(x, k, False)
+
+
+@provide
+def diagonal(x: Any, offset: int = 0) -> Tensor:
+    """The diagonals of the matrices in the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.diagonal(td.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [1.0, 4.0]
+    """
+    node = as_tensor(x)
+    if node.type.ndim < 2:
+        raise ShapeError(f"{node.type} is no matrix").located("diagonal")
+    rows, columns = node.type.shape[-2:]
+    i = np.arange(max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
+    key = (..., as_tensor(i - min(offset, 0)), as_tensor(i + max(offset, 0)))
+    return node[key]
+
+
+def diag(x: Any) -> Tensor:
+    """A matrix with this diagonal; of a matrix, its diagonal.
+
+    >>> import treadle as td
+    >>> td.diag([1.0, 2.0]).tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+    """
+    node = as_tensor(x)
+    if node.type.ndim == 2:
+        return diagonal(node)
+    if node.type.ndim != 1:
+        raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
+    return functions.where(as_tensor(np.eye(node.type.size, dtype=bool)), node, 0)

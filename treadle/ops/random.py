@@ -1,0 +1,324 @@
+"""Random numbers: bits from a counter, and distributions made of them.
+
+bits = Philox4x32-10(key = seed, counter = (element, draw)): no state runs from one draw
+to the next, so any engine and any number of threads makes the same numbers (Salmon,
+Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType, as_dtype, float32, float64, int64, kind, uint64
+from treadle.base.errors import ArgumentError, DTypeError
+from treadle.base.options import current
+from treadle.base.types import Shape, Type, as_shape, resolve_axis
+from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.op import Array, Mistake, Sample, Traits, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import binary
+from treadle.ops.cast import as_float, astype
+from treadle.ops.compare import Less
+from treadle.ops.families import Family
+
+__all__ = [
+    "bernoulli",
+    "categorical",
+    "exponential",
+    "gumbel",
+    "normal",
+    "permutation",
+    "randint",
+    "restore",
+    "state",
+    "truncated_normal",
+    "uniform",
+]
+
+_M = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_W = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def philox(counter: Array, key: tuple[int, int]) -> Array:
+    """Ten rounds of Philox4x32 on counters uint32[4, n]; uint32[4, n]."""
+    c0, c1, c2, c3 = (c.astype(np.uint64) for c in counter)
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = _M[0] * c0, _M[1] * c2
+        high0, high1 = p0 >> _HALF, p1 >> _HALF
+        c0, c1, c2, c3 = (
+            high1 ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            high0 ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W[0]) & 0xFFFFFFFF, (k1 + _W[1]) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3]).astype(np.uint32)
+
+
+def words(draw: Array, count: int) -> Array:
+    """`count` random 32-bit words of a draw (seed, number): word k of counter k // 4."""
+    blocks = np.arange((count + 3) // 4, dtype=np.uint64)
+    seed, number = int(draw[0]), int(draw[1])
+    counter = np.empty((4, blocks.size), dtype=np.uint32)
+    counter[0] = blocks & _LOW
+    counter[1] = blocks >> _HALF
+    counter[2], counter[3] = number & 0xFFFFFFFF, number >> 32
+    made = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    return np.ascontiguousarray(made.T).reshape(-1)[:count]
+
+
+def unit(draw: Array, shape: Shape, dtype: DType) -> Array:
+    """Numbers in [0, 1): the top 24 bits of a word, of two words 53 for float64."""
+    count = math.prod(shape)
+    if dtype == float64:
+        pairs = words(draw, 2 * count).astype(np.uint64).reshape(-1, 2)
+        bits = ((pairs[:, 0] << _HALF) | pairs[:, 1]) >> np.uint64(11)
+        return (bits * 2.0**-53).reshape(shape)
+    bits = words(draw, count) >> np.uint32(8)
+    return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
+
+
+class Random(Family):
+    """Numbers made of a draw alone: (seed, number) as uint64[2]."""
+
+    __slots__ = ()
+    family = "random"
+    arity = 1
+    traits = Traits(tolerance="E", differentiable=False)
+    shape: Shape
+    dtype: DType
+
+    def infer(self, *types: Type) -> Type:
+        if types[0].shape != (2,) or types[0].dtype != uint64:
+            raise DTypeError(f"a draw is uint64[2], not {types[0]}")
+        return Type(self.shape, self.dtype)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+        if kind(self.dtype) != "float":
+            raise DTypeError(f"random numbers are floats, not {self.dtype.name}")
+
+    def __repr__(self) -> str:
+        return f"{self.name}(shape={self.shape!r}, dtype={self.dtype.name!r})"
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        draw = np.array([7, 3], np.uint64)
+        return [
+            Sample(made((2, 3), float32), (draw,)),
+            Sample(made((), float32), (draw,)),
+            Sample(made((5,), float64), (draw,)),
+            Sample(made((0, 2), float32), (draw,)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made((2,), float32)(x), DTypeError, "uint64[2]"),
+            Mistake(lambda: made((2,), int64), DTypeError, "are floats"),
+        ]
+
+
+@op()
+class UniformBits(Random):
+    """Numbers equally likely in [0, 1)."""
+
+    shape: Shape
+    dtype: DType
+
+    def numpy(self, *arrays: Any) -> Array:
+        return unit(arrays[0], self.shape, self.dtype)
+
+
+@op(tolerance="R")
+class NormalBits(Random):
+    """Numbers of the standard normal distribution, by Box and Muller (1958).
+
+    Elements 2k and 2k + 1 are the cosine and the sine of one pair of uniform numbers.
+    """
+
+    shape: Shape
+    dtype: DType
+
+    def numpy(self, *arrays: Any) -> Array:
+        count = math.prod(self.shape)
+        wide = float64 if self.dtype == float64 else float32
+        pairs = unit(arrays[0], ((count + 1) // 2, 2), wide).astype(np.float64)
+        radius = np.sqrt(-2.0 * np.log1p(-pairs[:, 0]))
+        angle = 2.0 * np.pi * pairs[:, 1]
+        found = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
+        return found.reshape(-1)[:count].reshape(self.shape).astype(self.dtype)
+
+
+def _dtype(dtype: Any) -> DType:
+    return current().dtype if dtype is None else as_dtype(dtype)
+
+
+@provide
+def uniform(
+    shape: Any = (), low: Any = 0.0, high: Any = 1.0, dtype: Any = None
+) -> Tensor:
+    """Numbers equally likely in [low, high).
+
+    >>> import treadle as td
+    >>> with td.options(seed=1):
+    ...     x, y = td.random.uniform((3,)), td.random.uniform((3,))
+    >>> x.tolist() == y.tolist(), 0 <= float(x.min()) and float(x.max()) < 1
+    (False, True)
+    """
+    unit_ = UniformBits(as_shape(shape), _dtype(dtype))(draw_node())
+    if (
+        isinstance(low, float)
+        and low == 0.0
+        and isinstance(high, float)
+        and high == 1.0
+    ):
+        return unit_
+    return unit_ * (high - low) + low
+
+
+@provide
+def normal(
+    shape: Any = (), mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
+) -> Tensor:
+    """Numbers of the normal distribution.
+
+    >>> import treadle as td
+    >>> with td.options(seed=1):
+    ...     abs(float(td.random.normal((1000,), mean=5.0).mean()) - 5.0) < 0.2
+    True
+    """
+    return NormalBits(as_shape(shape), _dtype(dtype))(draw_node()) * std + mean
+
+
+@provide
+def bernoulli(shape: Any = (), p: Any = 0.5, dtype: Any = None) -> Tensor:
+    """1 with probability p, else 0.
+
+    >>> import treadle as td
+    >>> td.random.bernoulli((2,), 1.0).tolist()
+    [1.0, 1.0]
+    """
+    wanted = _dtype(dtype)
+    # 16-bit floats cannot hold the uniform numbers below 1, so those stay wide.
+    wide = float64 if wanted == float64 else float32
+    return astype(binary(Less(), uniform(shape, dtype=wide), p), wanted)
+
+
+def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
+    """Numbers of the standard Gumbel distribution: -log(-log(u)).
+
+    >>> import treadle as td
+    >>> td.random.gumbel((2, 3)).shape
+    (2, 3)
+    """
+    u = uniform(shape, dtype=dtype)
+    tiny = float(np.finfo(np.float32).tiny) if u.type.dtype.itemsize > 2 else 6e-5
+    inner = -functions.log(functions.maximum(u, tiny))
+    return -functions.log(functions.maximum(inner, tiny))
+
+
+def exponential(shape: Any = (), rate: Any = 1.0, dtype: Any = None) -> Tensor:
+    """Numbers of the exponential distribution: -log(1 - u) / rate.
+
+    >>> import treadle as td
+    >>> float(td.random.exponential((4,)).min()) >= 0
+    True
+    """
+    return -functions.log1p(-uniform(shape, dtype=dtype)) / rate
+
+
+def truncated_normal(
+    shape: Any = (), mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
+) -> Tensor:
+    """Normal numbers within two standard deviations of the mean.
+
+    A number further out is replaced by one of eight other draws; the few that are left
+    after those (one in 10**11) are held at the bound.
+
+    >>> import treadle as td
+    >>> float(td.abs(td.random.truncated_normal((100,))).max()) <= 2
+    True
+    """
+    found = normal(shape, dtype=dtype)
+    for _ in range(8):
+        again = normal(shape, dtype=dtype)
+        found = functions.where(functions.abs(found) > 2.0, again, found)
+    return functions.clip(found, -2.0, 2.0) * std + mean
+
+
+def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tensor:
+    """Whole numbers equally likely in [low, high).
+
+    >>> import treadle as td
+    >>> td.random.randint(3, 4, (2,)).tolist()
+    [3, 3]
+    """
+    if high <= low:
+        raise ArgumentError(f"no number lies in [{low}, {high})").located("randint")
+    u = uniform(shape, dtype=float64)
+    return astype(functions.floor(u * float(high - low)), dtype) + low
+
+
+def permutation(n: int) -> Tensor:
+    """The numbers 0 .. n-1 in random order.
+
+    >>> import treadle as td
+    >>> sorted(td.random.permutation(5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    return functions.argsort(uniform((n,), dtype=float64))
+
+
+@provide
+def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
+    """Classes drawn with probabilities softmax(logits) along `axis`: int64.
+
+    By the Gumbel-max method; `shape` draws so many of each, in front.
+
+    >>> import treadle as td
+    >>> td.random.categorical([0.0, -1e9, 0.0]).shape
+    ()
+    """
+    node = as_float(logits)
+    place = resolve_axis(axis, node.type) - node.type.ndim
+    full = (*as_shape(() if shape is None else shape), *node.type.shape)
+    noise = gumbel(full, dtype=float64)
+    return functions.argmax(astype(node, float64) + noise, place)
+
+
+def state() -> tuple[int, int]:
+    """The seed of this thread's scope and the count of draws taken from it.
+
+    >>> import treadle as td
+    >>> with td.options(seed=9):
+    ...     _ = td.random.uniform()
+    ...     td.random.state()
+    (9, 1)
+    """
+    scope = current().scope
+    return scope.seed, scope.count
+
+
+def restore(saved: tuple[int, int]) -> None:
+    """Go on with the draws from where `state` was taken.
+
+    >>> import treadle as td
+    >>> saved = td.random.state()
+    >>> x = float(td.random.uniform()); td.random.restore(saved)
+    >>> float(td.random.uniform()) == x
+    True
+    """
+    scope = current().scope
+    scope.seed, scope.count = int(saved[0]), int(saved[1])

@@ -1,0 +1,405 @@
+"""Dimensions added, dropped, swapped, split and merged; elements turned and repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.types import (
+    Type,
+    broadcast_shapes,
+    normalize_axes,
+    normalize_axis,
+    resolve_axis,
+)
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Movement
+from treadle.ops.movement import broadcast_to, permute_dims, reshape
+
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_arrays",
+    "contiguous",
+    "expand_dims",
+    "flatten",
+    "flatten_at",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "repeat",
+    "roll",
+    "squeeze",
+    "swapaxes",
+    "tile",
+    "transpose",
+    "unflatten",
+]
+
+
+@provide
+def matrix_transpose(x: Any) -> Tensor:
+    """The last two dimensions swapped.
+
+    >>> import treadle as td
+    >>> td.matrix_transpose(td.zeros((2, 3, 4))).shape
+    (2, 4, 3)
+    """
+    node = as_tensor(x)
+    if node.type.ndim < 2:
+        raise ShapeError(f"{node.type} is no matrix").located("matrix_transpose")
+    return swapaxes(node, -1, -2)
+
+
+def transpose(x: Any, axes: Any = None) -> Tensor:
+    """The dimensions in another order: NumPy's name of permute_dims.
+
+    >>> import treadle as td
+    >>> td.transpose(td.zeros((2, 3))).shape
+    (3, 2)
+    """
+    return permute_dims(x, axes)
+
+
+@provide
+def swapaxes(x: Any, first: Any, second: Any) -> Tensor:
+    """Two dimensions swapped.
+
+    >>> import treadle as td
+    >>> td.swapaxes(td.zeros((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    node = as_tensor(x)
+    a, b = resolve_axis(first, node.type), resolve_axis(second, node.type)
+    order = list(range(node.type.ndim))
+    order[a], order[b] = b, a
+    return permute_dims(node, tuple(order))
+
+
+@provide
+def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
+    """Some dimensions moved to other places, the rest kept in order.
+
+    >>> import treadle as td
+    >>> td.moveaxis(td.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    node = as_tensor(x)
+    taken = normalize_axes(source, node.type)
+    places = normalize_axes(destination, node.type)
+    if len(taken) != len(places):
+        raise AxisError(f"{len(taken)} axes to {len(places)} places").located(
+            "moveaxis"
+        )
+    order = [k for k in range(node.type.ndim) if k not in taken]
+    for place, axis in sorted(zip(places, taken, strict=True)):
+        order.insert(place, axis)
+    return permute_dims(node, tuple(order))
+
+
+@provide
+def expand_dims(x: Any, axis: Any) -> Tensor:
+    """New dimensions of extent 1 at these places of the result.
+
+    >>> import treadle as td
+    >>> td.expand_dims(td.zeros((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
+    node = as_tensor(x)
+    places = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = node.type.ndim + len(places)
+    at = {normalize_axis(k, ndim) for k in places}
+    if len(at) != len(places):
+        raise AxisError(f"axes {places} name a place twice").located("expand_dims")
+    extents, names = iter(node.type.shape), iter(node.type.axes or ())
+    shape = tuple(1 if k in at else next(extents) for k in range(ndim))
+    axes = None
+    if node.type.axes is not None:
+        axes = tuple(None if k in at else next(names) for k in range(ndim))
+    return reshape(node, shape, axes=axes)
+
+
+@provide
+def squeeze(x: Any, axis: Any = None) -> Tensor:
+    """Dimensions of extent 1 dropped: those named, or all.
+
+    >>> import treadle as td
+    >>> td.squeeze(td.zeros((1, 2, 1)), 0).shape
+    (2, 1)
+    """
+    node = as_tensor(x)
+    t = node.type
+    if axis is None:
+        gone = {k for k, n in enumerate(t.shape) if n == 1}
+    else:
+        gone = set(normalize_axes(axis, t))
+    for k in gone:
+        if t.shape[k] != 1:
+            raise ShapeError(f"dimension {k} of {t} has more than 1").located("squeeze")
+    kept = [k for k in range(t.ndim) if k not in gone]
+    axes = None if t.axes is None else tuple(t.axes[k] for k in kept)
+    return reshape(node, tuple(t.shape[k] for k in kept), axes=axes)
+
+
+@provide
+def flatten(x: Any, start: int = 0, stop: int = -1) -> Tensor:
+    """Dimensions start to stop (included) merged into one.
+
+    >>> import treadle as td
+    >>> td.flatten(td.zeros((2, 3, 4)), 1).shape
+    (2, 12)
+    """
+    node = as_tensor(x)
+    shape = node.type.shape
+    if not shape:
+        return reshape(node, (1,))
+    a, b = normalize_axis(start, len(shape)), normalize_axis(stop, len(shape))
+    if a > b:
+        raise AxisError(f"flatten from {a} to {b} is empty").located("flatten")
+    merged = int(np.prod(shape[a : b + 1], dtype=int))
+    return reshape(node, (*shape[:a], merged, *shape[b + 1 :]))
+
+
+def flatten_at(x: Any, axis: int) -> Tensor:
+    """Two dimensions: those before `axis` merged, and the rest.
+
+    >>> import treadle as td
+    >>> td.flatten_at(td.zeros((2, 3, 4)), 2).shape
+    (6, 4)
+    """
+    node = as_tensor(x)
+    shape = node.type.shape
+    rows = int(np.prod(shape[:axis], dtype=int))
+    return reshape(node, (rows, int(np.prod(shape[axis:], dtype=int))))
+
+
+@provide
+def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
+    """One dimension split into several; one extent may be -1.
+
+    >>> import treadle as td
+    >>> td.unflatten(td.zeros((2, 12)), 1, (3, -1)).shape
+    (2, 3, 4)
+    """
+    node = as_tensor(x)
+    k = resolve_axis(axis, node.type)
+    old, n = node.type.shape, node.type.shape[k]
+    parts = list(shape)
+    if -1 in parts:
+        known = int(np.prod([m for m in parts if m != -1], dtype=int))
+        parts[parts.index(-1)] = n // known if known else 0
+    if int(np.prod(parts, dtype=int)) != n:
+        raise ShapeError(f"{n} does not split into {tuple(shape)}").located("unflatten")
+    return reshape(node, (*old[:k], *parts, *old[k + 1 :]))
+
+
+@op(involution=True)
+class Flip(Movement):
+    """The elements in reverse order along `axes`."""
+
+    axes: tuple[int, ...]
+
+    def infer(self, *types: Type) -> Type:
+        for axis in self.axes:
+            normalize_axis(axis, types[0].ndim)
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.flip(arrays[0], self.axes)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Flip(self.axes)(g),)
+
+    def index(self, i: Any, x: Type) -> tuple[Any, ...]:
+        return tuple(
+            x.shape[k] - 1 - n if k in self.axes else n for k, n in enumerate(i)
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls((0,)), (Input((4, 3)),)),
+            Sample(cls((0, 2)), (Input((2, 3, 4)),)),
+            Sample(cls((0,)), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: flip(x, 1), AxisError, "out of range"),
+        ]
+
+
+@provide
+def flip(x: Any, axis: Any = None) -> Tensor:
+    """The elements in reverse order along `axis`, or along all.
+
+    >>> import treadle as td
+    >>> td.flip([1.0, 2.0, 3.0]).tolist()
+    [3.0, 2.0, 1.0]
+    """
+    node = as_tensor(x)
+    return Flip(tuple(sorted(normalize_axes(axis, node.type))))(node)
+
+
+@op()
+class Roll(Movement):
+    """The elements moved `shift` places up along `axis`, the last ones coming first."""
+
+    shift: int
+    axis: int
+
+    def infer(self, *types: Type) -> Type:
+        normalize_axis(self.axis, types[0].ndim)
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.roll(arrays[0], self.shift, self.axis)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Roll(-self.shift, self.axis)(g),)
+
+    def index(self, i: Any, x: Type) -> tuple[Any, ...]:
+        n = max(x.shape[self.axis], 1)
+        return tuple(
+            (p - self.shift) % n if k == self.axis else p for k, p in enumerate(i)
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(1, 0), (Input((4, 3)),)),
+            Sample(cls(-2, 1), (Input((2, 5)),)),
+            Sample(cls(1, 0), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: roll(x, 1, 1), AxisError, "out of range"),
+        ]
+
+
+@provide
+def roll(x: Any, shift: int, axis: Any = None) -> Tensor:
+    """The elements moved `shift` places up along `axis`, round the end.
+
+    Without an axis the flattened elements are moved.
+
+    >>> import treadle as td
+    >>> td.roll([1.0, 2.0, 3.0], 1).tolist()
+    [3.0, 1.0, 2.0]
+    """
+    node = as_tensor(x)
+    if axis is None:
+        return reshape(Roll(shift, 0)(reshape(node, (-1,))), node.type.shape)
+    return Roll(shift, resolve_axis(axis, node.type))(node)
+
+
+@provide
+def repeat(x: Any, count: int, axis: Any = None) -> Tensor:
+    """Each element `count` times in a row along `axis`, or of the flattened tensor.
+
+    >>> import treadle as td
+    >>> td.repeat([1.0, 2.0], 2).tolist()
+    [1.0, 1.0, 2.0, 2.0]
+    """
+    node = as_tensor(x)
+    if count < 0:
+        raise ArgumentError(f"repeat takes no negative count, got {count}").located(
+            "repeat"
+        )
+    if axis is None:
+        node, k = reshape(node, (-1,)), 0
+    else:
+        k = resolve_axis(axis, node.type)
+    shape = node.type.shape
+    wide = broadcast_to(
+        expand_dims(node, k + 1), (*shape[: k + 1], count, *shape[k + 1 :])
+    )
+    names = node.type.axes
+    return reshape(wide, (*shape[:k], shape[k] * count, *shape[k + 1 :]), axes=names)
+
+
+@provide
+def tile(x: Any, counts: Any) -> Tensor:
+    """The whole tensor repeated `counts` times along each dimension, as np.tile.
+
+    >>> import treadle as td
+    >>> td.tile([1.0, 2.0], 2).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+    """
+    node = as_tensor(x)
+    times = (counts,) if hasattr(counts, "__index__") else tuple(counts)
+    ndim = max(len(times), node.type.ndim)
+    times = (1,) * (ndim - len(times)) + times
+    shape = (1,) * (ndim - node.type.ndim) + node.type.shape
+    split = [m for n in shape for m in (1, n)]
+    wide = [m for r, n in zip(times, shape, strict=True) for m in (r, n)]
+    repeated = broadcast_to(reshape(node, tuple(split)), tuple(wide))
+    return reshape(repeated, tuple(r * n for r, n in zip(times, shape, strict=True)))
+
+
+def contiguous(x: Any) -> Tensor:
+    """`x` itself: layout is the compiler's choice, so there is nothing to do.
+
+    >>> import treadle as td
+    >>> td.contiguous([1.0]).tolist()
+    [1.0]
+    """
+    return as_tensor(x)
+
+
+def broadcast_arrays(*xs: Any) -> list[Tensor]:
+    """The tensors broadcast to their common shape.
+
+    >>> import treadle as td
+    >>> [x.shape for x in td.broadcast_arrays([1.0, 2.0], 3.0)]
+    [(2,), (2,)]
+    """
+    nodes = [as_tensor(x) for x in xs]
+    shape = broadcast_shapes(*[x.type.shape for x in nodes])
+    return [broadcast_to(x, shape) for x in nodes]
+
+
+def atleast_1d(x: Any) -> Tensor:
+    """`x` with one dimension at least.
+
+    >>> import treadle as td
+    >>> td.atleast_1d(1.0).shape
+    (1,)
+    """
+    node = as_tensor(x)
+    return node if node.type.ndim else reshape(node, (1,))
+
+
+def atleast_2d(x: Any) -> Tensor:
+    """`x` with two dimensions at least, new ones in front.
+
+    >>> import treadle as td
+    >>> td.atleast_2d([1.0, 2.0]).shape
+    (1, 2)
+    """
+    node = atleast_1d(x)
+    return node if node.type.ndim > 1 else expand_dims(node, 0)
+
+
+def atleast_3d(x: Any) -> Tensor:
+    """`x` with three dimensions at least: a vector in the middle, as np.atleast_3d.
+
+    >>> import treadle as td
+    >>> td.atleast_3d([1.0, 2.0]).shape
+    (1, 2, 1)
+    """
+    node = atleast_2d(x)
+    return node if node.type.ndim > 2 else expand_dims(node, 2)
