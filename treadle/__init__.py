@@ -1,6 +1,6 @@
 """Treadle: computation graphs of plain, dynamic Python."""
 
-from treadle import optim
+from treadle import nn, optim
 from treadle.autodiff.forward import hessian, hvp, jacobian, jvp
 from treadle.autodiff.gradient import grad, value_and_grad, variables, vjp
 from treadle.base.dtypes import (
@@ -68,6 +68,12 @@ from treadle.ops.order import *  # noqa: F403
 from treadle.ops.special import *  # noqa: F403
 from treadle.ops.padding import *  # noqa: F403
 from treadle.ops import random
+from treadle.graph.compare import alike
+from treadle.graph.inspect import *  # noqa: F403
+from treadle.graph.text import text
+from treadle.graph.verify import verify
+from treadle.ops.debug import *  # noqa: F403
+from treadle.viz.dot import to_dot
 from treadle.runtime.computation import computation, placeholder
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.function import function

@@ -53,7 +53,9 @@ class _Convolution(Module):
             raise ArgumentError(f"{groups} groups do not divide channels {channels}")
         self.kernel_size = each(kernel_size, self.rank, "kernel_size")
         self.groups = groups
-        self.__dict__.update(sliding)
+        for name, value in sliding.items():
+            whole = hasattr(value, "__index__")
+            setattr(self, name, each(value, self.rank, name) if whole else value)
         if self.transposed:
             shape = (channels[0], channels[1] // groups, *self.kernel_size)
         else:
@@ -69,7 +71,7 @@ class _Convolution(Module):
         text += f", kernel_size={self.kernel_size}"
         for name in self._shown:
             value = getattr(self, name)
-            if name == "stride" or value != plain[name]:
+            if name == "stride" or value != (plain[name],) * self.rank:
                 text += f", {name}={value}"
         if self.groups != 1:
             text += f", groups={self.groups}"

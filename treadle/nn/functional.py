@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor, constant_node
@@ -176,7 +177,7 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 
 def _mask(shape: tuple[int, ...], p: float) -> Tensor:
     """True with probability 1 - p."""
-    drawn: Tensor = random.uniform(shape) >= p
+    drawn: Tensor = random.uniform(shape, dtype=float32) >= p
     return drawn
 
 

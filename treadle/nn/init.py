@@ -1,4 +1,4 @@
-"""Initializers: functions of (shape, dtype) that give the first value of a parameter.
+"""Initializers: functions of (shape, dtype) for the first value of a parameter.
 
 Called with settings alone they give the same function with those settings, so both
 `init=normal` and `init=normal(std=0.02)` work. Draws come from the thread's seed scope:

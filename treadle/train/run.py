@@ -22,7 +22,7 @@ from treadle.io.atomic import write_atomically
 from treadle.io.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from treadle.io.files import guarded
 from treadle.io.tensors import save_arrays
-from treadle.nn import Module
+from treadle.nn.module import Module
 from treadle.nn.functional import cross_entropy
 from treadle.ops.create import constant
 from treadle.train.folder import CHECKPOINTS
