@@ -76,6 +76,7 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["train", "--batch", "-1"], 2, "--batch is at least 1"),
     (["train", "--seed", "-1"], 2, "--seed"),
     (["train", "--lr", "nan"], 2, "--lr"),
+    (["train", "--data-dir", "."], 2, "--data-dir goes with"),
     (["train", "--resume"], 2, "no run to resume in runs"),
     (["train", "--resume", "--output", "none"], 2, "no run to resume in none"),
     (["train", "--data", "mnist"], 1, "known: digits, fashion-mnist, PATH.npz"),

@@ -74,6 +74,7 @@ from treadle.graph.text import text
 from treadle.graph.verify import verify
 from treadle.ops.debug import *  # noqa: F403
 from treadle.viz.dot import to_dot
+from treadle.viz.show import show
 from treadle.runtime.computation import computation, placeholder
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.function import function

@@ -125,6 +125,8 @@ def _train(arguments: argparse.Namespace) -> int:
         settings = saved.resumed(**given)
     else:
         point, settings = None, _DEFAULT.changed(**given)
+    if settings.data_dir is not None and settings.data != "fashion-mnist":
+        raise OptionError("--data-dir goes with --data fashion-mnist")
     _check_names(settings)
     images = load_images(settings.data, settings.data_dir)
     if not resume:

@@ -187,6 +187,8 @@ def test_a_copy_is_another_network() -> None:
     twin = copy.deepcopy(net)
     td.optim.SGD(lr=0.5).step(net(td.ones((1, 2))).sum())
     assert twin.weight.numpy().tobytes() != net.weight.numpy().tobytes()
+    layers = nn.ModuleList([copy.deepcopy(net) for _ in range(2)])
+    assert [p.name for p in layers.parameters()][::2] == ["0.weight", "1.weight"]
 
 
 def test_a_traced_module_retraces_with_its_mode() -> None:

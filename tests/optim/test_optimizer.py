@@ -246,3 +246,28 @@ def test_memory_stays_flat_for_any_optimizer() -> None:
             counts.append(len(found) - len(losses))
     assert counts[1] <= counts[0] + 10
     assert not losses[0].inputs and losses[0].stored is not None
+
+
+def test_named_parameters_keep_their_axes() -> None:
+    w = td.param("w", shape=(2,), init=1.0, axes=("f",))
+    x = td.asarray([1.0, -2.0], axes=("f",))
+    td.optim.Adam(lr=0.5, clip_norm=1.0).step((w * x).sum())
+    assert w.axes == ("f",)
+    np.testing.assert_allclose(w.numpy(), [0.5, 1.5], rtol=1e-5)
+
+
+def test_a_pending_assignment_comes_first() -> None:
+    a, _ = pair()
+    a.assign(5.0)
+    assert td.optim.SGD([a], lr=1.0).step(a * 2.0) == 10.0
+    assert float(a) == 3.0
+
+
+def test_eager_nodes_are_stepped_alike() -> None:
+    found = []
+    for eager in (False, True):
+        a, b = pair()
+        with td.options(eager=eager):
+            optimizer = td.optim.Adam(lr=0.1)
+            found.append([float(optimizer.step(a * b + a)) for _ in range(3)])
+    assert found[0] == found[1]

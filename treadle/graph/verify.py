@@ -1,4 +1,4 @@
-"""Checks of a graph: what must hold of every node, told in one message if it does not."""
+"""Checks of a graph: what must hold of every node, told in one message."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def verify(y: Any) -> tuple[bool, str]:
     >>> import treadle as td
     >>> td.verify(td.constant(1.0) + 2.0)
     (True, '')
-    >>> td.verify(td.placeholder(name="x") + 2.0)[1].split(": ")[1]
-    "placeholder 'x' is not bound"
+    >>> "placeholder 'x' is not bound" in td.verify(td.placeholder(name="x") + 2.0)[1]
+    True
     """
     leaves, _ = trees.flatten(y)
     for node, message in problems(reach([as_tensor(leaf) for leaf in leaves])):

@@ -60,25 +60,45 @@ class ReLU(_Plain):
 
 
 class ReLU6(_Plain):
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    >>> import treadle as td
+    >>> td.nn.ReLU6()([-1.0, 8.0]).tolist()
+    [0.0, 6.0]
+    """
 
     function = staticmethod(F.relu6)
 
 
 class SELU(_Plain):
-    """A scaled ELU that keeps mean 0 and variance 1. Klambauer et al. 2017."""
+    """A scaled ELU that keeps mean 0 and variance 1. Klambauer et al. 2017.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.SELU()(1.0)):.4f}"
+    '1.0507'
+    """
 
     function = staticmethod(F.selu)
 
 
 class SiLU(_Plain):
-    """x sigmoid(x)."""
+    """x sigmoid(x).
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.SiLU()(1.0)):.4f}"
+    '0.7311'
+    """
 
     function = staticmethod(F.silu)
 
 
 class Mish(_Plain):
-    """x tanh(log(1 + e^x)). Misra 2019."""
+    """x tanh(log(1 + e^x)). Misra 2019.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.Mish()(1.0)):.4f}"
+    '0.8651'
+    """
 
     function = staticmethod(F.mish)
 
@@ -95,31 +115,56 @@ class Sigmoid(_Plain):
 
 
 class LogSigmoid(_Plain):
-    """-log(1 + e^-x)."""
+    """-log(1 + e^-x).
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.LogSigmoid()(0.0)):.4f}"
+    '-0.6931'
+    """
 
     function = staticmethod(F.logsigmoid)
 
 
 class Tanh(_Plain):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.Tanh()(1.0)):.4f}"
+    '0.7616'
+    """
 
     function = staticmethod(F.tanh)
 
 
 class Softsign(_Plain):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> import treadle as td
+    >>> float(td.nn.Softsign()(3.0))
+    0.75
+    """
 
     function = staticmethod(F.softsign)
 
 
 class Hardsigmoid(_Plain):
-    """min(max(x / 6 + 1/2, 0), 1)."""
+    """min(max(x / 6 + 1/2, 0), 1).
+
+    >>> import treadle as td
+    >>> float(td.nn.Hardsigmoid()(0.0))
+    0.5
+    """
 
     function = staticmethod(F.hardsigmoid)
 
 
 class Hardswish(_Plain):
-    """x hardsigmoid(x). Howard et al. 2019."""
+    """x hardsigmoid(x). Howard et al. 2019.
+
+    >>> import treadle as td
+    >>> float(td.nn.Hardswish()(3.0))
+    3.0
+    """
 
     function = staticmethod(F.hardswish)
 
@@ -164,7 +209,12 @@ class PReLU(Module):
 
 
 class ELU(Module):
-    """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016."""
+    """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.ELU()(-1.0)):.4f}"
+    '-0.6321'
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = alpha
@@ -177,7 +227,12 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017."""
+    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.CELU(2.0)(-1.0)):.4f}"
+    '-0.7869'
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = alpha
@@ -190,7 +245,12 @@ class CELU(Module):
 
 
 class GELU(Module):
-    """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016."""
+    """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.GELU()(1.0)):.4f}"
+    '0.8413'
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
@@ -203,7 +263,12 @@ class GELU(Module):
 
 
 class GLU(Module):
-    """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017."""
+    """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
+
+    >>> import treadle as td
+    >>> td.nn.GLU()([3.0, 0.0]).tolist()
+    [1.5]
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
@@ -236,7 +301,12 @@ class Hardtanh(Module):
 
 
 class Softplus(Module):
-    """log(1 + e^(beta x)) / beta."""
+    """log(1 + e^(beta x)) / beta.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.Softplus()(0.0)):.4f}"
+    '0.6931'
+    """
 
     def __init__(self, beta: float = 1.0) -> None:
         self.beta = beta
@@ -267,7 +337,12 @@ class Softmax(Module):
 
 
 class LogSoftmax(Module):
-    """log(softmax(x)) along `dim`."""
+    """log(softmax(x)) along `dim`.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.LogSoftmax()([0.0, 0.0])[0]):.4f}"
+    '-0.6931'
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim

@@ -228,7 +228,13 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """Encoder layers one after the other, and a last normalization if one is given."""
+    """Encoder layers one after the other, and a last normalization if one is given.
+
+    >>> import treadle as td
+    >>> layer = td.nn.TransformerEncoderLayer(4, 2, 8)
+    >>> td.nn.TransformerEncoder([layer])(td.ones((1, 3, 4))).shape
+    (1, 3, 4)
+    """
 
     def __init__(self, layers: Any, norm: Module | None = None) -> None:
         self.layers, self.norm = ModuleList(layers), norm
@@ -240,7 +246,14 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Decoder layers one after the other, and a last normalization if one is given."""
+    """Decoder layers one after the other, and a last normalization if one is given.
+
+    >>> import treadle as td
+    >>> layer = td.nn.TransformerDecoderLayer(4, 2, 8)
+    >>> x = td.ones((1, 3, 4))
+    >>> td.nn.TransformerDecoder([layer])(x, x).shape
+    (1, 3, 4)
+    """
 
     def __init__(self, layers: Any, norm: Module | None = None) -> None:
         self.layers, self.norm = ModuleList(layers), norm

@@ -137,7 +137,12 @@ class ModuleList(_Numbered):
 
 
 class ParameterList(_Numbered):
-    """A list of parameters that belong to the module that holds it."""
+    """A list of parameters that belong to the module that holds it.
+
+    >>> import treadle as td
+    >>> len(td.nn.ParameterList([td.param(init=1.0), td.param(init=2.0)]))
+    2
+    """
 
     def __init__(self, parameters: Iterable[Variable] = ()) -> None:
         self.extend(parameters)

@@ -56,26 +56,51 @@ class _ChannelDropout(_Dropping):
 
 
 class Dropout1d(_ChannelDropout):
-    """Whole channels of (n, channels, length) dropped."""
+    """Whole channels of (n, channels, length) dropped.
+
+    >>> import treadle as td
+    >>> td.nn.Dropout1d(1.0)(td.ones((1, 1, 2))).tolist()
+    [[[0.0, 0.0]]]
+    """
 
 
 class Dropout2d(_ChannelDropout):
-    """Whole channels of (n, channels, height, width) dropped."""
+    """Whole channels of (n, channels, height, width) dropped.
+
+    >>> import treadle as td
+    >>> td.nn.Dropout2d(1.0)(td.ones((1, 1, 1, 2))).tolist()
+    [[[[0.0, 0.0]]]]
+    """
 
 
 class Dropout3d(_ChannelDropout):
-    """Whole channels of (n, channels, depth, height, width) dropped."""
+    """Whole channels of (n, channels, depth, height, width) dropped.
+
+    >>> import treadle as td
+    >>> td.nn.Dropout3d(0.5).eval()(td.ones((1, 1, 1, 1, 1))).item()
+    1.0
+    """
 
 
 class AlphaDropout(_Dropping):
-    """Dropout that keeps the mean 0 and variance 1 of SELU. Klambauer et al. 2017."""
+    """Dropout that keeps the mean 0 and variance 1 of SELU. Klambauer et al. 2017.
+
+    >>> import treadle as td
+    >>> td.nn.AlphaDropout(0.5).eval()([1.0, 2.0]).tolist()
+    [1.0, 2.0]
+    """
 
     def forward(self, x: Any) -> Tensor:
         return F.alpha_dropout(x, self.p, self.training)
 
 
 class GaussianDropout(_Dropping):
-    """In training x times normal(1, sqrt(p / (1 - p))). Srivastava et al. 2014."""
+    """In training x times normal(1, sqrt(p / (1 - p))). Srivastava et al. 2014.
+
+    >>> import treadle as td
+    >>> td.nn.GaussianDropout(0.5)(td.ones(3)).shape
+    (3,)
+    """
 
     def forward(self, x: Any) -> Tensor:
         node = as_tensor(x)
@@ -86,7 +111,12 @@ class GaussianDropout(_Dropping):
 
 
 class GaussianNoise(Module):
-    """In training x plus normal(0, std)."""
+    """In training x plus normal(0, std).
+
+    >>> import treadle as td
+    >>> td.nn.GaussianNoise(0.1).eval()([1.0, 2.0]).tolist()
+    [1.0, 2.0]
+    """
 
     def __init__(self, std: float = 0.1) -> None:
         self.std = std

@@ -213,7 +213,7 @@ def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Ten
     if not training or p == 0.0:
         return x
     if p == 1.0:
-        return x * 0.0
+        return where(False, x, 0.0)
     return where(_mask(shape, p), x / (1.0 - p), 0.0)
 
 
@@ -230,7 +230,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     if not training or p == 0.0:
         return node
     if p == 1.0:
-        return node * 0.0
+        return where(False, node, 0.0)
     low = -1.0507009873554805 * 1.6732632423543772
     a = ((1.0 - p) * (1.0 + p * low**2)) ** -0.5
     return where(_mask(node.shape, p), node, low) * a - a * p * low

@@ -64,7 +64,11 @@ Array = np.ndarray[Any, Any]
 
 class Initializer:
     """A rule with settings: `init(shape, dtype)` is an array, `init(setting=...)` the
-    same rule with other settings."""
+    same rule with other settings.
+
+    >>> constant(value=2.0)((2,), "float32").tolist()
+    [2.0, 2.0]
+    """
 
     def __init__(self, rule: Callable[..., Array], **settings: Any) -> None:
         self.rule, self.settings = rule, settings

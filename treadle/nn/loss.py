@@ -78,7 +78,12 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """-log_probabilities[label], averaged over the labels."""
+    """-log_probabilities[label], averaged over the labels.
+
+    >>> import treadle as td
+    >>> float(td.nn.NLLLoss()([[-1.0, -2.0]], [1]))
+    2.0
+    """
 
     function = staticmethod(F.nll_loss)
 
@@ -106,7 +111,12 @@ class L1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964."""
+    """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
+
+    >>> import treadle as td
+    >>> float(td.nn.HuberLoss()([3.0], [0.0]))
+    2.5
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -119,7 +129,12 @@ class HuberLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """The Huber loss divided by beta. Girshick 2015."""
+    """The Huber loss divided by beta. Girshick 2015.
+
+    >>> import treadle as td
+    >>> float(td.nn.SmoothL1Loss(beta=2.0)([3.0], [0.0]))
+    2.0
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -132,31 +147,56 @@ class SmoothL1Loss(_Loss):
 
 
 class BCELoss(_Loss):
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p."""
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.BCELoss()([0.5], [1.0])):.4f}"
+    '0.6931'
+    """
 
     function = staticmethod(F.binary_cross_entropy)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """The same for logits, without the overflow of going through probabilities."""
+    """The same for logits, without the overflow of going through probabilities.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.BCEWithLogitsLoss()([0.0], [1.0])):.4f}"
+    '0.6931'
+    """
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
 
 
 class PoissonNLLLoss(_Loss):
-    """e^x - t x: the negative log-likelihood of counts t under rate e^x."""
+    """e^x - t x: the negative log-likelihood of counts t under rate e^x.
+
+    >>> import treadle as td
+    >>> float(td.nn.PoissonNLLLoss()([0.0], [2.0]))
+    1.0
+    """
 
     function = staticmethod(F.poisson_nll_loss)
 
 
 class HingeLoss(_Loss):
-    """max(0, 1 - t x) for targets t of -1 or 1."""
+    """max(0, 1 - t x) for targets t of -1 or 1.
+
+    >>> import treadle as td
+    >>> float(td.nn.HingeLoss()([0.5], [1.0]))
+    0.5
+    """
 
     function = staticmethod(F.hinge_loss)
 
 
 class MarginRankingLoss(Module):
-    """max(0, margin - t (x1 - x2)) for targets t of -1 or 1."""
+    """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
+
+    >>> import treadle as td
+    >>> float(td.nn.MarginRankingLoss()([1.0], [3.0], [1.0]))
+    2.0
+    """
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         self.margin, self.reduction = margin, reduction

@@ -48,12 +48,12 @@ class Module:
 
     training: bool
     _path: str
-    _named: set[int]
+    _named: dict[str, str]
     _passing: set[str]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         module = super().__new__(cls)
-        module.__dict__.update(training=True, _path="", _named=set(), _passing=set())
+        module.__dict__.update(training=True, _path="", _named={}, _passing=set())
         return module
 
     def __init__(self) -> None:
@@ -79,9 +79,8 @@ class Module:
             full = f"{self._path}.{path}" if self._path else path
             if isinstance(item, Module):
                 item._move(full)
-            elif id(item) in self._named or _AUTOMATIC.fullmatch(item.name):
-                self._named.add(id(item))
-                item.name = full
+            elif self._named.get(path) == item.name or _AUTOMATIC.fullmatch(item.name):
+                self._named[path] = item.name = full
 
     def _move(self, path: str) -> None:
         # The first owner names a module; what holds the owner makes the path longer.

@@ -222,7 +222,12 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (n, channels, depth, height, width)."""
+    """Batch normalization of (n, channels, depth, height, width).
+
+    >>> import treadle as td
+    >>> td.nn.BatchNorm3d(2)(td.ones((1, 2, 2, 2, 2))).shape
+    (1, 2, 2, 2, 2)
+    """
 
     ranks = (5,)
 
@@ -280,19 +285,34 @@ class _InstanceNorm(_Channels):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization of (n, channels, length)."""
+    """Instance normalization of (n, channels, length).
+
+    >>> import treadle as td
+    >>> td.nn.InstanceNorm1d(1)([[[1.0, 3.0]]]).numpy().round(3).tolist()
+    [[[-1.0, 1.0]]]
+    """
 
     ranks = (3,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization of (n, channels, height, width)."""
+    """Instance normalization of (n, channels, height, width).
+
+    >>> import treadle as td
+    >>> td.nn.InstanceNorm2d(1)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 2, 2)
+    """
 
     ranks = (4,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of (n, channels, depth, height, width)."""
+    """Instance normalization of (n, channels, depth, height, width).
+
+    >>> import treadle as td
+    >>> td.nn.InstanceNorm3d(1)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 2, 2, 2)
+    """
 
     ranks = (5,)
 

@@ -93,7 +93,12 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window of the last three dimensions."""
+    """The largest element of each window of the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.MaxPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
+    (1, 1, 2, 2, 1)
+    """
 
     function = staticmethod(max_pool3d)
 
@@ -146,13 +151,23 @@ class AvgPool1d(_AvgPool):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of each window of the last two dimensions."""
+    """The mean of each window of the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.AvgPool2d(2)([[[[1.0, 3.0], [5.0, 7.0]]]]).item()
+    4.0
+    """
 
     function = staticmethod(avg_pool2d)
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of each window of the last three dimensions."""
+    """The mean of each window of the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.AvgPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
+    (1, 1, 2, 2, 1)
+    """
 
     function = staticmethod(avg_pool3d)
 
@@ -188,7 +203,12 @@ class GlobalAvgPool(Module):
 
 
 class GlobalMaxPool(Module):
-    """The largest element over all dimensions after the second."""
+    """The largest element over all dimensions after the second.
+
+    >>> import treadle as td
+    >>> td.nn.GlobalMaxPool()([[[1.0, 3.0]]]).tolist()
+    [[3.0]]
+    """
 
     def forward(self, x: Any) -> Tensor:
         return global_max_pool(x)

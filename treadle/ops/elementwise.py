@@ -14,7 +14,7 @@ from treadle.ops.align import binary
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise, binary_samples, unary_samples
 
-__all__ = ["add", "divide", "multiply", "negative", "subtract"]
+__all__ = ["add", "conj", "divide", "multiply", "negative", "subtract"]
 
 
 @op(primitive=True, commutative=True, linear=True, identity=0)

@@ -21,7 +21,7 @@ from treadle.ops.call import match, zeros_of
 from treadle.ops.control import Branch, call, cond, inexact, union
 from treadle.ops.families import Family, outputs_of
 
-__all__ = ["fold", "map", "scan", "while_loop"]
+__all__ = ["foldl", "map", "scan", "while_loop"]
 
 
 def drawn_at(draws: Sequence[Any], t: int) -> list[Any]:
@@ -275,11 +275,11 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     return scan(lambda carry, row: (carry, f(row)), (), xs)[1]
 
 
-def fold(f: Callable[[Any, Any], Any], init: Any, xs: Any) -> Any:
+def foldl(f: Callable[[Any, Any], Any], init: Any, xs: Any) -> Any:
     """`carry = f(carry, row)` over the rows of `xs`; the last carry.
 
     >>> import treadle as td
-    >>> float(td.fold(lambda c, x: c * x, 1.0, td.asarray([2.0, 3.0])))
+    >>> float(td.foldl(lambda c, x: c * x, 1.0, td.asarray([2.0, 3.0])))
     6.0
     """
     return scan(lambda carry, row: (f(carry, row), ()), init, xs)[0]

@@ -252,7 +252,7 @@ def global_max_pool(x: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.global_max_pool([[[1.0, 3.0]]]).tolist()
-    [[3.0]]
+    [3.0]
     """
     node, axes = _plane(x)
     found: Tensor = functions.max(node, axes)
@@ -265,7 +265,7 @@ def global_avg_pool(x: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.global_avg_pool([[[1.0, 3.0]]]).tolist()
-    [[2.0]]
+    [2.0]
     """
     node, axes = _plane(x)
     found: Tensor = functions.mean(node, axes)
@@ -334,7 +334,7 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.masked_avg_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
-    [[2.0]]
+    [2.0]
     """
     node = as_float(x)
     weights = broadcast_to(astype(mask, node.type.dtype), node.type.shape)
@@ -349,7 +349,7 @@ def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.masked_max_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
-    [[3.0]]
+    [3.0]
     """
     node = as_float(x)
     chosen = functions.where(astype(mask, bool), node, -np.inf)

@@ -147,8 +147,8 @@ def hard_swish(x: Any) -> Tensor:
     """x hard_sigmoid(x) (Howard et al., 2019).
 
     >>> import treadle as td
-    >>> td.hard_swish([-9.0, 3.0]).tolist()
-    [0.0, 3.0]
+    >>> td.hard_swish([3.0, 6.0]).tolist()
+    [3.0, 6.0]
     """
     node = as_float(x)
     return node * hard_sigmoid(node)

@@ -13,8 +13,16 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.lookup import sparse_rows
+from treadle.ops.naming import unname
 
-__all__ = ["Gradient", "clip_by_norm", "clip_by_value", "global_norm", "prepare"]
+__all__ = [
+    "Gradient",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+    "plain",
+    "prepare",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,11 @@ class Gradient:
         return (squares / functions.reshape(count, shape)).sum()
 
 
+def plain(x: Tensor) -> Tensor:
+    """x without axis names: rules work by position, a Variable keeps its own names."""
+    return x if x.type.axes is None else unname(x)
+
+
 def prepare(gradient: Tensor, rowwise: bool) -> Gradient:
     """A gradient as rows where it is sparse and the rule can use them, else dense.
 
@@ -48,6 +61,7 @@ def prepare(gradient: Tensor, rowwise: bool) -> Gradient:
     >>> prepare(g, True).value.tolist()
     [[2.0], [2.0]]
     """
+    gradient = plain(gradient)
     dtype = accumulator(gradient.type.dtype)
     rows = sparse_rows(gradient) if rowwise and gradient.type.ndim else None
     if rows is None:

@@ -18,7 +18,13 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable, variable_of
-from treadle.optim.gradients import Gradient, clip_by_norm, clip_by_value, prepare
+from treadle.optim.gradients import (
+    Gradient,
+    clip_by_norm,
+    clip_by_value,
+    plain,
+    prepare,
+)
 from treadle.optim.groups import Group, Rate, Rule, groups_of, store
 from treadle.optim.transform import Transform, identity
 from treadle.runtime.evaluate import forget, run
@@ -297,7 +303,7 @@ def changed(
     ids, dtype = gradient.ids, gradient.value.type.dtype
 
     def seen(variable: Variable) -> Tensor:
-        node = variable.node()
+        node = plain(variable.node())
         whole = ids is None or variable.shape != p.shape
         found: Tensor = node if whole else functions.embedding(node, ids)
         return found
@@ -305,7 +311,7 @@ def changed(
     def whole(variable: Variable, value: Tensor) -> Tensor:
         if ids is None or variable.shape != p.shape:
             return value
-        found: Tensor = functions.at(variable)[ids].set(value)
+        found: Tensor = functions.at(plain(variable.node()))[ids].set(value)
         return found
 
     own = {name: seen(variable) for name, variable in states.items()}

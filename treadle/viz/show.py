@@ -1,0 +1,225 @@
+"""The picture of a graph as SVG, made without any other program."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.autodiff.gradient import derivatives
+from treadle.autodiff.reverse import seed_for
+from treadle.base import trees
+from treadle.base.dtypes import is_inexact
+from treadle.base.types import TupleType
+from treadle.graph.leaves import Leaf, as_tensor
+from treadle.graph.tensor import Tensor
+from treadle.graph.text import head, short
+from treadle.graph.traversal import reach
+from treadle.runtime.evaluate import evaluate
+from treadle.viz.dot import color_of, references, shape_of
+from treadle.viz.layout import HEIGHT, place
+
+__all__ = ["Picture", "show"]
+
+COLLAPSE = 200  # nodes above which those of one module or line become one box
+MOST = 400  # boxes of the largest picture
+CHARACTER, PADDING = 6.9, 18.0
+
+
+@dataclass
+class Box:
+    """Some nodes as one box: its lines of text, its color, its tool tip."""
+
+    nodes: list[Tensor]
+    lines: list[str] = field(default_factory=list)
+    color: str = "#f3f4f6"
+    tip: str = ""
+
+    @property
+    def width(self) -> float:
+        return max(len(line) for line in self.lines) * CHARACTER + PADDING
+
+
+class Picture:
+    """An SVG: shown by notebooks, saved with `save(path)`."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: str | Path) -> None:
+        """Write the SVG to a file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<picture, {len(self.svg):,} characters of SVG: save(path) writes it>"
+
+
+def key_of(node: Tensor) -> str:
+    """What nodes are collapsed by: the module they belong to, else the user's line."""
+    module = node._metadata.get("module") if node._metadata else None
+    if module is not None:
+        return str(module)
+    return f"{Path(node.filename).name}:{node.lineno}" if node.lineno else ""
+
+
+def collapsed(nodes: list[Tensor]) -> list[Box]:
+    """Neighbors of one module or line in one box; no cycle can come of it."""
+    boxes: list[Box] = []
+    keys: list[str] = []
+    for node in nodes:
+        if keys and keys[-1] == key_of(node):
+            boxes[-1].nodes.append(node)
+        else:
+            boxes.append(Box([node]))
+            keys.append(key_of(node))
+    while len(boxes) > MOST:
+        pairs = [boxes[k : k + 2] for k in range(0, len(boxes), 2)]
+        boxes = [Box([n for box in pair for n in box.nodes]) for pair in pairs]
+    for box in boxes:
+        if len(box.nodes) == 1:
+            describe(box, {})
+        else:
+            last = box.nodes[-1]
+            box.lines = [key_of(last) or "...", f"{len(box.nodes)} nodes"]
+            box.tip = ", ".join(n.op.name for n in box.nodes[:40])
+    return boxes
+
+
+def describe(box: Box, notes: dict[int, list[str]]) -> None:
+    """The text of a box of one node."""
+    (node,) = box.nodes
+    name = head(node) if isinstance(node.op, Leaf) else node.op.name
+    box.lines = [name if len(name) < 40 else name[:37] + "..."]
+    types = node.type
+    dtype = "" if isinstance(types, TupleType) else types.dtype.name
+    box.lines.append(f"{dtype}{shape_of(node)}")
+    box.lines += notes.get(node.serial, [])
+    box.color = color_of(node)
+    box.tip = f"{node.name}: {node.op}\\n{node.line}".replace("\\n", "\n")
+
+
+def notes_of(
+    nodes: list[Tensor], roots: list[Tensor], values: bool, gradients: bool
+) -> dict[int, list[str]]:
+    """The lines that tell values and gradients, by serial."""
+    notes: dict[int, list[str]] = {}
+    plain = [n for n in nodes if not isinstance(n.type, TupleType)]
+    if values:
+        for node, value in zip(plain, evaluate(plain), strict=True):
+            notes.setdefault(node.serial, []).append(f"= {brief(value)}")
+    if gradients:
+        chosen = [n for n in plain if is_inexact(n.type.dtype)]
+        found = derivatives([roots[0]], [seed_for(roots[0])], chosen, "zero")
+        for node, g in zip(chosen, evaluate(found), strict=True):
+            notes.setdefault(node.serial, []).append(f"grad {brief(g)}")
+    return notes
+
+
+def brief(value: np.ndarray[Any, Any]) -> str:
+    """A value in one line: itself if small, else its range."""
+    if value.size <= 4:
+        return short(value)
+    return f"{value.min():.4g} .. {value.max():.4g}"
+
+
+def show(
+    y: Any,
+    *,
+    values: bool = False,
+    gradients: bool = False,
+    path: str | Path | None = None,
+) -> Picture:
+    """A picture of the graph of `y`; with values, and gradients of a scalar y, if asked.
+
+    Above 200 nodes those of one module, or of one of the user's lines, become one box.
+    With `path` the SVG is written there too.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> picture = td.show(x * 3.0 + td.sin(x), values=True)
+    >>> picture.svg.startswith("<svg"), "Multiply" in picture.svg
+    (True, True)
+    """
+    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    nodes = reach(roots)
+    if len(nodes) > COLLAPSE:
+        boxes = collapsed(nodes)
+    else:
+        notes = notes_of(nodes, roots, values, gradients)
+        count = references(nodes)
+        boxes = [Box([node]) for node in nodes]
+        for box in boxes:
+            describe(box, notes)
+            box.tip += f"\nread {count[box.nodes[0].serial]} times"
+    picture = Picture(draw(boxes))
+    if path is not None:
+        picture.save(path)
+    return picture
+
+
+def draw(boxes: list[Box]) -> str:
+    """Boxes and the edges between their nodes as SVG, leaves at the top."""
+    home = {node.serial: k for k, box in enumerate(boxes) for node in box.nodes}
+    edges = [
+        (home[x.serial], k)
+        for k, box in enumerate(boxes)
+        for node in box.nodes
+        for x in node.inputs
+        if home[x.serial] != k
+    ]
+    layout = place([box.width for box in boxes], edges)
+    width, height = layout.width, layout.height + HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" '
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        'font-family="Menlo, Consolas, monospace" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/>'
+        "</marker></defs>",
+    ]
+    tall = [max(HEIGHT, 14.0 * len(box.lines) + 10.0) for box in boxes]
+    for (a, b), route in layout.routes.items():
+        points = [(route[0][0], route[0][1] + tall[a] / 2), *route[1:-1]]
+        points.append((route[-1][0], route[-1][1] - tall[b] / 2))
+        parts.append(curve(points))
+    for k, box in enumerate(boxes):
+        parts.append(drawn(box, layout.x[k], layout.y[k], tall[k]))
+    return "\n".join([*parts, "</svg>"])
+
+
+def curve(points: list[tuple[float, float]]) -> str:
+    """A smooth line through points, from top to bottom."""
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for (x0, y0), (x1, y1) in pairwise(points):
+        middle = (y0 + y1) / 2
+        path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
+    return (
+        f'<path d="{path}" fill="none" stroke="#6b7280" stroke-width="1.1" '
+        'marker-end="url(#tip)"/>'
+    )
+
+
+def drawn(box: Box, x: float, y: float, height: float) -> str:
+    """A box with its text and tool tip."""
+    left, top = x - box.width / 2, y - height / 2
+    parts = [
+        f"<g><title>{html.escape(box.tip)}</title>",
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" '
+        f'height="{height:.1f}" rx="7" fill="{box.color}" stroke="#9ca3af"/>',
+    ]
+    first = y - 7.0 * (len(box.lines) - 1) + 4.0
+    for k, line in enumerate(box.lines):
+        weight = ' font-weight="bold"' if k == 0 else ' fill="#374151"'
+        parts.append(
+            f'<text x="{x:.1f}" y="{first + 14.0 * k:.1f}" text-anchor="middle"'
+            f"{weight}>{html.escape(line)}</text>"
+        )
+    return "".join([*parts, "</g>"])
