@@ -1,82 +1,77 @@
-"""Treadle: computation graphs of plain, dynamic Python."""
+"""Treadle: computation graphs of plain, dynamic Python.
 
-from treadle import nn, optim
-from treadle.autodiff.forward import hessian, hvp, jacobian, jvp
-from treadle.autodiff.gradient import grad, value_and_grad, variables, vjp
-from treadle.base.dtypes import (
-    bfloat16,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+>>> import treadle as td
+>>> x = td.param("x", init=2.0)
+>>> z = x * 3.0 + td.sin(x)
+>>> f"{float(z):.4f}", f"{float(td.grad(z, [x])[0]):.4f}"
+('6.9093', '2.5839')
+"""
+
+from treadle import nn as nn
+from treadle import optim as optim
+from treadle.autodiff.forward import *
+from treadle.autodiff.gradient import *
+from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *
-from treadle.base.options import options, set_options
-from treadle.base.types import Axis
+from treadle.base.options import *
+from treadle.base.types import *
 from treadle.engines import reference as _reference
-from treadle.graph.frame import explicit_updates, metadata, no_grad
-from treadle.graph.scope import lookup, param, scope
-from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Parameter, Placeholder, Variable
+from treadle.graph.compare import *
+from treadle.graph.frame import *
+from treadle.graph.inspect import *
+from treadle.graph.scope import *
+from treadle.graph.tensor import *
+from treadle.graph.text import *
+from treadle.graph.variable import *
+from treadle.graph.verify import *
+from treadle.ops import random as random
+from treadle.ops.activation import *
+from treadle.ops.bitwise import *
 from treadle.ops.cast import *
-from treadle.ops.compare import *  # noqa: F403
-from treadle.ops.extreme import *  # noqa: F403
-from treadle.ops.rounding import *  # noqa: F403
-from treadle.ops.bitwise import *  # noqa: F403
-from treadle.ops.logarithm import *  # noqa: F403
-from treadle.ops.power import *  # noqa: F403
-from treadle.ops.trigonometric import *  # noqa: F403
+from treadle.ops.compare import *
 from treadle.ops.contract import *
 from treadle.ops.control import *
+from treadle.ops.convolution import *
 from treadle.ops.create import *
+from treadle.ops.debug import *
+from treadle.ops.division import *
+from treadle.ops.einsum import *
 from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
+from treadle.ops.extrema import *
+from treadle.ops.extreme import *
 from treadle.ops.flow import *
+from treadle.ops.index import *
+from treadle.ops.join import *
+from treadle.ops.logarithm import *
+from treadle.ops.lookup import *
 from treadle.ops.loop import *
-from treadle.ops.index import *  # noqa: F403
 from treadle.ops.movement import *
+from treadle.ops.naming import *
+from treadle.ops.order import *
+from treadle.ops.padding import *
+from treadle.ops.parts import *
+from treadle.ops.pick import *
+from treadle.ops.pooling import *
+from treadle.ops.power import *
+from treadle.ops.products import *
+from treadle.ops.rearrange import *
+from treadle.ops.rectifier import *
 from treadle.ops.reduce import *
-from treadle.ops.pick import *  # noqa: F403
-from treadle.ops.lookup import *  # noqa: F403
-from treadle.ops.window import *  # noqa: F403
-from treadle.ops.convolution import *  # noqa: F403
-from treadle.ops.transposed import *  # noqa: F403
-from treadle.ops.pooling import *  # noqa: F403
-from treadle.ops.einsum import *  # noqa: F403
-from treadle.ops.products import *  # noqa: F403
-from treadle.ops.division import *  # noqa: F403
-from treadle.ops.activation import *  # noqa: F403
-from treadle.ops.rectifier import *  # noqa: F403
-from treadle.ops.softmax import *  # noqa: F403
-from treadle.ops.extrema import *  # noqa: F403
-from treadle.ops.statistics import *  # noqa: F403
-from treadle.ops.rearrange import *  # noqa: F403
-from treadle.ops.naming import *  # noqa: F403
-from treadle.ops.join import *  # noqa: F403
-from treadle.ops.scan import *  # noqa: F403
-from treadle.ops.order import *  # noqa: F403
-from treadle.ops.special import *  # noqa: F403
-from treadle.ops.padding import *  # noqa: F403
-from treadle.ops import random
-from treadle.graph.compare import alike
-from treadle.graph.inspect import *  # noqa: F403
-from treadle.graph.text import text
-from treadle.graph.verify import verify
-from treadle.ops.debug import *  # noqa: F403
-from treadle.viz.dot import to_dot
-from treadle.viz.show import show
-from treadle.runtime.computation import computation, placeholder
-from treadle.runtime.evaluate import evaluate
-from treadle.runtime.function import function
+from treadle.ops.repeat import *
+from treadle.ops.rounding import *
+from treadle.ops.scan import *
+from treadle.ops.softmax import *
+from treadle.ops.special import *
+from treadle.ops.statistics import *
+from treadle.ops.transposed import *
+from treadle.ops.trigonometric import *
+from treadle.ops.window import *
+from treadle.runtime.computation import *
+from treadle.runtime.evaluate import *
+from treadle.runtime.function import *
+from treadle.viz.dot import *
+from treadle.viz.show import *
 
 __version__ = "0.1.0"

@@ -10,6 +10,23 @@ import numpy as np
 
 from treadle.base.errors import DTypeError
 
+__all__ = [
+    "bfloat16",
+    "complex64",
+    "complex128",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
 DType = np.dtype[Any]
 
 float16: DType = np.dtype(np.float16)

@@ -13,6 +13,11 @@ from typing import Any
 from treadle.base import dtypes
 from treadle.base.errors import OptionError, TreadleError
 
+__all__ = [
+    "options",
+    "set_options",
+]
+
 
 class SeedScope:
     """A seed and the count of draws taken from it: all the state randomness has."""

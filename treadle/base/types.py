@@ -10,6 +10,10 @@ from typing import Any
 from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 
+__all__ = [
+    "Axis",
+]
+
 Shape = tuple[int, ...]
 Names = tuple[str | None, ...]
 

@@ -13,6 +13,12 @@ from treadle.graph.tensor import Tensor, newest_serial, watchers
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
+__all__ = [
+    "explicit_updates",
+    "metadata",
+    "no_grad",
+]
+
 
 class Frame:
     """Versions of Variables that this thread sees before they are committed."""

@@ -17,6 +17,13 @@ from treadle.graph.frame import Frame, pushed
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Parameter
 
+__all__ = [
+    "Scope",
+    "lookup",
+    "param",
+    "scope",
+]
+
 Init = Any
 
 

@@ -17,6 +17,10 @@ from treadle.graph.origin import Origin, capture, describe, line_of
 if TYPE_CHECKING:
     from treadle.graph.op import Op
 
+__all__ = [
+    "Tensor",
+]
+
 _serials: Iterator[int] = itertools.count()
 _rename = itertools.count()
 # Called with each new node while something watches (metadata, eager, no_grad scopes).

@@ -17,6 +17,12 @@ from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut
 
+__all__ = [
+    "Parameter",
+    "Placeholder",
+    "Variable",
+]
+
 _numbers = itertools.count()
 
 

@@ -94,7 +94,6 @@ class Sigmoid(Activation):
         return _sigmoid(x)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
         return (g * y * (1.0 - y),)
 
 

@@ -231,7 +231,7 @@ class LogicalXor(Logical):
 
 @provide
 def logical_xor(x: Any, y: Any) -> Tensor:
-    """Either x or y, not both, element by element; numbers are true where they are not 0.
+    """Either x or y, not both, element by element; numbers are true unless 0.
 
     >>> import treadle as td
     >>> td.logical_xor([True, False], [True, True]).tolist()

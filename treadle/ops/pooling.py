@@ -252,7 +252,7 @@ def global_max_pool(x: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.global_max_pool([[[1.0, 3.0]]]).tolist()
-    [3.0]
+    [[3.0]]
     """
     node, axes = _plane(x)
     found: Tensor = functions.max(node, axes)
@@ -265,7 +265,7 @@ def global_avg_pool(x: Any) -> Tensor:
 
     >>> import treadle as td
     >>> td.global_avg_pool([[[1.0, 3.0]]]).tolist()
-    [2.0]
+    [[2.0]]
     """
     node, axes = _plane(x)
     found: Tensor = functions.mean(node, axes)

@@ -203,9 +203,9 @@ def pow(x: Any, y: Any) -> Tensor:
         if found is not None:
             return found
     nodes = operands(x, y)
-    if kind(nodes[0].type.dtype) == "integer" and not isinstance(y, Operand):
-        if np.any(np.asarray(y) < 0):
-            nodes = [as_float(node) for node in nodes]
+    whole = kind(nodes[0].type.dtype) == "integer" and not isinstance(y, Operand)
+    if whole and np.any(np.asarray(y) < 0):
+        nodes = [as_float(node) for node in nodes]
     return binary(Pow(), *nodes)
 
 

@@ -63,7 +63,7 @@ def philox(counter: Array, key: tuple[int, int]) -> Array:
 
 
 def words(draw: Array, count: int) -> Array:
-    """`count` random 32-bit words of a draw (seed, number): word k of counter k // 4."""
+    """`count` random words of a draw (seed, number): word k is of counter k // 4."""
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
     seed, number = int(draw[0]), int(draw[1])
     counter = np.empty((4, blocks.size), dtype=np.uint32)

@@ -189,7 +189,8 @@ class LogSumExp(Folded):
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        return np.logaddexp.reduce(x, self.axes, keepdims=self.keepdims)
+        settings: Any = {"keepdims": self.keepdims}
+        return np.logaddexp.reduce(x, self.axes, **settings)
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs

@@ -23,7 +23,7 @@ from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update, Variable, variable_of
 
-__all__ = ["evaluate", "value"]
+__all__ = ["evaluate"]
 
 HISTORY_NODES = 4096
 HISTORY_BYTES = 256 << 20

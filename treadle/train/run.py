@@ -22,8 +22,8 @@ from treadle.io.atomic import write_atomically
 from treadle.io.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from treadle.io.files import guarded
 from treadle.io.tensors import save_arrays
-from treadle.nn.module import Module
 from treadle.nn.functional import cross_entropy
+from treadle.nn.module import Module
 from treadle.ops.create import constant
 from treadle.train.folder import CHECKPOINTS
 from treadle.train.networks import network

@@ -136,7 +136,7 @@ def show(
     gradients: bool = False,
     path: str | Path | None = None,
 ) -> Picture:
-    """A picture of the graph of `y`; with values, and gradients of a scalar y, if asked.
+    """The graph of `y` as a picture; with values and gradients of a scalar y if asked.
 
     Above 200 nodes those of one module, or of one of the user's lines, become one box.
     With `path` the SVG is written there too.

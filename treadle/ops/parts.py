@@ -1,0 +1,192 @@
+"""What a number is made of: NaN, infinity, sign, real and imaginary part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64, kind
+from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import unary
+from treadle.ops.cast import operands
+from treadle.ops.families import Elementwise, unary_samples
+
+__all__ = ["imag", "isfinite", "isinf", "isnan", "real", "signbit"]
+
+
+@op(primitive=True, differentiable=False)
+class IsNan(Elementwise):
+    """Whether x is not a number."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isnan(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isnan(x: Any) -> Tensor:
+    """Whether each element is not a number.
+
+    >>> import treadle as td
+    >>> td.isnan([1.0, -float("inf"), float("nan")]).tolist()
+    [False, False, True]
+    """
+    return unary(IsNan(), x)
+
+
+@op(primitive=True, differentiable=False)
+class IsInf(Elementwise):
+    """Whether x is infinite."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isinf(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isinf(x: Any) -> Tensor:
+    """Whether each element is infinite.
+
+    >>> import treadle as td
+    >>> td.isinf([1.0, -float("inf"), float("nan")]).tolist()
+    [False, True, False]
+    """
+    return unary(IsInf(), x)
+
+
+@op(primitive=True, differentiable=False)
+class IsFinite(Elementwise):
+    """Whether x is neither infinite nor NaN."""
+
+    arity = 1
+    takes = "inexact"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.isfinite(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def isfinite(x: Any) -> Tensor:
+    """Whether each element is neither infinite nor NaN.
+
+    >>> import treadle as td
+    >>> td.isfinite([1.0, -float("inf"), float("nan")]).tolist()
+    [True, False, False]
+    """
+    return unary(IsFinite(), x)
+
+
+@op(primitive=True, differentiable=False)
+class SignBit(Elementwise):
+    """Whether x is negative, -0.0 included."""
+
+    arity = 1
+    takes = "float"
+    result = "bool"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.signbit(*arrays)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
+        return [*unary_samples(cls()), Sample(cls(), (special,))]
+
+
+@provide
+def signbit(x: Any) -> Tensor:
+    """Whether each element is negative, -0.0 included.
+
+    >>> import treadle as td
+    >>> td.signbit([1.0, -float("inf"), float("nan")]).tolist()
+    [False, True, False]
+    """
+    return unary(SignBit(), x)
+
+
+@op(linear=True, primitive=True)
+class Real(Elementwise):
+    """The real part."""
+
+    arity = 1
+    takes = "inexact"
+    result = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.real(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (functions.astype(g, xs[0].type.dtype),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
+
+
+@provide
+def real(x: Any) -> Tensor:
+    """The real part of x; the same node where x is real.
+
+    >>> import treadle as td
+    >>> td.real(td.asarray([1 + 2j])).tolist()
+    [1.0]
+    """
+    (node,) = operands(x)
+    return Real()(node) if kind(node.type.dtype) == "complex" else node
+
+
+@op(linear=True, primitive=True)
+class Imag(Elementwise):
+    """The imaginary part."""
+
+    arity = 1
+    takes = "inexact"
+    result = "real"
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.imag(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if kind(xs[0].type.dtype) != "complex":
+            return (None,)
+        return (functions.astype(g, xs[0].type.dtype) * 1j,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
+
+
+@provide
+def imag(x: Any) -> Tensor:
+    """The imaginary part of x; zeros where x is real.
+
+    >>> import treadle as td
+    >>> td.imag(td.asarray([1 + 2j])).tolist()
+    [2.0]
+    """
+    return unary(Imag(), x)
