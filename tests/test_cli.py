@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from treadle.base.options import options
 from treadle.cli import main
 from treadle.io.checkpoint import load_checkpoint
 from treadle.io.tensors import load_arrays
@@ -95,6 +96,20 @@ def test_mistakes(
     assert main(words) == code
     said = capsys.readouterr().err
     assert message in said and said.startswith("treadle") and said.count("\n") == 1
+
+
+def test_the_environment_chooses_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with options(seed=7):
+        assert main([*QUICK, "--output", "a"]) == 0
+    assert main([*QUICK, "--output", "b", "--seed", "7"]) == 0
+    first, second = (Path(f, "model.safetensors").read_bytes() for f in "ab")
+    assert first == second
+    environment = {**os.environ, "TREADLE_ENGINE": "steam"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [*COMMAND, "train"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2 and "no engine 'steam'" in done.stderr
 
 
 def test_a_folder_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,9 @@ def _train(arguments: argparse.Namespace) -> int:
         point, saved = saved_run(folder)
         settings = saved.resumed(**given)
     else:
-        point, settings = None, _DEFAULT.changed(**given)
+        chosen = current()  # what TREADLE_ENGINE and TREADLE_SEED say
+        default = _DEFAULT.changed(engine=chosen.engine, seed=chosen.seed)
+        point, settings = None, default.changed(**given)
     if settings.data_dir is not None and settings.data != "fashion-mnist":
         raise OptionError("--data-dir goes with --data fashion-mnist")
     _check_names(settings)

@@ -1,0 +1,1 @@
+"""Workloads measured, with floors and goals."""

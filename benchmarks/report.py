@@ -1,0 +1,96 @@
+"""A row of figures, the table that shows rows, the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: its samples, its unit, and what it is held against."""
+
+    name: str
+    unit: str
+    samples: tuple[float, ...]
+    floor: float | None = None
+    goal: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def verdict(self) -> str:
+        if self.floor is None:
+            return ""
+        if self.goal is not None and self.median <= self.goal:
+            return "goal met"
+        return "floor met" if self.median <= self.floor else "below the floor"
+
+
+def table_of(title: str, rows: Sequence[Row]) -> Table:
+    """The rows with median, spread, floor, goal and verdict."""
+    table = Table(title=title)
+    for column in ("figure", "median", "min", "max", "unit", "floor", "goal", ""):
+        table.add_column(
+            column, justify="left" if column in ("figure", "") else "right"
+        )
+    for row in rows:
+        numbers = [row.median, min(row.samples), max(row.samples)]
+        held = [row.floor, row.goal]
+        table.add_row(
+            row.name,
+            *[f"{n:.3g}" for n in numbers],
+            row.unit,
+            *["" if n is None else f"{n:g}" for n in held],
+            row.verdict,
+        )
+    return table
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def machine() -> dict[str, Any]:
+    """Commit, CPU and versions."""
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    return {
+        "commit": found.stdout.strip(),
+        "cpu": cpu,
+        "python": sys.version.split()[0],
+        "versions": {p: _version(p) for p in ("treadle", "numpy", "ml_dtypes")},
+    }
+
+
+def report(workload: str, rows: Sequence[Row], path: str | None) -> None:
+    """Print the table; write the JSON file where one is asked for."""
+    Console().print(table_of(workload, rows))
+    if path is not None:
+        figures = [{**asdict(row), "median": row.median} for row in rows]
+        record = {"workload": workload, **machine(), "rows": figures}
+        Path(path).write_text(json.dumps(record, indent=2) + "\n")
