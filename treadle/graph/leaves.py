@@ -67,6 +67,10 @@ class Version(Leaf):
 
     variable: Any = None
 
+    @property
+    def name(self) -> str:
+        return type(self.variable).__name__.lower()
+
     def __repr__(self) -> str:
         return f"variable {self.variable.name!r}"
 
@@ -76,6 +80,10 @@ class Unbound(Leaf):
     """A placeholder that has no value of its own."""
 
     variable: Any = None
+
+    @property
+    def name(self) -> str:
+        return "placeholder"
 
     def __repr__(self) -> str:
         return f"placeholder {self.variable.name!r}"
