@@ -12,6 +12,7 @@ import numpy as np
 from treadle.base.dtypes import KINDS, bool_, complex64, float32, float64, int32, kind
 from treadle.base.errors import (
     ArityError,
+    AxisError,
     DTypeError,
     ShapeError,
     TreadleError,
@@ -196,8 +197,14 @@ def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:
 
 
 def some(names: Names | None) -> Names | None:
-    """Axis names, or None where no dimension has one."""
-    return names if names and any(names) else None
+    """Axis names, or None where no dimension has one; a name twice is an error."""
+    known = [name for name in names or () if name is not None]
+    if len(set(known)) != len(known):
+        raise AxisError(
+            f"the result would have axes {names}, which repeat a name",
+            hint="rename one side first: td.rename_axes(x, old='new')",
+        )
+    return names if known else None
 
 
 class Movement(Family):
