@@ -40,7 +40,6 @@ from treadle.ops.einsum import *
 from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
 from treadle.ops.extrema import *
-from treadle.ops.extreme import *
 from treadle.ops.flow import *
 from treadle.ops.index import *
 from treadle.ops.join import *
@@ -62,6 +61,7 @@ from treadle.ops.reduce import *
 from treadle.ops.repeat import *
 from treadle.ops.rounding import *
 from treadle.ops.scan import *
+from treadle.ops.select import *
 from treadle.ops.softmax import *
 from treadle.ops.special import *
 from treadle.ops.statistics import *

@@ -11,11 +11,11 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.activation import softplus
 from treadle.ops.compare import not_equal
 from treadle.ops.elementary import exp
-from treadle.ops.extreme import maximum, minimum, where
 from treadle.ops.logarithm import log
 from treadle.ops.movement import reshape
 from treadle.ops.pick import take_along_axis
 from treadle.ops.rounding import abs
+from treadle.ops.select import maximum, minimum, where
 from treadle.ops.softmax import log_softmax
 
 __all__ = [

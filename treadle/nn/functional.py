@@ -39,7 +39,6 @@ from treadle.ops.activation import (
 from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.contract import matmul
 from treadle.ops.convolution import conv1d, conv2d, conv3d
-from treadle.ops.extreme import clip, where
 from treadle.ops.lookup import embedding as rows_at
 from treadle.ops.movement import permute_dims, reshape
 from treadle.ops.pick import one_hot
@@ -63,6 +62,7 @@ from treadle.ops.rectifier import (
     prelu,
     relu6,
 )
+from treadle.ops.select import clip, where
 from treadle.ops.softmax import log_softmax, softmax
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from treadle.ops.trigonometric import tanh
