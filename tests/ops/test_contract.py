@@ -75,7 +75,7 @@ def test_an_op_is_complete(name: str) -> None:
     assert cls.__doc__ and not cls.__doc__.startswith(f"{name}("), "needs a sentence"
     if cls.traits.differentiable:
         assert cls.vjp is not Op.vjp, "an op needs a gradient, or says it has none"
-    if issubclass(cls, Elementwise) and not (cls.traits.primitive or name == "Conj"):
+    if issubclass(cls, Elementwise) and not cls.traits.primitive:
         assert cls.scalar is not Elementwise.scalar, "not a primitive: needs `scalar`"
 
 

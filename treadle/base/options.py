@@ -44,7 +44,8 @@ class Options:
 
     engine: "auto" or the name of an engine; dtype: of Python floats and new
     parameters; seed: of the draws made under it; eager: evaluate each node when it is
-    built; check: verify what runs; threads and workspace (bytes) bound a run.
+    built; check: verify a graph before it runs. threads, workspace (bytes) and
+    optimize are for engines that plan: the reference engine has nothing to choose.
     """
 
     engine: str = "auto"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Structure = Any
@@ -52,9 +52,3 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
         return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
     return build(structure)
-
-
-def map_tree(f: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with `f` applied to each leaf."""
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [f(leaf) for leaf in leaves])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 
-from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-
-by_serial = attrgetter("serial")
 
 
 def reach(
@@ -32,16 +28,11 @@ def reach(
 
 def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     """The nodes a run has to visit: those without a value, and where they begin."""
-    seen: dict[int, Tensor] = {}
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node.serial in seen:
-            continue
-        seen[node.serial] = node
-        if node.stored is None:
-            stack.extend(node.inputs)
-    return [seen[serial] for serial in sorted(seen)]
+    return reach(roots, _is_known)
+
+
+def _is_known(node: Tensor) -> bool:
+    return node.stored is not None
 
 
 def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:
@@ -85,8 +76,3 @@ def stages(nodes: Iterable[Tensor]) -> dict[int, int]:
             (found.get(x.serial, -1) for x in node.inputs), default=-1
         )
     return found
-
-
-def ops_of(nodes: Iterable[Tensor]) -> list[Op]:
-    """The ops of the nodes, in the same order."""
-    return [node.op for node in nodes]

@@ -164,12 +164,11 @@ def negative(x: Any) -> Tensor:
     return NEGATIVE(*operands(x))
 
 
-@op(linear=True, involution=True)
+@op(primitive=True, linear=True, involution=True)
 class Conj(Elementwise):
     """The complex conjugate; x itself where it is real."""
 
     arity = 1
-    primitive = True
 
     def numpy(self, *arrays: Any) -> Array:
         return np.conjugate(*arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -330,12 +330,6 @@ def binary_samples(
         for d in dtypes
         for s, t in shapes
     ]
-
-
-def expect(condition: bool, error: Callable[[], TreadleError]) -> None:
-    """Raise what `error` makes unless the condition holds."""
-    if not condition:
-        raise error()
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.errors import StateError
+from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import engine
@@ -22,6 +22,7 @@ from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update, Variable, variable_of
+from treadle.graph.verify import problems
 
 __all__ = ["evaluate"]
 
@@ -77,6 +78,8 @@ def run(
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
     keep &= {node.serial for node in nodes if node.stored is None}
+    if current().check:
+        _check(nodes)
     values = engine(current().engine).run(nodes, feeds or {}, keep)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
@@ -93,6 +96,12 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def _check(nodes: Sequence[Tensor]) -> None:
+    """Under `td.options(check=True)`: refuse a graph that breaks a rule."""
+    for node, message in problems(nodes):
+        raise RunError(message).located(node.name, repr(node.type), node.line)
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:

@@ -7,7 +7,7 @@ import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from treadle.runtime.evaluate import forget, run
 
 __all__ = ["Function", "function"]
 
-R = TypeVar("R")
 TRACES = 64
 _PLAIN = (bool, int, str, bytes, complex, type(None), float)
 
