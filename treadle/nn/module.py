@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.graph.frame import explicit_updates
+from treadle.graph.frame import explicit_updates, metadata
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.runtime.evaluate import run
 
@@ -64,7 +64,9 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        # The innermost module names the nodes; pictures put those of one in a box.
+        with metadata(module=self._path or type(self).__name__):
+            return self.forward(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)
