@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 __all__ = [
     "ArgumentError",
@@ -23,12 +24,20 @@ __all__ = [
 ]
 
 
+# Finds the function the user called, its tensors and the user's line: graph/ gives it.
+Account = tuple[str, str, str]
+locators: list[Callable[[], Account]] = []
+
+
 class TreadleError(Exception):
     """Base of every error Treadle raises on purpose.
 
     A rule raises it with a sentence and perhaps a `hint`; whoever knows the op, its
-    operands and the user's line adds them with `located`.
+    operands and the user's line adds them with `located`. Where nobody does, the call
+    that the user made tells them.
     """
+
+    about_a_call: ClassVar[bool] = True
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -37,6 +46,9 @@ class TreadleError(Exception):
         self.subject = ""
         self.operands = ""
         self.where = ""
+        self._call: Account = ("", "", "")
+        if self.about_a_call and locators:
+            self._call = locators[0]()
 
     def located(self, subject: str, operands: str = "", where: str = "") -> Self:
         """Add what the raiser did not know; the innermost account stays."""
@@ -46,11 +58,13 @@ class TreadleError(Exception):
         return self
 
     def __str__(self) -> str:
-        lines = [f"{self.subject}: {self.message}" if self.subject else self.message]
-        if self.operands:
-            lines.append(f"  operands: {self.operands}")
-        if self.where:
-            lines.append(f"  at: {self.where}")
+        subject, operands, where = self._call
+        subject = self.subject or subject
+        lines = [f"{subject}: {self.message}" if subject else self.message]
+        if self.operands or operands:
+            lines.append(f"  operands: {self.operands or operands}")
+        if self.where or where:
+            lines.append(f"  at: {self.where or where}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
@@ -95,6 +109,8 @@ class UnboundError(TreadleError, ValueError):
 class OptionError(TreadleError, ValueError):
     """An unknown option or a value it cannot take."""
 
+    about_a_call = False
+
 
 class RunError(TreadleError, RuntimeError):
     """A failure while a graph runs, with the node that caused it."""
@@ -103,10 +119,16 @@ class RunError(TreadleError, RuntimeError):
 class MissingExtraError(TreadleError, ImportError):
     """An optional package that is not installed."""
 
+    about_a_call = False
+
 
 class ModelFileError(TreadleError):
     """A model file that is wrong, truncated or does not fit the model."""
 
+    about_a_call = False
+
 
 class DataFileError(TreadleError):
     """A data file that is missing, wrong or truncated."""
+
+    about_a_call = False

@@ -5,31 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.base import trees
+from treadle.graph.body import Body
 from treadle.graph.leaves import Constant, as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
 
 __all__ = ["alike"]
 
-
-def _matches(a: Tensor, b: Tensor) -> bool:
-    if type(a.op) is not type(b.op) or a.type != b.type:
-        return False
-    for (_, x), (_, y) in zip(a.op.attributes(), b.op.attributes(), strict=True):
-        # Identity first: a Variable's == is element by element.
-        if x is not y and (hasattr(x, "node") or hasattr(y, "node") or x != y):
-            return False
-    if isinstance(a.op, Constant):
-        assert a.stored is not None and b.stored is not None
-        return a.stored.tobytes() == b.stored.tobytes()
-    return True
+Pairs = list[tuple[Tensor, Tensor]]
 
 
 def alike(x: Any, y: Any) -> bool:
     """Whether the graphs of two trees of tensors have the same structure.
 
-    Constants are compared by their bits, Variables by identity; names, marks and
-    stored values are not looked at.
+    Constants are compared by their bits, Variables by identity, bodies of calls and
+    loops by their graphs; names, marks, draws and stored values are not looked at.
 
     >>> import treadle as td
     >>> a = td.param("a", init=1.0)
@@ -40,7 +29,7 @@ def alike(x: Any, y: Any) -> bool:
     second, second_structure = trees.flatten(y)
     if first_structure != second_structure:
         return False
-    pairs = list(zip(map(as_tensor, first), map(as_tensor, second), strict=True))
+    pairs: Pairs = list(zip(map(as_tensor, first), map(as_tensor, second), strict=True))
     known: dict[int, int] = {}
     while pairs:
         a, b = pairs.pop()
@@ -48,8 +37,41 @@ def alike(x: Any, y: Any) -> bool:
             if known[a.serial] != b.serial:
                 return False
             continue
-        if not _matches(a, b) or len(a.inputs) != len(b.inputs):
+        inner = _inside(a, b)
+        if inner is None or len(a.inputs) != len(b.inputs):
             return False
         known[a.serial] = b.serial
-        pairs.extend(zip(a.inputs, b.inputs, strict=True))
-    return len(set(known.values())) == len(known) == len(reach(map(as_tensor, first)))
+        pairs += inner
+        pairs += zip(a.inputs, b.inputs, strict=True)
+    # One node for one node: x * x is not x * (another x).
+    return len(set(known.values())) == len(known)
+
+
+def _inside(a: Tensor, b: Tensor) -> Pairs | None:
+    """What else two nodes need to be alike, or None where they are not."""
+    if type(a.op) is not type(b.op) or a.type != b.type:
+        return None
+    pairs: Pairs = []
+    for (_, x), (_, y) in zip(a.op.attributes(), b.op.attributes(), strict=True):
+        if isinstance(x, Body) and isinstance(y, Body):
+            ours, theirs = x.arguments + x.outputs, y.arguments + y.outputs
+            sizes = len(x.arguments), len(x.outputs)
+            if sizes != (len(y.arguments), len(y.outputs)):
+                return None
+            pairs += zip(ours, theirs, strict=True)
+        elif _differ(x, y):
+            return None
+    if isinstance(a.op, Constant):
+        assert a.stored is not None and b.stored is not None
+        if a.stored.tobytes() != b.stored.tobytes():
+            return None
+    return pairs
+
+
+def _differ(x: Any, y: Any) -> bool:
+    # Identity first: a Variable's == is element by element. 1 is not True.
+    if x is y:
+        return False
+    if hasattr(x, "node") or hasattr(y, "node") or type(x) is not type(y):
+        return True
+    return bool(x != y)

@@ -37,10 +37,13 @@ def compute_at(
     try:
         return compute(op, type_, arrays)
     except TreadleError as error:
-        raise error.located(op.name, where=describe(origin)) from None
+        raise error.located(op.name, shown(arrays), describe(origin)) from None
     except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
-        shapes = ", ".join(
-            f"{a.dtype}{list(a.shape)}" for a in arrays if hasattr(a, "shape")
-        )
         failure = RunError(f"failed while running: {error}")
-        raise failure.located(op.name, shapes, describe(origin)) from error
+        raise failure.located(op.name, shown(arrays), describe(origin)) from error
+
+
+def shown(arrays: Sequence[Any]) -> str:
+    """The types of arrays, for a message."""
+    known = [a for a in arrays if isinstance(a, np.ndarray)]
+    return ", ".join(f"{a.dtype.name}{list(a.shape)}" for a in known)

@@ -231,6 +231,28 @@ class Operand:
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         return functions.min(self, axis, keepdims=keepdims)
 
+    def prod(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.prod(self, axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.all(self, axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.any(self, axis, keepdims=keepdims)
+
+    def var(
+        self, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+    ) -> Tensor:
+        return functions.var(self, axis, correction=correction, keepdims=keepdims)
+
+    def std(
+        self, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+    ) -> Tensor:
+        return functions.std(self, axis, correction=correction, keepdims=keepdims)
+
+    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        return functions.argmin(self, axis, keepdims=keepdims)
+
     def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         return functions.argmax(self, axis, keepdims=keepdims)
 
@@ -270,6 +292,11 @@ class Operand:
         return complex(self.item())
 
     def __bool__(self) -> bool:
+        if self.type.size != 1:
+            raise ShapeError(
+                f"{self.type} has {self.type.size} elements, so it is no one truth",
+                hint="x.all() and x.any() are",
+            )
         return bool(self.item())
 
     def __index__(self) -> int:

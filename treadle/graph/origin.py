@@ -7,6 +7,9 @@ import os
 import sys
 from types import CodeType, FrameType
 
+from treadle.base.errors import locators
+from treadle.base.types import Type
+
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ours: dict[str, bool] = {}
 
@@ -31,6 +34,28 @@ def capture(depth: int = 2) -> Origin | None:
             return code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def call() -> tuple[str, str, str]:
+    """The library function the user called, the types of its tensors, the line."""
+    frame: FrameType | None = sys._getframe(1)
+    inner: FrameType | None = None
+    while frame is not None and _ours.get(
+        frame.f_code.co_filename, _is_ours(frame.f_code.co_filename)
+    ):
+        inner, frame = frame, frame.f_back
+    if inner is None or frame is None:
+        return "", "", ""
+    code, given = inner.f_code, inner.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    found = [given.get(name) for name in code.co_varnames[:count]]
+    types = [getattr(x, "type", None) for x in found]
+    operands = ", ".join(repr(t) for t in types if isinstance(t, Type))
+    origin = frame.f_code, frame.f_lasti
+    return code.co_name.strip("_"), operands, describe(origin)
+
+
+locators.append(call)
 
 
 def line_of(origin: Origin | None) -> tuple[str, int] | None:

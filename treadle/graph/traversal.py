@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from treadle.graph.tensor import Tensor
+
+by_serial = attrgetter("serial")
 
 
 def reach(

@@ -55,6 +55,10 @@ class Group:
         if isinstance(rate, Operand) or callable(rate):
             self._rate, self.owns_rate = rate, False
             return
+        if not isinstance(rate, (int, float, np.number)):
+            raise ArgumentError(
+                f"a learning rate is a number, a Variable or a schedule, not {rate!r}"
+            )
         number = float(rate)
         if not number >= 0.0:
             raise ArgumentError(f"a learning rate is not negative, got {rate!r}")

@@ -13,7 +13,7 @@ from itertools import pairwise
 __all__ = ["Layout", "place"]
 
 GAP_X, GAP_Y, HEIGHT = 26.0, 52.0, 40.0
-SWEEPS = 8
+SWEEPS, PULLS = 12, 30
 
 
 @dataclass
@@ -36,16 +36,23 @@ def layers_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     for a, b in sorted(edges, key=lambda e: e[1]):
         level[b] = max(level[b], level[a] + 1)
         readers[a].append(b)
-    # A source stands right below its first reader, not at the bottom.
-    sources = set(range(count)) - {b for _, b in edges}
-    for a in sources:
-        if readers[a]:
+    # What reads little and is read often stands right before its first reader: a
+    # weight and its transpose beside the product, not in the first layer.
+    reads = [0] * count
+    for _, b in set(edges):
+        reads[b] += 1
+    for a in reversed(range(count)):
+        if readers[a] and reads[a] <= len(set(readers[a])):
             level[a] = min(level[b] for b in readers[a]) - 1
     return level
 
 
-def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """A layered layout of boxes with these widths; an edge (a, b) has a < b.
+def place(
+    widths: Sequence[float],
+    edges: Sequence[tuple[int, int]],
+    heights: Sequence[float] = (),
+) -> Layout:
+    """A layered layout of boxes of these sizes; an edge (a, b) has a < b.
 
     >>> layout = place([40.0, 40.0, 40.0], [(0, 2), (1, 2)])
     >>> layout.y[0] == layout.y[1] < layout.y[2], layout.x[0] < layout.x[1]
@@ -67,13 +74,27 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
     rows: list[list[int]] = [[] for _ in range(max(level, default=0) + 1)]
     for k, at in enumerate(level):
         rows[at].append(k)
+    n = len(widths)
     _order(rows, links, len(width))
-    x = _across(rows, links, width)
-    y = [at * (HEIGHT + GAP_Y) + HEIGHT for at in level]
+    x = _across(rows, _weighed(links, n, len(width)), width)
+    middles, bottom = _down(rows, heights)
+    y = [middles[at] for at in level]
     routes = {e: [(x[k], y[k]) for k in chain] for e, chain in chains.items()}
     right = max((x[k] + width[k] / 2 for k in range(len(width))), default=0.0)
-    n = len(widths)
-    return Layout(x[:n], y[:n], routes, right + GAP_X, len(rows) * (HEIGHT + GAP_Y))
+    return Layout(x[:n], y[:n], routes, right + GAP_X, bottom)
+
+
+def _down(
+    rows: Sequence[Sequence[int]], heights: Sequence[float]
+) -> tuple[list[float], float]:
+    """The middle of each row, as high as its highest box, and where the last ends."""
+    middles, at = [], GAP_X
+    for row in rows:
+        boxes = [heights[k] for k in row if k < len(heights)]
+        height = max(boxes, default=HEIGHT)
+        middles.append(at + height / 2)
+        at += height + GAP_Y
+    return middles, at - GAP_Y + GAP_X
 
 
 def _neighbors(
@@ -106,26 +127,43 @@ def _order(rows: list[list[int]], links: Sequence[tuple[int, int]], count: int) 
                 at[box] = float(k)
 
 
-def _across(
-    rows: list[list[int]], links: Sequence[tuple[int, int]], width: list[float]
-) -> list[float]:
+Near = list[list[tuple[int, float]]]
+
+
+def _weighed(links: Sequence[tuple[int, int]], boxes: int, count: int) -> Near:
+    """The neighbors of each point with their pull; long edges pull to be straight."""
+    degree = [0] * count
+    for link in links:
+        for k in link:
+            degree[k] += 1
+    near: Near = [[] for _ in range(count)]
+    for a, b in links:
+        pull = (1.0, 2.0, 8.0)[(a >= boxes) + (b >= boxes)]
+        # A box with one edge goes where its neighbor is, not the neighbor to it.
+        near[a].append((b, pull if degree[b] > 1 else 0.1))
+        near[b].append((a, pull if degree[a] > 1 else 0.1))
+    return near
+
+
+def _across(rows: list[list[int]], near: Near, width: list[float]) -> list[float]:
     """Horizontal centers: pulled toward the neighbors, kept apart in each row."""
-    below, above = _neighbors(links, len(width))
     x = [0.0] * len(width)
     for row in rows:
         edge = 0.0
         for box in row:
             x[box] = edge + width[box] / 2
             edge += width[box] + GAP_X
-    for sweep in range(SWEEPS):
+    for sweep in range(PULLS):
         for row in rows if sweep % 2 == 0 else rows[::-1]:
-            wished = {}
-            for box in row:
-                near = below[box] + above[box]
-                wished[box] = sum(x[n] for n in near) / len(near) if near else x[box]
+            wished = {box: _wish(near[box], x, x[box]) for box in row}
             _spread(row, wished, width, x)
     left = min((x[k] - width[k] / 2 for k in range(len(width))), default=0.0)
     return [value - left + GAP_X for value in x]
+
+
+def _wish(near: list[tuple[int, float]], x: list[float], own: float) -> float:
+    weight = sum(pull for _, pull in near)
+    return sum(x[n] * pull for n, pull in near) / weight if weight else own
 
 
 def _spread(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,15 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Leaf, as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import head, short
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import reach, users
 from treadle.runtime.evaluate import evaluate
-from treadle.viz.dot import color_of, references, shape_of
+from treadle.viz.dot import COLORS, color_of, is_trainable, references, shape_of
 from treadle.viz.layout import HEIGHT, place
 
 __all__ = ["Picture", "show"]
 
 COLLAPSE = 200  # nodes above which those of one module or line become one box
-MOST = 400  # boxes of the largest picture
+WISHED, MOST = 100, 400  # boxes above which outer modules are taken, then neighbors
 CHARACTER, PADDING = 6.9, 18.0
 
 
@@ -61,35 +63,78 @@ class Picture:
         return f"<picture, {len(self.svg):,} characters of SVG: save(path) writes it>"
 
 
-def key_of(node: Tensor) -> str:
-    """What nodes are collapsed by: the module they belong to, else the user's line."""
-    module = node._metadata.get("module") if node._metadata else None
-    if module is not None:
-        return str(module)
-    return f"{Path(node.filename).name}:{node.lineno}" if node.lineno else ""
+def keys_of(nodes: list[Tensor]) -> list[tuple[str, str]]:
+    """The module and the user's line of each node, for those who share a box.
+
+    A node without a module, such as one of a gradient, takes it from its newest input
+    that has one: what derives a layer reads what the layer computed.
+    """
+    found: dict[int, tuple[str, str]] = {}
+    for node in nodes:
+        own = node._metadata.get("module") if node._metadata else None
+        if own is None:
+            near = [x for x in node.inputs if x._metadata and "module" in x._metadata]
+            near = near or [x for x in node.inputs if found[x.serial][0]]
+            newest = max(near, key=attrgetter("serial"), default=None)
+            own = found[newest.serial][0] if newest is not None else ""
+        line = f"{Path(node.filename).name}:{node.lineno}" if node.lineno else ""
+        found[node.serial] = str(own), line
+    return [found[node.serial] for node in nodes]
 
 
 def collapsed(nodes: list[Tensor]) -> list[Box]:
-    """Neighbors of one module or line in one box; no cycle can come of it."""
-    boxes: list[Box] = []
-    keys: list[str] = []
-    for node in nodes:
-        if keys and keys[-1] == key_of(node):
-            boxes[-1].nodes.append(node)
+    """Neighbors of one module and line in one box; no cycle can come of it.
+
+    A leaf goes to its first reader. Too many boxes are those of outer modules, then
+    pairs of neighbors.
+    """
+    readers = users(nodes)
+    leaves = [n for n in nodes if not n.inputs and n.serial in readers]
+    apart = {leaf.serial for leaf in leaves}
+    keyed = zip(nodes, keys_of(nodes), strict=True)
+    inner = [(n, key) for n, key in keyed if n.serial not in apart]
+    depth = max(module.count(".") for _, (module, _) in inner) + 1
+    groups = grouped(inner, depth)
+    while len(groups) > WISHED and depth > 1:
+        depth -= 1
+        groups = grouped(inner, depth)
+    while len(groups) > MOST:
+        pairs = [groups[k : k + 2] for k in range(0, len(groups), 2)]
+        groups = [(pair[0][0], [n for _, g in pair for n in g]) for pair in pairs]
+    home = {n.serial: members for _, members in groups for n in members}
+    for leaf in leaves:
+        first = min(readers[leaf.serial], key=attrgetter("serial"))
+        home[first.serial].append(leaf)
+    return [boxed(key, members) for key, members in groups]
+
+
+def grouped(
+    keyed: list[tuple[Tensor, tuple[str, str]]], depth: int
+) -> list[tuple[tuple[str, str], list[Tensor]]]:
+    """Runs of neighbors that share line and outer module, down to a depth of path."""
+    groups: list[tuple[tuple[str, str], list[Tensor]]] = []
+    for node, (module, line) in keyed:
+        key = ".".join(module.split(".")[:depth]), line
+        if groups and groups[-1][0] == key:
+            groups[-1][1].append(node)
         else:
-            boxes.append(Box([node]))
-            keys.append(key_of(node))
-    while len(boxes) > MOST:
-        pairs = [boxes[k : k + 2] for k in range(0, len(boxes), 2)]
-        boxes = [Box([n for box in pair for n in box.nodes]) for pair in pairs]
-    for box in boxes:
-        if len(box.nodes) == 1:
-            describe(box, {})
-        else:
-            last = box.nodes[-1]
-            box.lines = [key_of(last) or "...", f"{len(box.nodes)} nodes"]
-            box.tip = ", ".join(n.op.name for n in box.nodes[:40])
-    return boxes
+            groups.append((key, [node]))
+    return groups
+
+
+def boxed(key: tuple[str, str], members: list[Tensor]) -> Box:
+    """Nodes as one box that tells the module, the line, how many and which ops."""
+    box = Box(members)
+    if len(members) == 1:
+        describe(box, {})
+        return box
+    module, line = key
+    box.lines = [part for part in (module, line) if part] or ["..."]
+    box.lines.append(f"{len(members)} nodes")
+    ops = Counter(node.op.name for node in members)
+    box.tip = "\n".join(f"{count} {name}" for name, count in ops.most_common(20))
+    box.color = COLORS["trainable"] if any(map(is_trainable, members)) else box.color
+    return box
 
 
 def describe(box: Box, notes: dict[int, list[str]]) -> None:
@@ -174,8 +219,9 @@ def draw(boxes: list[Box]) -> str:
         for x in node.inputs
         if home[x.serial] != k
     ]
-    layout = place([box.width for box in boxes], edges)
-    width, height = layout.width, layout.height + HEIGHT
+    tall = [max(HEIGHT, 14.0 * len(box.lines) + 10.0) for box in boxes]
+    layout = place([box.width for box in boxes], edges, tall)
+    width, height = layout.width, layout.height
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" '
         f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -185,7 +231,6 @@ def draw(boxes: list[Box]) -> str:
         'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/>'
         "</marker></defs>",
     ]
-    tall = [max(HEIGHT, 14.0 * len(box.lines) + 10.0) for box in boxes]
     for (a, b), route in layout.routes.items():
         points = [(route[0][0], route[0][1] + tall[a] / 2), *route[1:-1]]
         points.append((route[-1][0], route[-1][1] - tall[b] / 2))
@@ -196,11 +241,17 @@ def draw(boxes: list[Box]) -> str:
 
 
 def curve(points: list[tuple[float, float]]) -> str:
-    """A smooth line through points, from top to bottom."""
+    """A smooth line through points, from top to bottom, upright at both ends."""
+    inner = [
+        (c[0] - a[0]) / (c[1] - a[1]) for a, c in zip(points, points[2:], strict=False)
+    ]
+    slopes = [0.0, *inner, 0.0]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in pairwise(points):
-        middle = (y0 + y1) / 2
-        path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
+    for k, ((x0, y0), (x1, y1)) in enumerate(pairwise(points)):
+        third = (y1 - y0) / 2.5
+        left, right = x0 + slopes[k] * third, x1 - slopes[k + 1] * third
+        path += f" C{left:.1f} {y0 + third:.1f} {right:.1f} {y1 - third:.1f}"
+        path += f" {x1:.1f} {y1:.1f}"
     return (
         f'<path d="{path}" fill="none" stroke="#6b7280" stroke-width="1.1" '
         'marker-end="url(#tip)"/>'
