@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from treadle.base import trees
 from treadle.base.types import TupleType
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Constant, Cut, Draw, as_tensor
@@ -26,6 +29,7 @@ _INFIX = {
     "Divide": "/",
     "Pow": "**",
     "Equal": "==",
+    "NotEqual": "!=",
     "Less": "<",
     "LessEqual": "<=",
     "Greater": ">",
@@ -43,7 +47,7 @@ def short(value: np.ndarray[Any, Any]) -> str:
     return "..."
 
 
-def head(node: Tensor) -> str:
+def head(node: Tensor, names: Mapping[int, str] | None = None) -> str:
     """What a node is, without its inputs."""
     variable = variable_of(node)
     op = node.op
@@ -59,28 +63,43 @@ def head(node: Tensor) -> str:
         return f"draw seed={seed} number={number}"
     if isinstance(op, Cut):
         return f"cut {op.of}"
-    return call_of(op)
+    return call_of(op, names)
 
 
-def call_of(op: Op) -> str:
-    """An op with its attributes; without brackets where it has none."""
+def call_of(op: Op, names: Mapping[int, str] | None = None) -> str:
+    """An op with its attributes, bodies by name; no brackets where it has none."""
+    attributes = dict(op.attributes())
+    if names and any(isinstance(v, Body) for v in attributes.values()):
+        parts = [
+            f"{k}=@{names[id(v)]}" if isinstance(v, Body) else f"{k}={v!r}"
+            for k, v in attributes.items()
+        ]
+        return f"{op.name}({', '.join(parts)})"
     shown = repr(op)
     return shown[:-2] if shown.endswith("()") else shown
 
 
-def lines_of(nodes: Sequence[Tensor], lines: bool) -> list[str]:
-    """The numbered lines of nodes in creation order."""
+def note_of(node: Tensor, lines: bool) -> str:
+    """The name a user gave and, if asked for, file and line."""
+    notes = [node._name] if node._name else []
+    if lines and node.lineno:
+        notes.append(f"@ {Path(node.filename).name}:{node.lineno}")
+    return f"  # {' '.join(notes)}" if notes else ""
+
+
+def lines_of(
+    nodes: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    names: Mapping[int, str],
+    lines: bool,
+) -> Iterator[str]:
+    """The numbered lines of nodes in creation order, and what is returned."""
     number = {node.serial: k for k, node in enumerate(nodes)}
-    found = []
-    for node in nodes:
+    for k, node in enumerate(nodes):
         operands = "".join(f" %{number[x.serial]}" for x in node.inputs)
-        note = f"  # {node._name}" if node._name else ""
-        if lines and node.line:
-            note += f"  # {node.line}"
-        found.append(
-            f"%{number[node.serial]} = {head(node)}{operands} : {node.type}{note}"
-        )
-    return found
+        note = note_of(node, lines)
+        yield f"%{k} = {head(node, names)}{operands} : {node.type}{note}"
+    yield "return " + ", ".join(f"%{number[y.serial]}" for y in outputs)
 
 
 def bodies_of(nodes: Sequence[Tensor]) -> list[Body]:
@@ -95,8 +114,19 @@ def bodies_of(nodes: Sequence[Tensor]) -> list[Body]:
     return list(found.values())
 
 
+def named(bodies: Sequence[Body]) -> dict[int, str]:
+    """A name for each body, by its id: its own, numbered where several share it."""
+    found: dict[int, str] = {}
+    taken: Counter[str] = Counter()
+    for body in bodies:
+        taken[body.name] += 1
+        count = taken[body.name]
+        found[id(body)] = body.name if count == 1 else f"{body.name} {count}"
+    return found
+
+
 def text(y: Any, *, lines: bool = False) -> str:
-    """The graph of a tensor (or several), a line a node, in creation order.
+    """The graph of a tensor (or a tree of them), a line a node, in creation order.
 
     With `lines` each node tells the user's line that made it. Bodies of calls and
     loops follow.
@@ -111,17 +141,15 @@ def text(y: Any, *, lines: bool = False) -> str:
     %4 = Add %2 %3 : float32[]
     return %4
     """
-    roots = [as_tensor(v) for v in (y if isinstance(y, (list, tuple)) else [y])]
+    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
     nodes = reach(roots)
-    number = {node.serial: k for k, node in enumerate(nodes)}
-    found = lines_of(nodes, lines)
-    found.append("return " + ", ".join(f"%{number[r.serial]}" for r in roots))
-    for body in bodies_of(nodes):
-        number = {node.serial: k for k, node in enumerate(body.nodes)}
-        found.append(f"\n{body.name}:")
-        found += [f"  {line}" for line in lines_of(body.nodes, lines)]
-        results = ", ".join(f"%{number[r.serial]}" for r in body.outputs)
-        found.append(f"  return {results}")
+    bodies = bodies_of(nodes)
+    names = named(bodies)
+    found = list(lines_of(nodes, roots, names, lines))
+    for body in bodies:
+        found.append(f"\n{names[id(body)]}:")
+        inner = lines_of(body.nodes, body.outputs, names, lines)
+        found += [f"  {line}" for line in inner]
     return "\n".join(found)
 
 
