@@ -16,6 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+WIDTH = 120  # columns of a table that goes to a file or a pipe
+
 
 @dataclass(frozen=True)
 class Row:
@@ -23,16 +25,19 @@ class Row:
 
     name: str
     unit: str
-    samples: tuple[float, ...]
+    samples: tuple[float, ...] = ()
     floor: float | None = None
     goal: float | None = None
+    missing: str = ""  # why nothing was measured
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.samples)
+    def median(self) -> float | None:
+        return statistics.median(self.samples) if self.samples else None
 
     @property
     def verdict(self) -> str:
+        if self.median is None:
+            return self.missing
         if self.floor is None:
             return ""
         if self.goal is not None and self.median <= self.goal:
@@ -44,20 +49,23 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
     """The rows with median, spread, floor, goal and verdict."""
     table = Table(title=title)
     for column in ("figure", "median", "min", "max", "unit", "floor", "goal", ""):
-        table.add_column(
-            column, justify="left" if column in ("figure", "") else "right"
-        )
+        side: Any = "left" if column in ("figure", "") else "right"
+        table.add_column(column, justify=side, no_wrap=True)
     for row in rows:
-        numbers = [row.median, min(row.samples), max(row.samples)]
-        held = [row.floor, row.goal]
+        spread = [min(row.samples, default=None), max(row.samples, default=None)]
         table.add_row(
             row.name,
-            *[f"{n:.3g}" for n in numbers],
+            *[short(n) for n in (row.median, *spread)],
             row.unit,
-            *["" if n is None else f"{n:g}" for n in held],
+            *[short(n) for n in (row.floor, row.goal)],
             row.verdict,
         )
     return table
+
+
+def short(number: float | None) -> str:
+    """A number to three digits; nothing where there is none."""
+    return "" if number is None else f"{number:.3g}"
 
 
 def _version(package: str) -> str:
@@ -89,7 +97,9 @@ def machine() -> dict[str, Any]:
 
 def report(workload: str, rows: Sequence[Row], path: str | None) -> None:
     """Print the table; write the JSON file where one is asked for."""
-    Console().print(table_of(workload, rows))
+    console = Console()
+    console.width = max(console.width, WIDTH)
+    console.print(table_of(workload, rows))
     if path is not None:
         figures = [{**asdict(row), "median": row.median} for row in rows]
         record = {"workload": workload, **machine(), "rows": figures}

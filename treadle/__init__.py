@@ -35,7 +35,9 @@ from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
 from treadle.ops.debug import *
+from treadle.ops.distance import *
 from treadle.ops.division import *
+from treadle.ops.dropout import *
 from treadle.ops.einsum import *
 from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
@@ -46,8 +48,11 @@ from treadle.ops.join import *
 from treadle.ops.logarithm import *
 from treadle.ops.lookup import *
 from treadle.ops.loop import *
+from treadle.ops.loss import *
 from treadle.ops.movement import *
 from treadle.ops.naming import *
+from treadle.ops.normalization import *
+from treadle.ops.norms import *
 from treadle.ops.order import *
 from treadle.ops.padding import *
 from treadle.ops.parts import *
@@ -67,6 +72,7 @@ from treadle.ops.special import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
+from treadle.ops.while_loop import *
 from treadle.ops.window import *
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *

@@ -76,3 +76,13 @@ def test_structures_are_compared() -> None:
     assert not td.alike(a * a, a * (a * 1.0))
     shared = a * 3.0
     assert not td.alike(shared + shared, a * 3.0 + a * 3.0)
+
+
+def test_bodies_are_looked_into() -> None:
+    y = td.cond(td.constant(True), lambda: td.ones(2) * 2.0, lambda: td.ones(2))
+    node = y.inputs[0]
+    body = node.op.then
+    body.outputs[0].inputs[1].stored = np.zeros(5, np.float32)
+    valid, message = td.verify(y)
+    assert not valid
+    assert message.startswith("in then: ") and "a value of float32[5]" in message

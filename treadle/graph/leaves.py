@@ -112,17 +112,29 @@ def to_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     elif isinstance(value, (np.ndarray, np.generic)):
         wanted = as_dtype(value.dtype)
     else:
-        probe = np.asarray(value)
+        probe = _probed(value)
         if probe.dtype.kind not in "biufc":
             raise DTypeError(f"{value!r} holds no numbers")
         scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
         wanted = default_of(scalar, current().dtype)
     try:
         return np.array(value, dtype=wanted, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _no_array(value, error) from None
+
+
+def _probed(value: Any) -> np.ndarray[Any, Any]:
+    """`value` as NumPy takes it, to see which kind of numbers it holds."""
+    try:
+        return np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise DTypeError(
-            f"{type(value).__name__} is no array of numbers: {error}"
-        ) from None
+        raise _no_array(value, error) from None
+
+
+def _no_array(value: Any, error: Exception) -> DTypeError:
+    if isinstance(error, OverflowError):
+        return DTypeError(str(error), hint="choose a wider dtype")
+    return DTypeError(f"{type(value).__name__} is no array of numbers: {error}")
 
 
 def as_tensor(value: Any, dtype: Any = None, axes: Any = None) -> Tensor:
@@ -142,7 +154,13 @@ def beside(value: Any, partner: Tensor) -> Tensor:
         return value.node()
     if isinstance(value, SCALARS):
         dtype = weak(value, partner.type.dtype, current().dtype)
-        return constant_node(np.array(value, dtype=dtype))
+        try:
+            return constant_node(np.array(value, dtype=dtype))
+        except OverflowError:
+            raise DTypeError(
+                f"{value} does not fit into {dtype.name}, the dtype of its partner",
+                hint="convert the partner to a wider dtype with x.astype(...)",
+            ) from None
     return as_tensor(value)
 
 

@@ -31,7 +31,7 @@ def compute(op: Op, type_: Type | TupleType, arrays: Sequence[Any]) -> Any:
 
 
 def compute_at(
-    op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin | None
+    op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin
 ) -> Any:
     """`compute`, with a failure told in terms of the op and the user's line."""
     try:

@@ -160,8 +160,20 @@ class Operand:
     def __lshift__(self, other: Any) -> Tensor:
         return functions.bitwise_left_shift(self, other)
 
+    def __rlshift__(self, other: Any) -> Tensor:
+        return functions.bitwise_left_shift(other, self)
+
     def __rshift__(self, other: Any) -> Tensor:
         return functions.bitwise_right_shift(self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return functions.bitwise_right_shift(other, self)
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
 
     def __invert__(self) -> Tensor:
         return functions.bitwise_invert(self)

@@ -13,7 +13,7 @@ from treadle.base.types import Type
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ours: dict[str, bool] = {}
 
-Origin = tuple[CodeType, int]
+Origin = tuple[CodeType | None, int]
 
 
 def _is_ours(filename: str) -> bool:
@@ -22,7 +22,7 @@ def _is_ours(filename: str) -> bool:
     return ours
 
 
-def capture(depth: int = 2) -> Origin | None:
+def capture(depth: int = 2) -> Origin:
     """The first frame outside the library as (code, offset): cheap, resolved later."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
@@ -33,7 +33,7 @@ def capture(depth: int = 2) -> Origin | None:
         if not ours:
             return code, frame.f_lasti
         frame = frame.f_back
-    return None
+    return None, 0
 
 
 def call() -> tuple[str, str, str]:
@@ -58,11 +58,11 @@ def call() -> tuple[str, str, str]:
 locators.append(call)
 
 
-def line_of(origin: Origin | None) -> tuple[str, int] | None:
+def line_of(origin: Origin) -> tuple[str, int] | None:
     """File and line of an origin."""
-    if origin is None:
-        return None
     code, offset = origin
+    if code is None:
+        return None
     number = code.co_firstlineno
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:
@@ -71,7 +71,7 @@ def line_of(origin: Origin | None) -> tuple[str, int] | None:
     return code.co_filename, number
 
 
-def describe(origin: Origin | None) -> str:
+def describe(origin: Origin) -> str:
     """`file:line: source` for an error message; empty when it is not known."""
     found = line_of(origin)
     if found is None:

@@ -37,14 +37,15 @@ class Tensor(Operand):
 
     __slots__ = (
         "__weakref__",
+        "_code",
         "_metadata",
         "_name",
+        "_offset",
         "_type",
         "depth",
         "inputs",
         "mark",
         "op",
-        "origin",
         "serial",
         "stored",
     )
@@ -67,10 +68,12 @@ class Tensor(Operand):
             _warn_if_growing(self)
         depth = 0
         for x in inputs:
-            if x.depth >= depth:
-                depth = x.depth + 1
+            below = x.depth
+            if below >= depth:
+                depth = below + 1
         self.depth = depth
-        self.origin: Origin | None = capture()
+        # Two slots and no tuple kept: each object less spares the collector a visit.
+        self._code, self._offset = capture()
         self.stored = stored
         self.mark: Any = None
         self._name: str | None = None
@@ -101,6 +104,15 @@ class Tensor(Operand):
         if self._metadata is None:
             self._metadata = {}
         return self._metadata
+
+    @property
+    def origin(self) -> Origin:
+        """The call that made this node, for `describe`."""
+        return self._code, self._offset
+
+    @origin.setter
+    def origin(self, origin: Origin) -> None:
+        self._code, self._offset = origin
 
     @property
     def line(self) -> str:

@@ -93,7 +93,7 @@ def lines_of(
     names: Mapping[int, str],
     lines: bool,
 ) -> Iterator[str]:
-    """The numbered lines of nodes in creation order, and what is returned."""
+    """The numbered lines of nodes, and what is returned."""
     number = {node.serial: k for k, node in enumerate(nodes)}
     for k, node in enumerate(nodes):
         operands = "".join(f" %{number[x.serial]}" for x in node.inputs)
@@ -148,7 +148,9 @@ def text(y: Any, *, lines: bool = False) -> str:
     found = list(lines_of(nodes, roots, names, lines))
     for body in bodies:
         found.append(f"\n{names[id(body)]}:")
-        inner = lines_of(body.nodes, body.outputs, names, lines)
+        own = {x.serial for x in body.arguments}
+        rest = [node for node in body.nodes if node.serial not in own]
+        inner = lines_of([*body.arguments, *rest], body.outputs, names, lines)
         found += [f"  {line}" for line in inner]
     return "\n".join(found)
 
@@ -171,7 +173,12 @@ def expression(node: Tensor, depth: int = DEPTH) -> str:
         return f"-{parts[0]}"
     if len(parts) > 4:
         parts = [*parts[:3], "..."]
-    return f"{name.lower()}({', '.join(parts)})"
+    return f"{name.lower()}({', '.join(map(bare, parts))})"
+
+
+def bare(expression: str) -> str:
+    """An infix expression without the brackets around it; each has its own."""
+    return expression[1:-1] if expression.startswith("(") else expression
 
 
 @provide
@@ -183,10 +190,7 @@ def represent(node: Tensor) -> str:
             node.stored, separator=", ", threshold=50, prefix=" " * (len(kind) + 1)
         )
         return f"{kind}({value}, {node.type})"
-    shown = expression(node)
-    if shown.startswith("(") and shown.endswith(")"):
-        shown = shown[1:-1]
-    return f"{kind}({shown} : {node.type})"
+    return f"{kind}({bare(expression(node))} : {node.type})"
 
 
 @provide

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 from typing import Any
 
@@ -182,6 +183,12 @@ class Variable(Operand):
             return f"{kind}({self.name!r}, {self._type})"
         text = np.array2string(value, threshold=20, separator=", ", prefix="  ")
         return f"{kind}({self.name!r}, {self._type}, {text})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+    def __copy__(self) -> Variable:
+        return self.__deepcopy__({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         copy = type(self).__new__(type(self))

@@ -10,6 +10,7 @@ from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument, Leaf, Unbound, as_tensor
 from treadle.graph.tensor import Tensor
+from treadle.graph.text import bodies_of
 from treadle.graph.traversal import reach
 
 __all__ = ["verify"]
@@ -82,7 +83,15 @@ def verify(y: Any) -> tuple[bool, str]:
     True
     """
     leaves, _ = trees.flatten(y)
-    for node, message in problems(reach([as_tensor(leaf) for leaf in leaves])):
-        where = f" (at {node.line})" if node.line else ""
-        return False, f"{node.name}: {message}{where}"
+    nodes = reach([as_tensor(leaf) for leaf in leaves])
+    for node, message in problems(nodes):
+        return False, _told(node, message)
+    for body in bodies_of(nodes):
+        for node, message in problems(body.nodes):
+            return False, f"in {body.name}: {_told(node, message)}"
     return True, ""
+
+
+def _told(node: Tensor, message: str) -> str:
+    where = f" (at {node.line})" if node.line else ""
+    return f"{node.name}: {message}{where}"

@@ -80,12 +80,16 @@ def located(error: TreadleError, op: Op, nodes: Sequence[Tensor]) -> TreadleErro
 
 def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
     """`op` on two operands promoted to one dtype and aligned by axis names."""
-    if isinstance(x, Operand) and isinstance(y, Operand):
-        x, y = x.node(), y.node()
+    if type(x) is not Tensor and isinstance(x, Operand):
+        x = x.node()
+    if type(y) is not Tensor and isinstance(y, Operand):
+        y = y.node()
+    if type(x) is Tensor and type(y) is Tensor:
         a: Type = x._type
         b: Type = y._type
         if a.dtype is b.dtype and a.axes is None and b.axes is None:
-            if a.shape == b.shape and a.dtype.kind == "f" and op.result == "same":
+            same = a is b or a.shape == b.shape
+            if same and op.result == "same" and a.dtype.kind == "f":
                 return Tensor(op, (x, y), a)  # all that check and infer would find
             return op(x, y)
     nodes = operands(x, y)

@@ -25,7 +25,7 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.leaves import SCALARS, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import provide
+from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
 
@@ -111,6 +111,10 @@ def as_float(x: Any) -> Tensor:
 
 def operands(*values: Any) -> list[Tensor]:
     """The operands of one op in a common dtype; Python and NumPy scalars are weak."""
+    if all(isinstance(v, Operand) for v in values):
+        nodes = [v.node() for v in values]
+        if all(node._type.dtype is nodes[0]._type.dtype for node in nodes):
+            return nodes
     anchors = [as_tensor(v) for v in values if not isinstance(v, SCALARS)]
     if not anchors:
         scalars = [v.item() if isinstance(v, np.generic) else v for v in values]

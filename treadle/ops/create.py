@@ -97,6 +97,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
     first, last = (0, start) if stop is None else (start, stop)
     whole = all(isinstance(v, (int, np.integer)) for v in (first, last, step))
     kind = as_dtype("int64") if whole else current().dtype
+    for v in (first, last, step):
+        if isinstance(v, Operand) or not isinstance(v, (int, float, np.number)):
+            raise ArgumentError(f"arange takes numbers, not {type(v).__name__}")
     return as_tensor(np.arange(first, last, step, dtype=as_dtype(dtype or kind)))
 
 
@@ -107,7 +110,8 @@ def eye(rows: int, columns: int | None = None, dtype: Any = None) -> Tensor:
     >>> td.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    return as_tensor(np.eye(rows, columns, dtype=_dtype(dtype)))
+    extents = as_shape((rows, rows if columns is None else columns))
+    return as_tensor(np.eye(*extents, dtype=_dtype(dtype)))
 
 
 def _dtype(dtype: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import as_dtype
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import provide
@@ -18,14 +19,14 @@ __all__ = ["debug"]
 log = logging.getLogger("treadle")
 
 
-def account(message: str, origin: str, x: Array, gradient: bool) -> str:
+def account(mark: Debug, x: Array) -> str:
     """What is told of a value: what it is, how large, its extremes, the values."""
-    kind = "Debug Grad" if gradient else "Debug"
-    lines = [f"{kind}: {message} op={origin}"]
+    kind = "Debug Grad" if mark.gradient else "Debug"
+    lines = [f"{kind}: {mark.message} op={mark.origin}"]
     shape = "x".join(map(str, x.shape)) or "scalar"
-    lines.append(
-        f"shape={shape} size={x.size} type={x.dtype.name} device=cpu bytes={x.nbytes}"
-    )
+    dtype = as_dtype(mark.dtype) if mark.dtype else x.dtype
+    size = f"size={x.size} type={dtype.name}"
+    lines.append(f"shape={shape} {size} device=cpu bytes={x.size * dtype.itemsize}")
     if x.size:
         wide = np.abs(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64))
         norm = float(np.sqrt(np.sum(np.square(wide))))
@@ -46,18 +47,19 @@ class Debug(Elementwise):
     message: str
     origin: str = ""
     gradient: bool = False
+    dtype: str = ""  # halves are computed in float32, so the array does not tell
     arity = 1
 
     def numpy(self, *arrays: Any) -> Array:
         x: Array = arrays[0]
-        log.debug("%s", account(self.message, self.origin, x, self.gradient))
+        log.debug("%s", account(self, x))
         return x
 
     def scalar(self, *xs: Any) -> Any:
         return xs[0]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (Debug(self.message, self.origin, True)(g),)
+        return (Debug(self.message, self.origin, True, self.dtype)(g),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -79,4 +81,4 @@ def debug(x: Any, message: str = "") -> Tensor:
     6.0
     """
     node = as_tensor(x)
-    return Debug(message, node.op.name)(node)
+    return Debug(message, node.op.name, False, node.type.dtype.name)(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,13 @@ class Extremum(Reduction):
     takes = "real"
 
     def infer(self, *types: Type) -> Type:
+        found = super().infer(*types)
         for axis in self.axes:
             if types[0].shape[axis] == 0:
                 raise ArgumentError(
                     f"no greatest or least of nothing: axis {axis} of {types[0]}"
                 )
-        return super().infer(*types)
+        return found
 
     def identity(self, dtype: Any) -> Any:
         return None
@@ -42,8 +44,8 @@ class Extremum(Reduction):
         hit = x == spread(y, x, self.axes, self.keepdims)
         ones = astype(hit, g.type.dtype)
         share = spread(g, x, self.axes, self.keepdims)
-        count = functions.sum(ones, self.axes, keepdims=True)
-        return (ones * (share / functions.stop_gradient(count)),)
+        count = functions.stop_gradient(functions.sum(ones, self.axes))
+        return (ones * (share / spread(count, x, self.axes, False)),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -148,18 +150,18 @@ class Prod(Reduction):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # The product of the others, not y / x, which fails where an element is 0.
         (x,) = xs
-        rest = tuple(k for k in range(x.type.ndim) if k not in self.axes)
-        moved = functions.permute_dims(x, (*rest, *self.axes))
-        flat = functions.reshape(moved, (*(x.type.shape[k] for k in rest), -1))
-        axis = len(rest)
-        before = functions.cumulative_prod(flat, axis=axis, exclusive=True)
-        after = functions.cumulative_prod(flat, axis=axis, exclusive=True, reverse=True)
+        t = x.type
+        rest = tuple(k for k in range(t.ndim) if k not in self.axes)
+        moved = functions.permute_dims(functions.unname(x), (*rest, *self.axes))
+        count = math.prod(t.shape[k] for k in self.axes)
+        flat = functions.reshape(moved, (*(t.shape[k] for k in rest), count))
+        before = functions.cumulative_prod(flat, exclusive=True)
+        after = functions.cumulative_prod(flat, exclusive=True, reverse=True)
         others = functions.reshape(before * after, moved.type.shape)
         back = tuple(np.argsort((*rest, *self.axes)).tolist())
         others = functions.permute_dims(others, back)
-        return (
-            over(x, spread(g, x, self.axes, self.keepdims)) * functions.conj(others),
-        )
+        others = functions.reshape(functions.conj(others), t.shape, axes=t.axes)
+        return (over(x, spread(g, x, self.axes, self.keepdims)) * others,)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -168,6 +170,7 @@ class Prod(Reduction):
             Sample(cls((1,)), (Input((2, 3)),)),
             Sample(cls((0, 2), True), (Input((2, 3, 2)),)),
             Sample(cls((1,)), (with_zeros,)),
+            Sample(cls((1,)), (Input((0, 3)),)),
             Sample(cls((0,)), (Input((4,), int32, 1, 4),)),
         ]
 
@@ -349,5 +352,9 @@ def placed(kind_of: Any, x: Any, axis: Any, keepdims: bool) -> Tensor:
     if axis is None:
         flat = kind_of(0)(functions.reshape(node, (-1,)))
         return functions.reshape(flat, (1,) * node.type.ndim) if keepdims else flat
-    (place,) = normalize_axes(axis, node.type)
-    return kind_of(place, keepdims)(node)
+    places = normalize_axes(axis, node.type)
+    if len(places) != 1:
+        raise ArgumentError(
+            f"a position is along one axis or among all, not along {len(places)}"
+        ).located(kind_of.__name__, repr(node.type))
+    return kind_of(places[0], keepdims)(node)

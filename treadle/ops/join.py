@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ArityError, ShapeError
+from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
@@ -51,7 +51,10 @@ class Concat(Family):
                     hint="all other dimensions must be equal",
                 )
             if t.axes != first.axes:
-                raise ShapeError(f"axis names differ: {first} and {t}")
+                raise AxisError(
+                    f"axis names differ: {first} and {t}",
+                    hint="td.order_axes and td.rename_axes make them equal",
+                )
         total = sum(t.shape[axis] for t in types)
         shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
         return Type(shape, first.dtype, first.axes)
@@ -79,9 +82,14 @@ class Concat(Family):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, y = as_tensor([[1.0, 2.0]]), as_tensor([[1.0]])
+        named = as_tensor([[1.0, 2.0]], axes=("a", "b"))
         return [
             Mistake(lambda: concat([x, y], 0), ShapeError, "does not join"),
             Mistake(lambda: concat([]), ArityError, "nothing"),
+            Mistake(lambda: concat([x], 2), AxisError, "out of range"),
+            Mistake(lambda: concat([x, named]), AxisError, "names differ"),
+            Mistake(lambda: split(x, [1, 2], 1), ShapeError, "add up"),
+            Mistake(lambda: split(x, 3, 1), ShapeError, "equal parts"),
             Mistake(lambda: stack([x, y]), ShapeError, "does not join"),
         ]
 
@@ -100,9 +108,8 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     nodes = operands(*items)
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
-    if len(nodes) == 1:
-        return nodes[0]
-    return Concat(resolve_axis(axis, nodes[0].type))(*nodes)
+    place = resolve_axis(axis, nodes[0].type)
+    return nodes[0] if len(nodes) == 1 else Concat(place)(*nodes)
 
 
 @provide

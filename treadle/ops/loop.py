@@ -1,4 +1,4 @@
-"""Loops as nodes: scan over the rows of tensors, while_loop until a condition fails."""
+"""Loops over the rows of tensors as one node: scan, and map and foldl made of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.dtypes import bool_, float64
-from treadle.base.errors import ArgumentError, GradientError, ShapeError, TraceError
+from treadle.base.dtypes import float64, promote
+from treadle.base.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    TraceError,
+)
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor, draw_node
@@ -18,10 +23,10 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.call import match, zeros_of
-from treadle.ops.control import Branch, call, cond, inexact, union
+from treadle.ops.control import call, inexact, union
 from treadle.ops.families import Family, outputs_of
 
-__all__ = ["foldl", "map", "scan", "while_loop"]
+__all__ = ["foldl", "map", "scan"]
 
 
 def drawn_at(draws: Sequence[Any], t: int) -> list[Any]:
@@ -224,21 +229,33 @@ def scan(
         ys, y_structure = trees.flatten(out[1])
         result[:] = [y_structure]
         carried = [
-            functions.astype(as_tensor(a), b.type.dtype)
-            for a, b in zip(after, carries, strict=True)
+            _kept(as_tensor(a), b.type, k)
+            for k, (a, b) in enumerate(zip(after, carries, strict=True))
         ]
         return [*carried, *[as_tensor(y) for y in ys]]
 
     types = [x.type for x in carries]
     types += [Type(x.type.shape[1:], x.type.dtype) for x in scanned]
     traced = trace(step, types, getattr(f, "__name__", "scan"))
-    _refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
+    refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
     op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
     from_outside = [v.node() for v in traced.variables] + list(traced.captured)
     draws = [draw_node() for _ in range(traced.draws)]
     found = outputs_of(op_(*carries, *scanned, *from_outside, *draws))
     last = trees.unflatten(structure, found[: len(carries)])
     return last, trees.unflatten(result[0], found[len(carries) :])
+
+
+def _kept(after: Tensor, before: Type, k: int) -> Tensor:
+    """A carry in the dtype it had before the step, if that holds all its values."""
+    if promote(after.type.dtype, before.dtype) != before.dtype:
+        raise DTypeError(
+            f"carry {k} is {before} and comes back as {after.type}",
+            hint="start from a value of the dtype that comes back (0.0, not 0), or "
+            "convert inside with .astype(...)",
+        ).located("scan")
+    kept: Tensor = functions.astype(after, before.dtype)
+    return kept
 
 
 def _rows(scanned: Sequence[Tensor], length: int | None) -> int:
@@ -255,7 +272,8 @@ def _rows(scanned: Sequence[Tensor], length: int | None) -> int:
     return scanned[0].type.shape[0]
 
 
-def _refuse_assignment(assigned: Sequence[Variable], where: str) -> None:
+def refuse_assignment(assigned: Sequence[Variable], where: str) -> None:
+    """Refuse Variables assigned inside a loop: its state is the carry."""
     if assigned:
         names = ", ".join(repr(v.name) for v in union([assigned]))
         raise TraceError(
@@ -283,106 +301,3 @@ def foldl(f: Callable[[Any, Any], Any], init: Any, xs: Any) -> Any:
     6.0
     """
     return scan(lambda carry, row: (f(carry, row), ()), init, xs)[0]
-
-
-@op(tolerance="R")
-class While(Family):
-    """A body run on carries as long as `test` of them is true.
-
-    Inputs: carries, constants of `test` (`tested` many), constants of the body, draws.
-    """
-
-    test: Body
-    body: Body
-    carries: int
-    tested: int
-    draws: int = 0
-    family = "control"
-
-    def infer(self, *types: Type) -> TupleType:
-        c, k = self.carries, self.carries + self.tested
-        match(self.test, types[:k])
-        match(self.body, [*types[:c], *types[k:]])
-        verdict = self.test.types[0]
-        if verdict.dtype != bool_ or verdict.shape:
-            raise ShapeError(f"the condition is a bool scalar, not {verdict}")
-        for n, (a, b) in enumerate(zip(types[:c], self.body.types, strict=True)):
-            if (a.shape, a.dtype) != (b.shape, b.dtype):
-                raise ShapeError(f"carry {n} is {a} and comes back as {b}")
-        return TupleType(types[:c])
-
-    def numpy(self, *arrays: Any) -> Any:
-        c, k = self.carries, self.carries + self.tested
-        end = len(arrays) - self.draws
-        carry, t = list(arrays[:c]), 0
-        while bool(self.test.numpy([*carry, *arrays[c:k]])[0]):
-            draws = drawn_at(arrays[end:], t)
-            carry = list(self.body.numpy([*carry, *arrays[k:end], *draws]))
-            t += 1
-        return tuple(carry)
-
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        raise GradientError(
-            "the number of iterations of this loop is not bounded",
-            hint="pass max_iterations= to td.while_loop",
-        )
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t = Type((), float64)
-        test = trace(lambda x: [x < 10.0], [t], "test").body
-        body = trace(lambda x: [x * 2.0 + 1.0], [t], "double").body
-        return [Sample(cls(test, body, 1, 0), (np.array(1.5),), differentiable=())]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        made = cls.samples()[0].op
-        x, y = as_tensor(np.ones(2)), as_tensor(np.array(1.0))
-        return [
-            Mistake(lambda: made(x), ShapeError, "operand 0"),
-            Mistake(
-                lambda: functions.pullback(
-                    list(outputs_of(made(y))), [as_tensor(np.array(1.0))], [y]
-                ),
-                GradientError,
-                "max_iterations",
-            ),
-        ]
-
-
-def while_loop(
-    test: Callable[..., Any],
-    body: Callable[..., Any],
-    init: Any,
-    *,
-    max_iterations: int | None = None,
-) -> Any:
-    """`state = body(state)` as long as `test(state)`; the last state.
-
-    Derivatives need `max_iterations`, a bound that is run through in any case.
-
-    >>> import treadle as td
-    >>> int(td.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
-    128
-    """
-    if max_iterations is not None:
-
-        def step(state: Any, _: Any) -> tuple[Any, Any]:
-            after = cond(test(state), body, lambda s: s, state)
-            return after, ()
-
-        return scan(step, init, length=max_iterations)[0]
-    checked = Branch(test, (init,), "test")
-    looped = Branch(body, (init,), getattr(body, "__name__", "loop"))
-    _refuse_assignment([*checked.assigned, *looped.assigned], "while_loop")
-    if checked.trace.draws:
-        raise TraceError("the condition of a loop draws no random numbers")
-    c = len(looped.operands)
-    if len(looped.body.outputs) != c:
-        raise TraceError("the state comes back with another structure").located(
-            "while_loop"
-        )
-    state, tested, rest = looped.operands, checked.inputs[c:], looped.inputs[c:]
-    made = While(checked.body, looped.body, c, len(tested), looped.trace.draws)
-    results = outputs_of(made(*state, *tested, *rest))
-    return trees.unflatten(looped.result, results)

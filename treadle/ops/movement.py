@@ -178,7 +178,8 @@ class BroadcastTo(Movement):
         return np.broadcast_to(arrays[0], self.shape)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (functions.sum_to(g, xs[0].type.shape),)
+        t = xs[0].type
+        return (reshape(functions.sum_to(g, t.shape), t.shape, axes=t.axes),)
 
     def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
         own = i[len(i) - x.ndim :]

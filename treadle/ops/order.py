@@ -7,28 +7,39 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, int64
-from treadle.base.errors import ArgumentError, AxisError
+from treadle.base.errors import ArgumentError, AxisError, ShapeError, TraceError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
+from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
-from treadle.graph.operators import functions, provide
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
-from treadle.ops.families import Family, outputs_of
+from treadle.ops.cast import operands
+from treadle.ops.families import Family, outputs_of, refuse_axes, same_dtype
 from treadle.ops.pick import PutAlong
 
-__all__ = ["argsort", "kth_value", "sort", "top_k"]
+__all__ = [
+    "argsort",
+    "kth_value",
+    "searchsorted",
+    "sort",
+    "top_k",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]
 
 
 def ordered(x: Array, axis: int, descending: bool) -> Array:
     """Where the elements in order come from; equals keep their order, NaN is last."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    turned = np.argsort(np.flip(x, axis), axis, kind="stable")
     if x.dtype.kind == "f":
         # NaN stays last in either direction, so it is moved out of the turned order.
         key = np.where(np.isnan(x), -np.inf, x)
-        ranks = np.lexsort((np.isnan(x), -key), axis) if x.ndim else turned
-        return ranks
+        return np.lexsort((np.isnan(x), -key), axis)
+    turned = np.argsort(np.flip(x, axis), axis, kind="stable")
     return np.flip(x.shape[axis] - 1 - turned, axis)
 
 
@@ -200,6 +211,122 @@ def kth_value(x: Any, k: int, axis: Any = -1) -> Tensor:
     node = as_tensor(x)
     place = resolve_axis(axis, node.type)
     if not 0 <= k < node.type.shape[place]:
-        raise ArgumentError(f"k is {k}, axis {place} has {node.type.shape[place]}")
+        raise ArgumentError(
+            f"k is {k}, axis {place} has {node.type.shape[place]}"
+        ).located("kth_value", repr(node.type))
     key = (slice(None),) * place + (k,)
     return sort(node, place)[key]
+
+
+@op(differentiable=False)
+class SearchSorted(Family):
+    """Where values go into a sorted vector: before equals, or after with `right`."""
+
+    right: bool = False
+    family = "order"
+    arity = 2
+    takes = "ordered"
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> Type:
+        row, values = types
+        same_dtype(self, types)
+        refuse_axes(self, row)
+        if row.ndim != 1:
+            raise ShapeError(f"the sorted operand is a vector, not {row}")
+        return values.with_dtype(int64)
+
+    def numpy(self, *arrays: Any) -> Any:
+        row, values = arrays
+        return np.searchsorted(row, values, side="right" if self.right else "left")
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        row = np.array([-1.0, 0.0, 0.0, 1.5, np.nan], np.float32)
+        values = np.array([[0.0, -2.0, 9.0], [1.5, np.nan, np.inf]], np.float32)
+        return [
+            Sample(cls(), (row, values)),
+            Sample(cls(True), (row, values)),
+            Sample(cls(), (np.arange(5, dtype=np.int32), Input((3,), int32, -1, 6))),
+            Sample(cls(), (row[:0], Input(()))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, grid = as_tensor([1.0]), as_tensor([[1.0]])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: searchsorted(grid, x), ShapeError, "is a vector"),
+            Mistake(lambda: searchsorted(x, x, side="up"), ArgumentError, "'up'"),
+        ]
+
+
+@provide
+def searchsorted(x: Any, values: Any, *, side: str = "left") -> Tensor:
+    """How many elements of the sorted vector x are less than each value: int64.
+
+    With side="right" equal ones are counted too.
+
+    >>> import treadle as td
+    >>> td.searchsorted([1.0, 2.0, 2.0], [2.0, 0.0]).tolist()
+    [1, 0]
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"side is 'left' or 'right', not {side!r}").located(
+            "searchsorted"
+        )
+    return SearchSorted(side == "right")(*operands(x, values))
+
+
+def _distinct(x: Any, name: str) -> tuple[Tensor, Array, Array]:
+    """The distinct elements, where each element stands among them, and how often."""
+    node = as_tensor(x)
+    if isinstance(x, Operand) and top().tracing:
+        raise TraceError(
+            "there are as many distinct elements as the values say, but this is a "
+            "trace",
+            hint="td.sort(x) and a comparison of neighbors have a known shape",
+        ).located(name, repr(node.type), describe(capture()))
+    value = node.numpy().reshape(-1)
+    if value.dtype.itemsize == 2 and value.dtype.kind not in "iu":
+        value = value.astype(float32)
+    _, first, inverse, counts = np.unique(value, True, True, True, equal_nan=False)
+    flat = functions.reshape(node, (-1,))
+    return functions.take(flat, as_tensor(first), 0), inverse, counts
+
+
+@provide
+def unique_values(x: Any) -> Tensor:
+    """The distinct elements in rising order; each NaN is distinct.
+
+    Evaluated at the call, because their number depends on the values.
+
+    >>> import treadle as td
+    >>> td.unique_values([3.0, 1.0, 3.0]).tolist()
+    [1.0, 3.0]
+    """
+    return _distinct(x, "unique_values")[0]
+
+
+@provide
+def unique_counts(x: Any) -> tuple[Tensor, Tensor]:
+    """The distinct elements in rising order, and how often each occurs.
+
+    >>> import treadle as td
+    >>> [t.tolist() for t in td.unique_counts([3.0, 1.0, 3.0])]
+    [[1.0, 3.0], [1, 2]]
+    """
+    values, _, counts = _distinct(x, "unique_counts")
+    return values, as_tensor(counts)
+
+
+@provide
+def unique_inverse(x: Any) -> tuple[Tensor, Tensor]:
+    """The distinct elements in rising order, and where each element is among them.
+
+    >>> import treadle as td
+    >>> [t.tolist() for t in td.unique_inverse([3.0, 1.0, 3.0])]
+    [[1.0, 3.0], [1, 0, 1]]
+    """
+    values, inverse, _ = _distinct(x, "unique_inverse")
+    return values, as_tensor(inverse.reshape(as_tensor(x).type.shape))

@@ -51,7 +51,7 @@ class Pad(Family):
             slice(a, a + n) for n, (a, _) in zip(shape, self.widths, strict=True)
         )
         inner = g[key] if key else g
-        return inner, g.sum() - inner.sum()
+        return inner, (g - pad(inner, self.widths)).sum()
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -71,6 +71,8 @@ class Pad(Family):
             Mistake(lambda: pad(x, ((1, -1),)), ArgumentError, "negative"),
             Mistake(lambda: pad(x, ((1, 1), (1, 1))), ShapeError, "2 widths for 1"),
             Mistake(lambda: pad(x, 1, mode="wavy"), ArgumentError, "wavy"),
+            Mistake(lambda: pad(x, -1, mode="edge"), ArgumentError, "no border"),
+            Mistake(lambda: pad(x, ((1, 2, 3),)), ArgumentError, "widths are"),
         ]
 
 
@@ -93,9 +95,16 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
         known = "constant, reflect or edge"
         raise ArgumentError(f"mode is {known}, not {mode!r}").located("pad")
     for axis, pair in enumerate(pairs):
+        if pair == (0, 0):
+            continue
         n = node.type.shape[axis]
+        if n == 0 or min(pair) < 0:
+            raise ArgumentError(
+                f"axis {axis} of {node.type} has no border of {pair} by {mode}"
+            ).located("pad")
         places = np.pad(np.arange(n), pair, mode=mode)  # type: ignore[call-overload]
-        node = functions.take(node, as_tensor(places), axis)
+        wide = functions.take(functions.unname(node), as_tensor(places), axis)
+        node = functions.reshape(wide, wide.type.shape, axes=node.type.axes)
     return node
 
 
@@ -105,7 +114,15 @@ def _widths(widths: Any, ndim: int) -> Widths:
     items = tuple(widths)
     if len(items) == 2 and all(hasattr(w, "__index__") for w in items):
         return ((int(items[0]), int(items[1])),) * ndim
-    return tuple((int(a), int(b)) for a, b in items)
+    try:
+        found = tuple((int(a), int(b)) for a, b in items)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"widths are a number, (before, after), or a pair a dimension: {widths}"
+        ).located("pad") from None
+    if len(found) != ndim:
+        raise ShapeError(f"{len(found)} widths for {ndim} dimensions").located("pad")
+    return found
 
 
 @provide
@@ -135,7 +152,8 @@ def _triangle(x: Any, k: int, lower: bool) -> Tensor:
     rows, columns = node.type.shape[-2:]
     ones = np.ones((rows, columns), dtype=bool)
     mask = np.tril(ones, k) if lower else np.triu(ones, k)
-    return functions.where(as_tensor(mask), node, 0)
+    kept = functions.where(as_tensor(mask), functions.unname(node), 0)
+    return functions.reshape(kept, node.type.shape, axes=node.type.axes)
 
 
 def tril(x: Any, k: int = 0) -> Tensor:

@@ -212,6 +212,8 @@ def pow(x: Any, y: Any) -> Tensor:
 def _simple(x: Any, y: float) -> Tensor | None:
     """x to an exponent that needs no logarithm, or None."""
     node = as_tensor(x)
+    if isinstance(y, float):
+        node = as_float(node)
     if y == 1:
         return node
     if y == 2:

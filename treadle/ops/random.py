@@ -12,10 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType, as_dtype, float32, float64, int64, kind, uint64
-from treadle.base.errors import ArgumentError, DTypeError
+from treadle.base.dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int64,
+    kind,
+    uint64,
+)
+from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.options import current
-from treadle.base.types import Shape, Type, as_shape, resolve_axis
+from treadle.base.types import Shape, Type, as_shape, broadcast_shapes, resolve_axis
 from treadle.graph.leaves import as_tensor, draw_node
 from treadle.graph.op import Array, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
@@ -34,7 +44,7 @@ __all__ = [
     "permutation",
     "randint",
     "restore",
-    "state",
+    "seed_state",
     "truncated_normal",
     "uniform",
 ]
@@ -43,6 +53,8 @@ _M = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _W = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+# As many bits as a significand holds: one more would round numbers up to 1.
+_BITS = {bfloat16: 8, float16: 11, float32: 24}
 
 
 def philox(counter: Array, key: tuple[int, int]) -> Array:
@@ -75,14 +87,18 @@ def words(draw: Array, count: int) -> Array:
 
 
 def unit(draw: Array, shape: Shape, dtype: DType) -> Array:
-    """Numbers in [0, 1): the top 24 bits of a word, of two words 53 for float64."""
+    """Numbers in [0, 1): the top 24 bits of a word, of two words 53 for float64.
+
+    16-bit floats take as many of those bits as they can hold: 11, bfloat16 8.
+    """
     count = math.prod(shape)
     if dtype == float64:
         pairs = words(draw, 2 * count).astype(np.uint64).reshape(-1, 2)
         bits = ((pairs[:, 0] << _HALF) | pairs[:, 1]) >> np.uint64(11)
         return (bits * 2.0**-53).reshape(shape)
-    bits = words(draw, count) >> np.uint32(8)
-    return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
+    kept = _BITS[dtype]
+    bits = words(draw, count) >> np.uint32(32 - kept)
+    return (bits.astype(np.float32) * np.float32(2.0**-kept)).reshape(shape)
 
 
 class Random(Family):
@@ -117,6 +133,8 @@ class Random(Family):
             Sample(made((), float32), (draw,)),
             Sample(made((5,), float64), (draw,)),
             Sample(made((0, 2), float32), (draw,)),
+            Sample(made((7,), float16), (draw,)),
+            Sample(made((3, 3), bfloat16), (draw,)),
         ]
 
     @classmethod
@@ -165,11 +183,30 @@ def _dtype(dtype: Any) -> DType:
     return current().dtype if dtype is None else as_dtype(dtype)
 
 
+def _wide(dtype: DType) -> DType:
+    """The type a distribution is computed in: 16-bit floats lose its tails."""
+    return float64 if dtype == float64 else float32
+
+
+def _extents(shape: Any, *parameters: Any) -> Shape:
+    """The shape asked for, or that of the parameters: one number for each of them."""
+    shapes = [p.shape if hasattr(p, "shape") else np.shape(p) for p in parameters]
+    common = broadcast_shapes(*shapes)
+    if shape is None:
+        return common
+    wanted = as_shape(shape)
+    if common and broadcast_shapes(wanted, common) != wanted:
+        raise ShapeError(f"parameters of shape {common} do not fit shape {wanted}")
+    return wanted
+
+
 @provide
 def uniform(
-    shape: Any = (), low: Any = 0.0, high: Any = 1.0, dtype: Any = None
+    shape: Any = None, low: Any = 0.0, high: Any = 1.0, dtype: Any = None
 ) -> Tensor:
-    """Numbers equally likely in [low, high).
+    """Numbers equally likely in [low, high), of the bounds' shape unless one is given.
+
+    With bounds other than 0 and 1, rounding may give `high` itself.
 
     >>> import treadle as td
     >>> with td.options(seed=1):
@@ -177,43 +214,45 @@ def uniform(
     >>> x.tolist() == y.tolist(), 0 <= float(x.min()) and float(x.max()) < 1
     (False, True)
     """
-    unit_ = UniformBits(as_shape(shape), _dtype(dtype))(draw_node())
-    if (
-        isinstance(low, float)
-        and low == 0.0
-        and isinstance(high, float)
-        and high == 1.0
-    ):
-        return unit_
-    return unit_ * (high - low) + low
+    drawn = UniformBits(_extents(shape, low, high), _dtype(dtype))(draw_node())
+    if type(low) in (int, float) and type(high) in (int, float):
+        if (low, high) == (0, 1):
+            return drawn
+        return drawn * float(high - low) + float(low)
+    return drawn * (as_float(high) - low) + low
 
 
 @provide
 def normal(
-    shape: Any = (), mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
+    shape: Any = None, mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
 ) -> Tensor:
-    """Numbers of the normal distribution.
+    """Numbers of the normal distribution, of the parameters' shape unless one is given.
 
     >>> import treadle as td
     >>> with td.options(seed=1):
     ...     abs(float(td.random.normal((1000,), mean=5.0).mean()) - 5.0) < 0.2
     True
     """
-    return NormalBits(as_shape(shape), _dtype(dtype))(draw_node()) * std + mean
+    drawn = NormalBits(_extents(shape, mean, std), _dtype(dtype))(draw_node())
+    return drawn * std + mean
 
 
 @provide
-def bernoulli(shape: Any = (), p: Any = 0.5, dtype: Any = None) -> Tensor:
-    """1 with probability p, else 0.
+def bernoulli(shape: Any = None, p: Any = 0.5, dtype: Any = None) -> Tensor:
+    """1 with probability p, else 0; of the shape of p unless one is given.
 
     >>> import treadle as td
-    >>> td.random.bernoulli((2,), 1.0).tolist()
-    [1.0, 1.0]
+    >>> td.random.bernoulli(p=[0.0, 1.0]).tolist()
+    [0.0, 1.0]
     """
+    if type(p) in (int, float) and not 0.0 <= p <= 1.0:
+        raise ArgumentError(f"a probability is from 0 to 1, got {p}").located(
+            "bernoulli"
+        )
     wanted = _dtype(dtype)
     # 16-bit floats cannot hold the uniform numbers below 1, so those stay wide.
-    wide = float64 if wanted == float64 else float32
-    return astype(binary(Less(), uniform(shape, dtype=wide), p), wanted)
+    drawn = uniform(_extents(shape, p), dtype=_wide(wanted))
+    return astype(binary(Less(), drawn, p), wanted)
 
 
 def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
@@ -223,39 +262,42 @@ def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
     >>> td.random.gumbel((2, 3)).shape
     (2, 3)
     """
-    u = uniform(shape, dtype=dtype)
-    tiny = float(np.finfo(np.float32).tiny) if u.type.dtype.itemsize > 2 else 6e-5
-    inner = -functions.log(functions.maximum(u, tiny))
-    return -functions.log(functions.maximum(inner, tiny))
+    wanted = _dtype(dtype)
+    u = uniform(shape, dtype=_wide(wanted))
+    safe = functions.maximum(u, float(np.finfo(np.float32).tiny))
+    return astype(-functions.log(-functions.log(safe)), wanted)
 
 
-def exponential(shape: Any = (), rate: Any = 1.0, dtype: Any = None) -> Tensor:
+def exponential(shape: Any = None, rate: Any = 1.0, dtype: Any = None) -> Tensor:
     """Numbers of the exponential distribution: -log(1 - u) / rate.
 
     >>> import treadle as td
     >>> float(td.random.exponential((4,)).min()) >= 0
     True
     """
-    return -functions.log1p(-uniform(shape, dtype=dtype)) / rate
+    wanted = _dtype(dtype)
+    u = uniform(_extents(shape, rate), dtype=_wide(wanted))
+    return astype(-functions.log1p(-u), wanted) / rate
 
 
 def truncated_normal(
-    shape: Any = (), mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
+    shape: Any = None, mean: Any = 0.0, std: Any = 1.0, dtype: Any = None
 ) -> Tensor:
     """Normal numbers within two standard deviations of the mean.
 
     A number further out is replaced by one of eight other draws; the few that are left
-    after those (one in 10**11) are held at the bound.
+    after those (one in 10**12) are held at the bound.
 
     >>> import treadle as td
     >>> float(td.abs(td.random.truncated_normal((100,))).max()) <= 2
     True
     """
-    found = normal(shape, dtype=dtype)
+    wanted, extents = _dtype(dtype), _extents(shape, mean, std)
+    found = normal(extents, dtype=_wide(wanted))
     for _ in range(8):
-        again = normal(shape, dtype=dtype)
+        again = normal(extents, dtype=_wide(wanted))
         found = functions.where(functions.abs(found) > 2.0, again, found)
-    return functions.clip(found, -2.0, 2.0) * std + mean
+    return astype(functions.clip(found, -2.0, 2.0), wanted) * std + mean
 
 
 def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tensor:
@@ -267,8 +309,20 @@ def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tenso
     """
     if high <= low:
         raise ArgumentError(f"no number lies in [{low}, {high})").located("randint")
+    wanted = as_dtype(dtype)
+    if kind(wanted) == "integer":
+        held = np.iinfo(wanted)
+        if low < held.min or high - 1 > held.max:
+            raise ArgumentError(
+                f"{wanted.name} does not hold all of [{low}, {high})"
+            ).located("randint")
+    if high - low > 2**53:
+        raise ArgumentError(
+            f"[{low}, {high}) has more numbers than one draw tells apart, 2**53"
+        ).located("randint")
     u = uniform(shape, dtype=float64)
-    return astype(functions.floor(u * float(high - low)), dtype) + low
+    steps = astype(functions.floor(u * float(high - low)), int64)
+    return astype(steps + low, wanted)
 
 
 def permutation(n: int) -> Tensor:
@@ -298,13 +352,13 @@ def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
     return functions.argmax(astype(node, float64) + noise, place)
 
 
-def state() -> tuple[int, int]:
+def seed_state() -> tuple[int, int]:
     """The seed of this thread's scope and the count of draws taken from it.
 
     >>> import treadle as td
     >>> with td.options(seed=9):
     ...     _ = td.random.uniform()
-    ...     td.random.state()
+    ...     td.random.seed_state()
     (9, 1)
     """
     scope = current().scope
@@ -312,10 +366,10 @@ def state() -> tuple[int, int]:
 
 
 def restore(saved: tuple[int, int]) -> None:
-    """Go on with the draws from where `state` was taken.
+    """Go on with the draws from where `seed_state` was taken.
 
     >>> import treadle as td
-    >>> saved = td.random.state()
+    >>> saved = td.random.seed_state()
     >>> x = float(td.random.uniform()); td.random.restore(saved)
     >>> float(td.random.uniform()) == x
     True

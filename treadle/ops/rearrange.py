@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import AxisError, ShapeError
+from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.types import (
     broadcast_shapes,
     normalize_axes,
@@ -28,6 +28,7 @@ __all__ = [
     "flatten",
     "flatten_at",
     "matrix_transpose",
+    "meshgrid",
     "moveaxis",
     "squeeze",
     "swapaxes",
@@ -156,10 +157,12 @@ def flatten(x: Any, start: int = 0, stop: int = -1) -> Tensor:
     if a > b:
         raise AxisError(f"flatten from {a} to {b} is empty").located("flatten")
     merged = int(np.prod(shape[a : b + 1], dtype=int))
-    return reshape(node, (*shape[:a], merged, *shape[b + 1 :]))
+    names = node.type.axes
+    axes = names and (*names[:a], names[a] if a == b else None, *names[b + 1 :])
+    return reshape(node, (*shape[:a], merged, *shape[b + 1 :]), axes=axes)
 
 
-def flatten_at(x: Any, axis: int) -> Tensor:
+def flatten_at(x: Any, axis: Any) -> Tensor:
     """Two dimensions: those before `axis` merged, and the rest.
 
     >>> import treadle as td
@@ -168,8 +171,9 @@ def flatten_at(x: Any, axis: int) -> Tensor:
     """
     node = as_tensor(x)
     shape = node.type.shape
-    rows = int(np.prod(shape[:axis], dtype=int))
-    return reshape(node, (rows, int(np.prod(shape[axis:], dtype=int))))
+    k = len(shape) if axis == len(shape) else resolve_axis(axis, node.type)
+    rows = int(np.prod(shape[:k], dtype=int))
+    return reshape(node, (rows, int(np.prod(shape[k:], dtype=int))))
 
 
 @provide
@@ -184,12 +188,14 @@ def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
     k = resolve_axis(axis, node.type)
     old, n = node.type.shape, node.type.shape[k]
     parts = list(shape)
-    if -1 in parts:
+    if parts.count(-1) == 1:
         known = int(np.prod([m for m in parts if m != -1], dtype=int))
         parts[parts.index(-1)] = n // known if known else 0
     if int(np.prod(parts, dtype=int)) != n:
         raise ShapeError(f"{n} does not split into {tuple(shape)}").located("unflatten")
-    return reshape(node, (*old[:k], *parts, *old[k + 1 :]))
+    names = node.type.axes
+    axes = names and (*names[:k], *[None] * len(parts), *names[k + 1 :])
+    return reshape(node, (*old[:k], *parts, *old[k + 1 :]), axes=axes)
 
 
 def contiguous(x: Any) -> Tensor:
@@ -212,6 +218,32 @@ def broadcast_arrays(*xs: Any) -> list[Tensor]:
     nodes = [as_tensor(x) for x in xs]
     shape = broadcast_shapes(*[x.type.shape for x in nodes])
     return [broadcast_to(x, shape) for x in nodes]
+
+
+def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
+    """Coordinates of a grid: each vector along a dimension of its own.
+
+    "ij" takes the dimensions in order; "xy" swaps the first two, as pictures do.
+
+    >>> import treadle as td
+    >>> [x.tolist() for x in td.meshgrid([1, 2], [3, 4])]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"indexing is 'xy' or 'ij', not {indexing!r}").located(
+            "meshgrid"
+        )
+    places = list(range(len(xs)))
+    if indexing == "xy" and len(xs) > 1:
+        places[:2] = 1, 0
+    columns = []
+    for x, place in zip(map(as_tensor, xs), places, strict=True):
+        if x.type.ndim > 1:
+            raise ShapeError(f"{x.type} is no vector").located("meshgrid")
+        shape = [1] * len(xs)
+        shape[place] = x.type.size
+        columns.append(reshape(x, tuple(shape)))
+    return broadcast_arrays(*columns)
 
 
 def atleast_1d(x: Any) -> Tensor:

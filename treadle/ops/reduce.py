@@ -27,14 +27,11 @@ def along(x: Any, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
 
 
 def spread(g: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    """A reduced cotangent with its dimensions of extent 1 back, to broadcast over x."""
-    if keepdims:
-        return g
-    shape = tuple(1 if k in axes else n for k, n in enumerate(x.type.shape))
-    names = x.type.axes
-    if names is not None:
-        names = tuple(None if k in axes else a for k, a in enumerate(names))
-    return reshape(g, shape, axes=names)
+    """A reduced value in a shape that meets x, with the names of x where it has any."""
+    if not keepdims:
+        shape = tuple(1 if k in axes else n for k, n in enumerate(x.type.shape))
+        g = reshape(g, shape)
+    return g if x.type.axes is None else over(x, g)
 
 
 def over(x: Tensor, g: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from treadle.base.errors import ArgumentError, AxisError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Movement
 from treadle.ops.movement import broadcast_to, reshape
@@ -107,14 +107,15 @@ class Roll(Movement):
         return [
             *super().mistakes(),
             Mistake(lambda: roll(x, 1, 1), AxisError, "out of range"),
+            Mistake(lambda: roll(x, (1, 2), 0), ArgumentError, "2 shifts"),
         ]
 
 
 @provide
-def roll(x: Any, shift: int, axis: Any = None) -> Tensor:
+def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     """The elements moved `shift` places up along `axis`, round the end.
 
-    Without an axis the flattened elements are moved.
+    Without an axis the flattened elements are moved; with several, along each.
 
     >>> import treadle as td
     >>> td.roll([1.0, 2.0, 3.0], 1).tolist()
@@ -122,33 +123,55 @@ def roll(x: Any, shift: int, axis: Any = None) -> Tensor:
     """
     node = as_tensor(x)
     if axis is None:
-        return reshape(Roll(shift, 0)(reshape(node, (-1,))), node.type.shape)
-    return Roll(shift, resolve_axis(axis, node.type))(node)
+        flat = Roll(shift, 0)(reshape(node, (-1,)))
+        return reshape(flat, node.type.shape, axes=node.type.axes)
+    axes = normalize_axes(axis, node.type)
+    steps = (shift,) * len(axes) if hasattr(shift, "__index__") else tuple(shift)
+    if len(steps) != len(axes):
+        raise ArgumentError(f"{len(steps)} shifts for {len(axes)} axes").located("roll")
+    for step, k in zip(steps, axes, strict=True):
+        node = Roll(int(step), k)(node)
+    return node
 
 
 @provide
-def repeat(x: Any, count: int, axis: Any = None) -> Tensor:
+def repeat(x: Any, count: Any, axis: Any = None) -> Tensor:
     """Each element `count` times in a row along `axis`, or of the flattened tensor.
+
+    `count` is a number, or a list with one for each place along the axis.
 
     >>> import treadle as td
     >>> td.repeat([1.0, 2.0], 2).tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
     node = as_tensor(x)
-    if count < 0:
-        raise ArgumentError(f"repeat takes no negative count, got {count}").located(
-            "repeat"
-        )
+    counts = np.asarray(count)
+    if counts.dtype.kind not in "iu" or np.any(counts < 0):
+        raise ArgumentError(
+            f"a count is an integer from 0 on, or a list of them, not {count!r}"
+        ).located("repeat")
     if axis is None:
         node, k = reshape(node, (-1,)), 0
     else:
         k = resolve_axis(axis, node.type)
     shape = node.type.shape
+    if counts.ndim:
+        return _repeated(node, counts, k)
     wide = broadcast_to(
         expand_dims(node, k + 1), (*shape[: k + 1], count, *shape[k + 1 :])
     )
     names = node.type.axes
     return reshape(wide, (*shape[:k], shape[k] * count, *shape[k + 1 :]), axes=names)
+
+
+def _repeated(node: Tensor, counts: Array, k: int) -> Tensor:
+    """Each place along dimension k as often as `counts` says."""
+    if counts.shape != (node.type.shape[k],):
+        raise ArgumentError(f"counts {counts.shape} for {node.type}").located("repeat")
+    places = as_tensor(np.repeat(np.arange(len(counts)), counts))
+    found = functions.take(functions.unname(node), places, k)
+    wide: Tensor = reshape(found, found.type.shape, axes=node.type.axes)
+    return wide
 
 
 @provide
@@ -167,4 +190,6 @@ def tile(x: Any, counts: Any) -> Tensor:
     split = [m for n in shape for m in (1, n)]
     wide = [m for r, n in zip(times, shape, strict=True) for m in (r, n)]
     repeated = broadcast_to(reshape(node, tuple(split)), tuple(wide))
-    return reshape(repeated, tuple(r * n for r, n in zip(times, shape, strict=True)))
+    names = node.type.axes and (None,) * (ndim - node.type.ndim) + node.type.axes
+    extents = tuple(r * n for r, n in zip(times, shape, strict=True))
+    return reshape(repeated, extents, axes=names)

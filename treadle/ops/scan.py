@@ -1,4 +1,8 @@
-"""Running sums, products and their kin along a dimension."""
+"""Running sums, products and their kin along a dimension.
+
+Derivatives take one more pass: with y[j] a fold up to j, the cotangents of later
+places come back to x[i] through y[i], by a linear recurrence from the end.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,99 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bool_, int64
-from treadle.base.errors import AxisError
-from treadle.base.types import Type, normalize_axis, resolve_axis
+from treadle.base.dtypes import bool_, int32, int64
+from treadle.base.errors import AxisError, ShapeError
+from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float, astype
-from treadle.ops.families import Family
+from treadle.ops.align import align
+from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.elementwise import conj
+from treadle.ops.families import Family, same_dtype
 
 __all__ = [
     "cumulative_logsumexp",
     "cumulative_max",
     "cumulative_prod",
     "cumulative_sum",
+    "linear_recurrence",
 ]
+
+
+@op()
+class LinearRecurrence(Family):
+    """y[i] = a[i] y[i - 1] + b[i] along `axis`, from 0; with `reverse` from the end."""
+
+    axis: int
+    reverse: bool = False
+    family = "scan"
+    arity = 2
+    takes = "inexact"
+    traits = Traits(tolerance="R")
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types)
+        a, b = types
+        normalize_axis(self.axis, b.ndim)
+        if a.shape != b.shape:
+            raise ShapeError(f"factors {a.shape} and terms {b.shape} differ in shape")
+        if a.axes != b.axes:
+            raise AxisError(f"factors {a} and terms {b} differ in axis names")
+        return b
+
+    def numpy(self, *arrays: Any) -> Array:
+        a, b = (np.moveaxis(v, self.axis, 0) for v in arrays)
+        y: Array = np.array(b)
+        for i in range(1, len(b)):
+            k, last = (-1 - i, -i) if self.reverse else (i, i - 1)
+            y[k] += a[k] * y[last]
+        return np.moveaxis(y, 0, self.axis)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        step = 1 if self.reverse else -1
+        later = functions.shift(conj(xs[0]), step, self.axis)
+        gb = LinearRecurrence(self.axis, not self.reverse)(later, g)
+        return gb * functions.shift(conj(y), -step, self.axis), gb
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(0), (Input((4, 3)), Input((4, 3)))),
+            Sample(cls(1, True), (Input((2, 5)), Input((2, 5)))),
+            Sample(cls(0), (Input((1,)), Input((1,)))),
+            Sample(cls(1), (Input((2, 0)), Input((2, 0)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, y = as_tensor([1.0]), as_tensor([1.0, 2.0])
+        named = as_tensor([1.0], axes=("n",))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls(1)(x, x), AxisError, "out of range"),
+            Mistake(lambda: cls(0)(x, y), ShapeError, "differ in shape"),
+            Mistake(lambda: cls(0)(named, x), AxisError, "differ in axis names"),
+        ]
+
+
+@provide
+def linear_recurrence(
+    a: Any, b: Any, axis: Any = -1, *, reverse: bool = False
+) -> Tensor:
+    """y[i] = a[i] y[i - 1] + b[i] along `axis`, from 0; `a` and `b` broadcast.
+
+    >>> import treadle as td
+    >>> td.linear_recurrence(0.5, [1.0, 1.0, 1.0]).tolist()
+    [1.0, 1.5, 1.75]
+    """
+    nodes = align(operands(*map(as_float, operands(a, b))))
+    shape = broadcast_shapes(*[x.type.shape for x in nodes])
+    names = next((x.type.axes for x in nodes if x.type.shape == shape), None)
+    wide = [functions.broadcast_to(x, shape, axes=names) for x in nodes]
+    place = resolve_axis(axis, wide[0].type)
+    return LinearRecurrence(place, reverse)(*wide)
 
 
 def off_infinity(samples: list[Sample]) -> list[Sample]:
@@ -68,6 +149,29 @@ class Running(Family):
             y = np.concatenate([first, y[:-1]])
         y = y[::-1] if self.reverse else y
         return np.moveaxis(y, 0, self.axis)
+
+    def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        """The cotangent of x for one of y, the inclusive scan; all without names."""
+        raise NotImplementedError
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        names = xs[0].type.axes
+        x, g, y = (functions.unname(v) for v in (xs[0], g, y))
+        if self.exclusive:
+            # The exclusive scan is the inclusive one moved one place along.
+            made: Any = type(self)
+            y = made(self.axis, self.reverse, False)(x)
+            g = self.next(g)
+        gx = self.back(g, y, x)
+        return (functions.reshape(gx, x.type.shape, axes=names),)
+
+    def next(self, x: Tensor, value: float = 0) -> Tensor:
+        """What the next place of the scan holds, at each place; `value` at the last."""
+        return functions.shift(x, 1 if self.reverse else -1, self.axis, value)
+
+    def gathered(self, factors: Tensor, g: Tensor) -> Tensor:
+        """d[i] = g[i] + factors[i] d[i + 1], in the order of the scan."""
+        return LinearRecurrence(self.axis, not self.reverse)(factors, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -138,21 +242,10 @@ class CumulativeProd(Running):
     def identity(self, dtype: Any) -> Any:
         return 1
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        # dy[j]/dx[i] is the product of the others up to j: right where x holds zeros.
-        (x,) = xs
-        n = x.type.shape[self.axis]
-        moved = functions.moveaxis(x, self.axis, -1)
-        gm = functions.moveaxis(g, self.axis, -1)
-        square = functions.expand_dims(moved, -2)
-        eye = as_tensor(np.eye(n, dtype=bool))
-        others = functions.where(eye, 1, square)  # [i, k]: x[k], and 1 at k = i
-        running = CumulativeProd(others.type.ndim - 1, self.reverse, self.exclusive)
-        after = np.triu(np.ones((n, n), bool), 1 if self.exclusive else 0)
-        reached = as_tensor(after.T if self.reverse else after)
-        products = functions.where(reached, running(others), 0)
-        gx = (products * functions.expand_dims(gm, -2)).sum(-1)
-        return (functions.moveaxis(gx, -1, self.axis),)
+    def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        # Products of the others, never y / x: right where x holds zeros.
+        before = CumulativeProd(self.axis, self.reverse, True)(x)
+        return conj(before) * self.gathered(self.next(conj(x)), g)
 
 
 @provide
@@ -161,11 +254,15 @@ def cumulative_prod(
 ) -> Tensor:
     """The product up to each place along `axis`, with the right derivative at zeros.
 
+    Bools are counted as 0 and 1.
+
     >>> import treadle as td
     >>> td.cumulative_prod([1.0, 2.0, 3.0]).tolist()
     [1.0, 2.0, 6.0]
     """
     node = as_tensor(x)
+    if node.type.dtype == bool_:
+        node = astype(node, int64)
     return CumulativeProd(resolve_axis(axis, node.type), reverse, exclusive)(node)
 
 
@@ -184,17 +281,16 @@ class CumulativeLogSumExp(Running):
     def identity(self, dtype: Any) -> Any:
         return -np.inf
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        # e**(x - y) summed over the places that x reaches; y = -inf reaches nothing.
-        (x,) = xs
-        top = functions.stop_gradient(x.max(self.axis, keepdims=True))
-        share = functions.where(functions.isfinite(y), g * functions.exp(top - y), 0)
-        back = CumulativeSum(self.axis, not self.reverse, self.exclusive)(share)
-        return (back * functions.exp(x - top),)
+    def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        # y never falls, so no exponent is above 0; -inf stands for no share at all.
+        later = self.next(y, np.inf)
+        factors = functions.exp(y - functions.where(later == -np.inf, 0, later))
+        share = functions.exp(x - functions.where(y == -np.inf, 0, y))
+        return share * self.gathered(factors, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        return off_infinity(super().samples()[:-1])
+        return off_infinity(super().samples())
 
 
 @provide
@@ -218,42 +314,41 @@ class CumulativeMax(Running):
     axis: int
     reverse: bool = False
     exclusive: bool = False
-    takes = "float"
+    takes = "ordered"
 
     def accumulate(self, x: Array) -> Array:
         return np.maximum.accumulate(x, 0)
 
     def identity(self, dtype: Any) -> Any:
-        return -np.inf
+        return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        # A greatest element has the derivatives of all places where it still stands.
         n = x.type.shape[self.axis]
-        xm = functions.expand_dims(functions.moveaxis(x, self.axis, -1), -1)
-        ym = functions.expand_dims(functions.moveaxis(y, self.axis, -1), -2)
-        gm = functions.expand_dims(functions.moveaxis(g, self.axis, -1), -2)
-        after = np.triu(np.ones((n, n), bool), 1 if self.exclusive else 0)
-        reached = as_tensor(after.T if self.reverse else after)
-        hit = astype((xm == ym) & reached, g.type.dtype)  # [i, j]: x[i] is y[j]
-        before = CumulativeSum(hit.type.ndim - 2, self.reverse, True)(hit)
-        first = functions.where(before == 0, hit, 0)
-        gx = (first * gm).sum(-1)
-        return (functions.moveaxis(gx, -1, self.axis),)
+        shape = [n if k == self.axis else 1 for k in range(x.type.ndim)]
+        last = np.arange(n) == (0 if self.reverse else n - 1)
+        later = self.next(y)
+        stands = (y == later) | functions.isnan(y)
+        stays = astype(stands & as_tensor(~last.reshape(shape)), g.type.dtype)
+        step = -1 if self.reverse else 1
+        first = 1 - functions.shift(stays, step, self.axis)
+        return first * self.gathered(stays, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        return off_infinity(super().samples())
+        counts = Sample(cls(1, True, True), (Input((2, 4), int32, -9, 9),))
+        return [*off_infinity(super().samples()), counts]
 
 
 @provide
 def cumulative_max(
     x: Any, axis: Any = -1, *, reverse: bool = False, exclusive: bool = False
 ) -> Tensor:
-    """The greatest element up to each place along `axis`; -inf of nothing.
+    """The greatest element up to each place along `axis`; the least value of nothing.
 
     >>> import treadle as td
     >>> td.cumulative_max([1.0, 3.0, 2.0]).tolist()
     [1.0, 3.0, 3.0]
     """
-    node = as_float(x)
+    node = as_tensor(x)
     return CumulativeMax(resolve_axis(axis, node.type), reverse, exclusive)(node)

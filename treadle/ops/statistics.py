@@ -1,7 +1,8 @@
-"""Means, spreads, moments, norms and other sums over axes."""
+"""Means, spreads, moments and other sums over axes."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from treadle.base.dtypes import int64
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, Sample, op
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
+from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype
 from treadle.ops.families import Composite, Opaque, reduced
 from treadle.ops.flow import stop_gradient
@@ -20,26 +22,26 @@ from treadle.ops.reduce import along, over, spread, sum
 
 __all__ = [
     "count_nonzero",
-    "l1_norm",
-    "l2_norm",
     "logsumexp",
     "mean",
     "median",
     "moment",
     "moments",
-    "norm",
-    "squared_l2_norm",
     "std",
     "var",
     "weighted_average",
 ]
 
 
-def extent(x: Tensor, axes: tuple[int, ...]) -> int:
+def extent(x: Any, axes: tuple[int, ...]) -> int:
     """How many elements a fold over `axes` takes together."""
-    found = 1
-    for axis in axes:
-        found *= x.type.shape[axis]
+    return math.prod(x.shape[axis] for axis in axes)
+
+
+def kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """A folded value, with dimensions of extent 1 where they are to be kept."""
+    t = reduced(x.type, axes, keepdims)
+    found: Tensor = functions.reshape(y, t.shape, axes=t.axes)
     return found
 
 
@@ -74,11 +76,14 @@ class Mean(Folded):
     keepdims: bool = False
 
     def numpy(self, *arrays: Any) -> Any:
-        return np.mean(arrays[0], self.axes, keepdims=self.keepdims)
+        (x,) = arrays
+        total = np.sum(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
+        return total / np.asarray(extent(x, self.axes), x.dtype)
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
-        return sum(x, self.axes, keepdims=self.keepdims) / extent(x, self.axes)
+        y = sum(x, self.axes) / extent(x, self.axes)
+        return kept(y, x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
@@ -112,14 +117,18 @@ class Var(Composite):
         return reduced(types[0], self.axes, self.keepdims)
 
     def numpy(self, *arrays: Any) -> Any:
-        settings: Any = {"ddof": self.correction, "keepdims": self.keepdims}
-        return np.var(arrays[0], self.axes, **settings)
+        (x,) = arrays
+        n = np.asarray(extent(x, self.axes), x.dtype)
+        centered = x - np.sum(x, self.axes, dtype=x.dtype, keepdims=True) / n
+        squares = np.sum(centered * centered, self.axes, keepdims=self.keepdims)
+        return squares / np.maximum(n - x.dtype.type(self.correction), 0)
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
-        centered = x - mean(x, self.axes, keepdims=True)
+        centered = x - spread(mean(x, self.axes), x, self.axes, False)
         n = extent(x, self.axes) - self.correction
-        return sum(functions.square(centered), self.axes, keepdims=self.keepdims) / n
+        y = sum(functions.square(centered), self.axes) / (n if n > 0 else 0)
+        return kept(y, x, self.axes, self.keepdims)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -127,6 +136,7 @@ class Var(Composite):
             Sample(cls((1,)), (Input((2, 3)),)),
             Sample(cls((0, 1), True), (Input((7, 5)),)),
             Sample(cls((0,), False, 1), (Input((4, 2)),)),
+            Sample(cls((0,), False, 2), (Input((1, 2)),), ()),
         ]
 
 
@@ -154,7 +164,9 @@ def std(
     >>> float(td.std([1.0, 3.0]))
     1.0
     """
-    return functions.sqrt(var(x, axis, correction=correction, keepdims=keepdims))
+    node, axes = along(as_float(x), axis)
+    y = functions.sqrt(var(node, axes, correction=correction))
+    return kept(y, node, axes, keepdims)
 
 
 def moments(
@@ -194,17 +206,30 @@ class LogSumExp(Folded):
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
-        top = stop_gradient(x.max(self.axes, keepdims=True))
-        finite = functions.where(functions.isfinite(top), top, 0)
-        total = sum(functions.exp(x - finite), self.axes, keepdims=True)
-        found = functions.log(total) + finite
-        shape = reduced(x.type, self.axes, self.keepdims).shape
-        return functions.reshape(found, shape)
+        if extent(x, self.axes) == 0:
+            y = functions.log(sum(x, self.axes))  # log(0): the sum of nothing
+            return kept(y, x, self.axes, self.keepdims)
+        top = stop_gradient(x.max(self.axes))
+        top = functions.where(functions.isfinite(top), top, 0)
+        shifted = functions.exp(x - spread(top, x, self.axes, False))
+        y = functions.log(sum(shifted, self.axes)) + top
+        return kept(y, x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        # Where y is -inf no element has a share, and x - y would be NaN.
         (x,) = xs
-        share = functions.exp(x - spread(y, x, self.axes, self.keepdims))
+        y = spread(y, x, self.axes, self.keepdims)
+        share = functions.exp(x - functions.where(y == -np.inf, 0, y))
         return (spread(g, x, self.axes, self.keepdims) * share,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        gone = np.array([[-np.inf, 1.0], [-np.inf, -np.inf]], np.float32)
+        return [
+            *super().samples(),
+            Sample(cls((1,)), (gone,), ()),
+            Sample(cls((0,)), (Input((0, 3)),), ()),
+        ]
 
 
 @provide
@@ -227,17 +252,22 @@ class Median(Opaque):
     """
 
     axis: int
+    keepdims: bool = False
     arity = 1
     takes = "float"
 
     def infer(self, *types: Type) -> Type:
-        return reduced(types[0], (self.axis,), False)
+        found = reduced(types[0], (self.axis,), self.keepdims)
+        if types[0].shape[self.axis] == 0:
+            raise ArgumentError(f"no middle of nothing: axis {self.axis} of {types[0]}")
+        return found
 
     def numpy(self, *arrays: Any) -> Any:
-        return np.median(arrays[0], self.axis)
+        return np.median(arrays[0], self.axis, keepdims=self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+        names = xs[0].type.axes
+        g, x = spread(g, xs[0], (self.axis,), self.keepdims), functions.unname(xs[0])
         n = x.type.shape[self.axis]
         order = functions.argsort(x, axis=self.axis)
         weights = np.zeros(n)
@@ -249,18 +279,27 @@ class Median(Opaque):
         places = functions.argsort(order, axis=self.axis)
         wide = functions.broadcast_to(sorted_weights, x.type.shape)
         mine = functions.take_along_axis(wide, places, self.axis)
-        return (mine * spread(g, x, (self.axis,), False),)
+        return (functions.reshape(mine, x.type.shape, axes=names) * g,)
 
     @classmethod
     def samples(cls) -> list[Sample]:
         return [
             Sample(cls(1), (Input((2, 3), apart=0.01),)),
-            Sample(cls(0), (Input((4, 5), apart=0.01),)),
+            Sample(cls(0, True), (Input((4, 5), apart=0.01),)),
             Sample(cls(0), (Input((1,), apart=0.01),)),
         ]
 
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        empty = as_tensor(np.zeros((0, 3), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: median(empty, 0), ArgumentError, "of nothing"),
+            Mistake(lambda: median([[1.0]], (0, 1)), ArgumentError, "one axis"),
+        ]
 
-def median(x: Any, axis: Any = None) -> Tensor:
+
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle value along `axis`, or of all elements.
 
     >>> import treadle as td
@@ -269,63 +308,12 @@ def median(x: Any, axis: Any = None) -> Tensor:
     """
     node = as_float(x)
     if axis is None:
-        return Median(0)(functions.reshape(node, (-1,)))
+        flat = Median(0)(functions.reshape(node, (-1,)))
+        return functions.reshape(flat, (1,) * node.type.ndim) if keepdims else flat
     node, axes = along(node, axis)
     if len(axes) != 1:
         raise ArgumentError("median takes one axis, or none for all").located("median")
-    return Median(axes[0])(node)
-
-
-def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The sum of squares over `axis`.
-
-    >>> import treadle as td
-    >>> float(td.squared_l2_norm([3.0, 4.0]))
-    25.0
-    """
-    return sum(functions.square(as_float(x)), axis, keepdims=keepdims)
-
-
-@provide
-def l2_norm(
-    x: Any, axis: Any = None, *, epsilon: Any = 0.0, keepdims: bool = False
-) -> Tensor:
-    """The root of (the sum of squares + epsilon); its derivative at 0 needs epsilon.
-
-    >>> import treadle as td
-    >>> float(td.l2_norm([3.0, 4.0]))
-    5.0
-    """
-    total = squared_l2_norm(x, axis, keepdims=keepdims)
-    return functions.sqrt(total + epsilon)
-
-
-def l1_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The sum of absolute values over `axis`.
-
-    >>> import treadle as td
-    >>> float(td.l1_norm([3.0, -4.0]))
-    7.0
-    """
-    return sum(functions.abs(as_float(x)), axis, keepdims=keepdims)
-
-
-def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The vector norm of an order: 1, 2, another number, or infinity.
-
-    >>> import treadle as td
-    >>> float(td.norm([3.0, -4.0], float("inf")))
-    4.0
-    """
-    node = as_float(x)
-    if ord == 2:
-        return l2_norm(node, axis, keepdims=keepdims)
-    if ord == 1:
-        return l1_norm(node, axis, keepdims=keepdims)
-    if ord == float("inf"):
-        return functions.abs(node).max(axis, keepdims=keepdims)
-    powers = sum(functions.pow(functions.abs(node), ord), axis, keepdims=keepdims)
-    return functions.pow(powers, 1.0 / ord)
+    return Median(axes[0], keepdims)(node)
 
 
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -341,14 +329,19 @@ def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 def weighted_average(
     x: Any, weights: Any, axis: Any = None, *, keepdims: bool = False
 ) -> Tensor:
-    """sum(weights x) / sum(weights) over `axis`.
+    """sum(weights x) / sum(weights) over `axis`; weights of one axis may be a vector.
 
     >>> import treadle as td
     >>> float(td.weighted_average([1.0, 4.0], [2.0, 1.0]))
     2.0
     """
+    node, axes = along(as_float(x), axis)
     w = as_float(weights)
-    total = sum(as_float(x) * w, axis, keepdims=keepdims)
-    return total / sum(
-        functions.broadcast_to(w, as_tensor(x).type.shape), axis, keepdims=keepdims
-    )
+    if w.type.axes is not None:
+        w = functions.unname(align([node, w])[1])
+    elif w.type.ndim == 1 and len(axes) == 1:
+        shape = [-1 if k == axes[0] else 1 for k in range(node.type.ndim)]
+        w = functions.reshape(w, shape)
+    w = over(node, w)
+    y = sum(node * w, axes) / sum(w, axes)
+    return kept(y, node, axes, keepdims)

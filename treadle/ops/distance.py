@@ -1,0 +1,253 @@
+"""How far values are from others: losses of regression, distances, similarities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base.errors import ArgumentError, ShapeError, TreadleError
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.align import align
+from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.logarithm import log
+from treadle.ops.normalization import normalize, wide_type
+from treadle.ops.power import sqrt
+from treadle.ops.reduce import sum
+from treadle.ops.rounding import abs
+from treadle.ops.select import maximum, minimum, where
+
+__all__ = [
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "huber_loss",
+    "kl_div",
+    "l1_distance",
+    "l1_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "squared_distance",
+    "triplet_margin_loss",
+]
+
+
+def reduced(
+    values: Tensor, reduction: str, name: str, counts: Tensor | None = None
+) -> Tensor:
+    """The mean (of as many as `counts` sums to), the sum or the values themselves.
+
+    A mean of nothing that counts is 0.
+    """
+    if reduction == "none":
+        return values
+    if reduction == "sum":
+        return values.sum()
+    if reduction != "mean":
+        raise ArgumentError(
+            f'reduction is "mean", "sum" or "none", not {reduction!r}'
+        ).located(name)
+    if counts is None:
+        return values.mean()
+    wide = wide_type(values.type.dtype)
+    total = astype(counts, wide).sum()
+    share = astype(values, wide).sum() / where(total > 0, total, 1)
+    return astype(share, values.type.dtype)
+
+
+def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
+    """A prediction and a target of its shape, or a scalar one, in one float type."""
+    a, b = operands(as_float(x), target)
+    try:
+        a, b = align([a, b])
+        if b.type.shape and a.type.shape != b.type.shape:
+            raise ShapeError(
+                f"prediction {a.type} with target {b.type}",
+                hint="they do not broadcast: reshape one of them",
+            )
+    except TreadleError as error:
+        raise error.located(name) from None
+    return a, b
+
+
+def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """(x - target)².
+
+    >>> import treadle as td
+    >>> float(td.mse_loss([1.0, 3.0], [1.0, 1.0]))
+    2.0
+    """
+    a, b = pair(x, target, "mse_loss")
+    return reduced(functions.square(a - b), reduction, "mse_loss")
+
+
+def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """|x - target|.
+
+    >>> import treadle as td
+    >>> float(td.l1_loss([1.0, 3.0], [1.0, 1.0]))
+    1.0
+    """
+    a, b = pair(x, target, "l1_loss")
+    return reduced(abs(a - b), reduction, "l1_loss")
+
+
+def huber_loss(
+    x: Any, target: Any, delta: Any = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """d²/2 where d = |x - target| is at most delta, else delta (d - delta/2).
+
+    Huber, Robust estimation of a location parameter, 1964.
+
+    >>> import treadle as td
+    >>> float(td.huber_loss([3.0], [0.0]))
+    2.5
+    """
+    a, b = pair(x, target, "huber_loss")
+    size = abs(a - b)
+    near = minimum(size, delta)
+    values = near * near * 0.5 + (size - near) * delta
+    return reduced(values, reduction, "huber_loss")
+
+
+def smooth_l1_loss(
+    x: Any, target: Any, beta: Any = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """The Huber loss with delta = beta, divided by beta; |d| where beta is 0.
+
+    Girshick, Fast R-CNN, 2015.
+
+    >>> import treadle as td
+    >>> float(td.smooth_l1_loss([3.0], [0.0], beta=2.0))
+    2.0
+    """
+    if isinstance(beta, (int, float)) and beta == 0:
+        return l1_loss(x, target, reduction)
+    return huber_loss(x, target, beta, reduction) / beta
+
+
+def poisson_nll_loss(
+    x: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """e^x - target x for a log-rate x, or x - target log x for a rate.
+
+    The negative log-likelihood of counts, without log(target!) unless `full`.
+
+    >>> import treadle as td
+    >>> float(td.poisson_nll_loss([0.0], [2.0]))
+    1.0
+    """
+    a, b = pair(x, target, "poisson_nll_loss")
+    if log_input:
+        values = functions.exp(a) - b * a
+    else:
+        values = a - b * log(maximum(a, 1e-8))
+    if full:
+        values = values + functions.lgamma(b + 1.0)
+    return reduced(values, reduction, "poisson_nll_loss")
+
+
+def kl_div(
+    log_q: Any, p: Any, log_target: bool = False, reduction: str = "mean"
+) -> Tensor:
+    """p (log p - log q), 0 where p is: the terms of the divergence of q from p.
+
+    "sum" is the divergence, "batchmean" its mean over the first dimension.
+    `log_target` says that log p is given.
+
+    >>> import treadle as td
+    >>> f"{float(td.kl_div(td.log([0.5, 0.5]), [1.0, 0.0], reduction='sum')):.4f}"
+    '0.6931'
+    """
+    a, b = pair(log_q, p, "kl_div")
+    if log_target:
+        mass = functions.exp(b)
+        values = where(mass > 0, mass * (where(mass > 0, b, 0) - a), 0)
+    else:
+        values = b * log(where(b > 0, b, 1)) - b * where(b > 0, a, 0)
+    if reduction == "batchmean":
+        rows = values.type.shape[0] if values.type.shape else 1
+        return values.sum() / max(rows, 1)
+    return reduced(values, reduction, "kl_div")
+
+
+def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
+    """The sum of (x - y)² over `axis`, or over all.
+
+    >>> import treadle as td
+    >>> float(td.squared_distance([1.0, 3.0], [1.0, 1.0]))
+    4.0
+    """
+    a, b = pair(x, y, "squared_distance")
+    return sum(functions.square(a - b), axis)
+
+
+def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
+    """The sum of |x - y| over `axis`, or over all.
+
+    >>> import treadle as td
+    >>> float(td.l1_distance([1.0, 3.0], [1.0, 1.0]))
+    2.0
+    """
+    a, b = pair(x, y, "l1_distance")
+    return sum(abs(a - b), axis)
+
+
+def cosine_similarity(x: Any, y: Any, axis: Any = -1, eps: Any = 1e-8) -> Tensor:
+    """The cosine of the angle between x and y along `axis`: x·y / (|x| |y|).
+
+    Norms below `eps` count as `eps`, so a zero is at right angles to everything.
+
+    >>> import treadle as td
+    >>> f"{float(td.cosine_similarity([1.0, 0.0], [3.0, 4.0])):.4f}"
+    '0.6000'
+    """
+    a, b = pair(x, y, "cosine_similarity")
+    return sum(normalize(a, axis, eps) * normalize(b, axis, eps), axis)
+
+
+def cosine_embedding_loss(
+    x: Any, y: Any, target: Any, margin: Any = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos(x, y) for targets above 0, max(0, cos(x, y) - margin) for others.
+
+    >>> import treadle as td
+    >>> float(td.cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]))
+    1.0
+    """
+    name = "cosine_embedding_loss"
+    cosine, alike = pair(cosine_similarity(x, y), target, name)
+    values = where(alike > 0, 1.0 - cosine, maximum(cosine - margin, 0))
+    return reduced(values, reduction, name)
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: Any = 1.0,
+    axis: Any = -1,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, |anchor - positive| - |anchor - negative| + margin).
+
+    Distances are sqrt(sum of squares + 1e-12), smooth where points meet. Balntas et
+    al., 2016.
+
+    >>> import treadle as td
+    >>> f"{float(td.triplet_margin_loss([[0.0]], [[2.0]], [[1.0]])):.3f}"
+    '2.000'
+    """
+    near = _apart(anchor, positive, axis)
+    far = _apart(anchor, negative, axis)
+    values = maximum(near - far + margin, 0)
+    return reduced(values, reduction, "triplet_margin_loss")
+
+
+def _apart(x: Any, y: Any, axis: Any) -> Tensor:
+    a, b = pair(x, y, "triplet_margin_loss")
+    d = astype(a - b, wide_type(a.type.dtype))
+    return astype(sqrt(sum(d * d, axis) + 1e-12), a.type.dtype)

@@ -1,0 +1,372 @@
+"""Values brought to a common scale: by mean and variance, root mean square, norm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType, float32
+from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.families import Composite
+from treadle.ops.movement import reshape
+from treadle.ops.padding import pad
+
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+    "standardize",
+    "weight_norm",
+]
+
+Axes = tuple[int, ...]
+
+
+def wide_type(dtype: DType) -> DType:
+    """The type statistics are computed in: float32 for 16-bit floats."""
+    return dtype if dtype.itemsize > 2 else float32
+
+
+def _wide(x: Tensor) -> Tensor:
+    """x without axis names, in the type statistics are computed in."""
+    plain: Tensor = functions.unname(x)
+    return astype(plain, wide_type(x.type.dtype))
+
+
+class Scaled(Composite):
+    """x on a scale found over `axes`; the second input, a float scalar, is epsilon."""
+
+    __slots__ = ()
+    arity = 2
+    takes = "float"
+    axes: Axes
+
+    def infer(self, *types: Type) -> Type:
+        x, eps = types
+        if eps.shape:
+            raise ShapeError(f"epsilon is a scalar, not {eps}")
+        if not self.axes:
+            raise AxisError("takes at least one axis")
+        for axis in self.axes:
+            normalize_axis(axis, x.ndim)
+        return x
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        eps = np.array(0.01, np.float32)
+        return [
+            Sample(made((1,)), (Input((2, 3)), eps)),
+            Sample(made((0, 1)), (Input((7, 5)), eps)),
+            Sample(made((1, 2)), (Input((2, 3, 4)), eps)),
+            Sample(made((0,)), (Input((1,), low=1), eps)),
+            Sample(made((1,)), (Input((0, 3)), eps)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        x = as_tensor([1.0])
+        eps = constant_node(np.array(0.01, np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made((1,))(x, eps), AxisError, "out of range"),
+            Mistake(lambda: made((0,))(x, x), ShapeError, "epsilon is a scalar"),
+            Mistake(lambda: made(())(x, eps), AxisError, "at least one axis"),
+        ]
+
+
+@op()
+class Standardize(Scaled):
+    """(x - mean) / sqrt(var + epsilon) over `axes`: mean 0 and variance 1."""
+
+    axes: Axes
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, eps = arrays
+        centered = x - np.mean(x, self.axes, keepdims=True)
+        spread = np.var(x, self.axes, keepdims=True) + eps.astype(x.dtype)
+        return np.divide(centered, np.sqrt(spread))
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x, eps = _wide(xs[0]), _wide(xs[1])
+        centered = x - x.mean(self.axes, keepdims=True)
+        variance = (centered * centered).mean(self.axes, keepdims=True)
+        return astype(centered * functions.rsqrt(variance + eps), xs[0].type.dtype)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, eps, g, y = _wide(xs[0]), _wide(xs[1]), _wide(g), _wide(y)
+        r = functions.rsqrt(x.var(self.axes, keepdims=True) + eps)
+        along = (g * y).mean(self.axes, keepdims=True)
+        gx = r * (g - g.mean(self.axes, keepdims=True) - y * along)
+        return gx, (g * y * r * r).sum() * -0.5
+
+
+def standardize(x: Any, axis: Any = -1, eps: Any = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + eps) over `axis`: mean 0 and variance 1.
+
+    >>> import treadle as td
+    >>> td.standardize([1.0, 3.0], eps=0.0).tolist()
+    [-1.0, 1.0]
+    """
+    node = as_float(x)
+    axes = tuple(sorted(normalize_axes(axis, node.type)))
+    return Standardize(axes)(node, _epsilon(eps, node))
+
+
+def _epsilon(eps: Any, x: Tensor) -> Tensor:
+    """A scalar of the type statistics are computed in; no negative number."""
+    if isinstance(eps, Operand):
+        return astype(eps, wide_type(x.type.dtype))
+    if not eps >= 0.0:
+        raise ArgumentError(f"epsilon is 0 or above, got {eps}")
+    return constant_node(np.array(eps, wide_type(x.type.dtype)))
+
+
+def _placed(w: Any, x: Tensor, axes: Axes, what: str) -> Tensor:
+    """A weight over `axes` of x, shaped (or named) to broadcast with x."""
+    node = as_float(w)
+    extents = tuple(x.type.shape[k] for k in axes)
+    if node.type.shape != extents:
+        raise ShapeError(f"{what} {node.type} does not fit {x.type} over axes {axes}")
+    if x.type.axes is not None:
+        if node.type.axes is not None:
+            return node
+        return reshape(node, extents, axes=[x.type.axes[k] for k in axes])
+    first = axes[0] if axes else 0
+    wide = tuple(x.type.shape[k] if k in axes else 1 for k in range(x.type.ndim))
+    return reshape(node, wide[first:])
+
+
+def _affine(y: Tensor, weight: Any, bias: Any, axes: Axes, name: str) -> Tensor:
+    try:
+        y = y if weight is None else y * _placed(weight, y, axes, "weight")
+        return y if bias is None else y + _placed(bias, y, axes, "bias")
+    except ShapeError as error:
+        raise error.located(name) from None
+
+
+@provide
+def layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, axis: Any = -1, eps: Any = 1e-5
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias over `axis`.
+
+    Weight and bias have the extents of `axis`. Ba, Kiros and Hinton, Layer
+    normalization, 2016.
+
+    >>> import treadle as td
+    >>> td.layer_norm([[1.0, 3.0]], [2.0, 2.0], [0.0, 1.0], eps=0.0).tolist()
+    [[-2.0, 3.0]]
+    """
+    y = standardize(x, axis, eps)
+    axes = tuple(sorted(normalize_axes(axis, y.type)))
+    return _affine(y, weight, bias, axes, "layer_norm")
+
+
+@op()
+class RootMeanSquare(Scaled):
+    """x / sqrt(mean(x²) + epsilon) over `axes`."""
+
+    axes: Axes
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, eps = arrays
+        size = np.mean(np.square(x), self.axes, keepdims=True) + eps.astype(x.dtype)
+        return np.divide(x, np.sqrt(size))
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x, eps = _wide(xs[0]), _wide(xs[1])
+        size = (x * x).mean(self.axes, keepdims=True)
+        return astype(x * functions.rsqrt(size + eps), xs[0].type.dtype)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, eps, g, y = _wide(xs[0]), _wide(xs[1]), _wide(g), _wide(y)
+        r = functions.rsqrt((x * x).mean(self.axes, keepdims=True) + eps)
+        gx = r * (g - y * (g * y).mean(self.axes, keepdims=True))
+        return gx, (g * y * r * r).sum() * -0.5
+
+
+@provide
+def rms_norm(x: Any, weight: Any = None, axis: Any = -1, eps: Any = 1e-6) -> Tensor:
+    """x / sqrt(mean(x²) + eps) * weight over `axis`. Zhang and Sennrich 2019.
+
+    >>> import treadle as td
+    >>> td.rms_norm([3.0, 3.0], eps=0.0).tolist()
+    [1.0, 1.0]
+    """
+    node = as_float(x)
+    axes = tuple(sorted(normalize_axes(axis, node.type)))
+    y = RootMeanSquare(axes)(node, _epsilon(eps, node))
+    return _affine(y, weight, None, axes, "rms_norm")
+
+
+@op()
+class Normalize(Scaled):
+    """x / max(|x|, epsilon) with the Euclidean norm over `axes`."""
+
+    axes: Axes
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, eps = arrays
+        norm = np.sqrt(np.sum(np.square(x), self.axes, keepdims=True))
+        return np.divide(x, np.maximum(norm, eps.astype(x.dtype)))
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x, eps = _wide(xs[0]), _wide(xs[1])
+        square = (x * x).sum(self.axes, keepdims=True)
+        # The root of 0 has no derivative, so 0 never reaches it.
+        positive = functions.where(square > 0, square, 1)
+        norm = functions.where(square > 0, functions.sqrt(positive), 0)
+        return astype(x / functions.maximum(norm, eps), xs[0].type.dtype)
+
+
+def normalize(x: Any, axis: Any = -1, eps: Any = 1e-12) -> Tensor:
+    """x / max(|x|, eps) with the Euclidean norm over `axis`; 0 stays 0.
+
+    >>> import treadle as td
+    >>> [f"{v:.1f}" for v in td.normalize([3.0, 4.0]).tolist()]
+    ['0.6', '0.8']
+    """
+    node = as_float(x)
+    axes = tuple(sorted(normalize_axes(axis, node.type)))
+    return Normalize(axes)(node, _epsilon(eps, node))
+
+
+def weight_norm(v: Any, g: Any, axis: Any = 0) -> Tensor:
+    """g v / |v| with the norm over all dimensions but `axis`, g one number for each.
+
+    Salimans and Kingma, Weight normalization, 2016.
+
+    >>> import treadle as td
+    >>> [f"{v:.1f}" for v in td.weight_norm([[3.0, 4.0]], [10.0])[0].tolist()]
+    ['6.0', '8.0']
+    """
+    node = as_float(v)
+    place = resolve_axis(axis, node.type)
+    others = tuple(k for k in range(node.type.ndim) if k != place)
+    if not others:
+        raise ShapeError(f"{node.type} has no dimension to take a norm over").located(
+            "weight_norm"
+        )
+    return _affine(normalize(node, others), g, None, (place,), "weight_norm")
+
+
+@provide
+def batch_norm(
+    x: Any,
+    mean: Any = None,
+    var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    axis: Any = 1,
+    eps: Any = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, a number for each place of `axis`.
+
+    Without mean and var, those of x over its other dimensions (`td.moments` gives
+    them). Ioffe and Szegedy, Batch normalization, 2015.
+
+    >>> import treadle as td
+    >>> td.batch_norm([[1.0], [3.0]], eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    >>> td.batch_norm([[1.0], [3.0]], [1.0], [4.0], eps=0.0).tolist()
+    [[0.0], [1.0]]
+    """
+    node = as_float(x)
+    place = resolve_axis(axis, node.type)
+    if (mean is None) != (var is None):
+        raise ArgumentError("mean and var are given together").located("batch_norm")
+    if mean is None:
+        others = tuple(k for k in range(node.type.ndim) if k != place)
+        y = standardize(node, others, eps)
+    else:
+        try:
+            center = _placed(mean, node, (place,), "mean")
+            spread = _placed(var, node, (place,), "var")
+        except ShapeError as error:
+            raise error.located("batch_norm") from None
+        y = (node - center) * functions.rsqrt(spread + _epsilon(eps, spread))
+    return _affine(y, weight, bias, (place,), "batch_norm")
+
+
+@provide
+def group_norm(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> Tensor:
+    """Each sample of (n, channels, ...) standardized over groups of channels.
+
+    Wu and He, Group normalization, 2018.
+
+    >>> import treadle as td
+    >>> td.group_norm([[[1.0, 3.0]]], 1, eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    node = as_float(x)
+    if node.type.ndim < 2 or groups < 1 or node.type.shape[1] % groups:
+        raise ShapeError(f"{groups} groups do not divide {node.type}").located(
+            "group_norm"
+        )
+    n, c, *rest = node.type.shape
+    size = math.prod(rest) * (c // groups)
+    y = standardize(reshape(node, (n, groups, size)), 2, eps)
+    y = reshape(y, node.type.shape, axes=node.type.axes)
+    return _affine(y, weight, bias, (1,), "group_norm")
+
+
+def instance_norm(
+    x: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> Tensor:
+    """Each channel of each sample of (n, channels, ...) standardized by itself.
+
+    Ulyanov, Vedaldi and Lempitsky, Instance normalization, 2016.
+
+    >>> import treadle as td
+    >>> td.instance_norm([[[1.0, 3.0]]], eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    node = as_float(x)
+    if node.type.ndim < 3:
+        raise ShapeError(f"takes (n, channels, ...), got {node.type}").located(
+            "instance_norm"
+        )
+    y = standardize(node, tuple(range(2, node.type.ndim)), eps)
+    return _affine(y, weight, bias, (1,), "instance_norm")
+
+
+def local_response_norm(
+    x: Any, size: int = 5, alpha: Any = 1e-4, beta: Any = 0.75, k: Any = 1.0
+) -> Tensor:
+    """x / (k + alpha mean(x²))^beta, the mean over `size` channels (dimension 1).
+
+    Channels beyond the ends count as 0. Krizhevsky, Sutskever and Hinton 2012.
+
+    >>> import treadle as td
+    >>> td.local_response_norm([[2.0, 2.0]], 1, alpha=0.75, beta=1.0).tolist()
+    [[0.5, 0.5]]
+    """
+    node = as_float(x)
+    if node.type.ndim < 2 or size < 1:
+        raise ShapeError(f"{size} channels of {node.type} have no mean").located(
+            "local_response_norm"
+        )
+    channels = node.type.shape[1]
+    border = [(0, 0)] * node.type.ndim
+    border[1] = (size // 2, size - 1 - size // 2)
+    square = pad(node * node, border)
+    total = square[:, :channels]
+    for j in range(1, size):
+        total = total + square[:, j : j + channels]
+    return node * (total * (alpha / size) + k) ** -beta

@@ -1,0 +1,81 @@
+"""Norms of vectors, over any axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import kind
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.reduce import along, sum
+from treadle.ops.statistics import kept
+
+__all__ = ["l1_norm", "l2_norm", "norm", "squared_l2_norm"]
+
+
+def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The sum of squares over `axis`; of absolute values where x is complex.
+
+    >>> import treadle as td
+    >>> float(td.squared_l2_norm([3.0, 4.0]))
+    25.0
+    """
+    node = as_float(x)
+    if kind(node.type.dtype) == "complex":
+        squares = functions.real(node * functions.conj(node))
+    else:
+        squares = functions.square(node)
+    return sum(squares, axis, keepdims=keepdims)
+
+
+@provide
+def l2_norm(
+    x: Any, axis: Any = None, *, epsilon: Any = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The root of (the sum of squares + epsilon); its derivative at 0 needs epsilon.
+
+    >>> import treadle as td
+    >>> float(td.l2_norm([3.0, 4.0]))
+    5.0
+    """
+    node, axes = along(as_float(x), axis)
+    y = functions.sqrt(squared_l2_norm(node, axes) + epsilon)
+    return kept(y, node, axes, keepdims)
+
+
+def l1_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The sum of absolute values over `axis`.
+
+    >>> import treadle as td
+    >>> float(td.l1_norm([3.0, -4.0]))
+    7.0
+    """
+    return sum(functions.abs(as_float(x)), axis, keepdims=keepdims)
+
+
+def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The vector norm of an order: sum(|x|**ord)**(1/ord).
+
+    Order 0 counts what is not 0; infinity and -infinity take the greatest and least.
+
+    >>> import treadle as td
+    >>> float(td.norm([3.0, -4.0], float("inf")))
+    4.0
+    """
+    node, axes = along(as_float(x), axis)
+    if ord == 2:
+        return l2_norm(node, axes, keepdims=keepdims)
+    size = functions.abs(node)
+    if ord == 1:
+        return sum(size, axes, keepdims=keepdims)
+    if ord in (np.inf, -np.inf):
+        fold = functions.max if ord > 0 else functions.min
+        extreme: Tensor = fold(size, axes, keepdims=keepdims)
+        return extreme
+    if ord == 0:
+        return sum(astype(size != 0, size.type.dtype), axes, keepdims=keepdims)
+    y = functions.pow(sum(functions.pow(size, ord), axes), 1.0 / ord)
+    return kept(y, node, axes, keepdims)

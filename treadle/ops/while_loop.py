@@ -1,0 +1,131 @@
+"""A loop until a condition fails, as one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.base import trees
+from treadle.base.dtypes import bool_, float64
+from treadle.base.errors import (
+    GradientError,
+    ShapeError,
+    TraceError,
+)
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body, trace
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Cotangents, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.call import match
+from treadle.ops.control import Branch, cond
+from treadle.ops.families import Family, outputs_of
+from treadle.ops.loop import drawn_at, refuse_assignment, scan
+
+__all__ = ["while_loop"]
+
+
+@op(tolerance="R")
+class While(Family):
+    """A body run on carries as long as `test` of them is true.
+
+    Inputs: carries, constants of `test` (`tested` many), constants of the body, draws.
+    """
+
+    test: Body
+    body: Body
+    carries: int
+    tested: int
+    draws: int = 0
+    family = "control"
+
+    def infer(self, *types: Type) -> TupleType:
+        c, k = self.carries, self.carries + self.tested
+        match(self.test, types[:k])
+        match(self.body, [*types[:c], *types[k:]])
+        verdict = self.test.types[0]
+        if verdict.dtype != bool_ or verdict.shape:
+            raise ShapeError(f"the condition is a bool scalar, not {verdict}")
+        for n, (a, b) in enumerate(zip(types[:c], self.body.types, strict=True)):
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
+                raise ShapeError(f"carry {n} is {a} and comes back as {b}")
+        return TupleType(types[:c])
+
+    def numpy(self, *arrays: Any) -> Any:
+        c, k = self.carries, self.carries + self.tested
+        end = len(arrays) - self.draws
+        carry, t = list(arrays[:c]), 0
+        while bool(self.test.numpy([*carry, *arrays[c:k]])[0]):
+            draws = drawn_at(arrays[end:], t)
+            carry = list(self.body.numpy([*carry, *arrays[k:end], *draws]))
+            t += 1
+        return tuple(carry)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        raise GradientError(
+            "the number of iterations of this loop is not bounded",
+            hint="pass max_iterations= to td.while_loop",
+        )
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        t = Type((), float64)
+        test = trace(lambda x: [x < 10.0], [t], "test").body
+        body = trace(lambda x: [x * 2.0 + 1.0], [t], "double").body
+        return [Sample(cls(test, body, 1, 0), (np.array(1.5),), differentiable=())]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made = cls.samples()[0].op
+        x, y = as_tensor(np.ones(2)), as_tensor(np.array(1.0))
+        return [
+            Mistake(lambda: made(x), ShapeError, "operand 0"),
+            Mistake(
+                lambda: functions.pullback(
+                    list(outputs_of(made(y))), [as_tensor(np.array(1.0))], [y]
+                ),
+                GradientError,
+                "max_iterations",
+            ),
+        ]
+
+
+def while_loop(
+    test: Callable[..., Any],
+    body: Callable[..., Any],
+    init: Any,
+    *,
+    max_iterations: int | None = None,
+) -> Any:
+    """`state = body(state)` as long as `test(state)`; the last state.
+
+    Derivatives need `max_iterations`, a bound that is run through in any case.
+
+    >>> import treadle as td
+    >>> int(td.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
+    128
+    """
+    if max_iterations is not None:
+
+        def step(state: Any, _: Any) -> tuple[Any, Any]:
+            after = cond(test(state), body, lambda s: s, state)
+            return after, ()
+
+        return scan(step, init, length=max_iterations)[0]
+    checked = Branch(test, (init,), "test")
+    looped = Branch(body, (init,), getattr(body, "__name__", "loop"))
+    refuse_assignment([*checked.assigned, *looped.assigned], "while_loop")
+    if checked.trace.draws:
+        raise TraceError("the condition of a loop draws no random numbers")
+    c = len(looped.operands)
+    if len(looped.body.outputs) != c:
+        raise TraceError("the state comes back with another structure").located(
+            "while_loop"
+        )
+    state, tested, rest = looped.operands, checked.inputs[c:], looped.inputs[c:]
+    made = While(checked.body, looped.body, c, len(tested), looped.trace.draws)
+    results = outputs_of(made(*state, *tested, *rest))
+    return trees.unflatten(looped.result, results)
