@@ -51,3 +51,17 @@ def test_derivatives_come_back_in_the_axes_of_their_primal() -> None:
     x = named((2, 3), "n", "c")
     (g,) = td.grad((x * w).sum(), [w])
     assert g.tolist() == [3.0, 5.0, 7.0]
+
+
+def test_a_kept_dimension_broadcasts_by_position() -> None:
+    x = named((2, 3), "n", "c")
+    centered = x - td.mean(x, "c", keepdims=True)
+    assert centered.axes == ("n", "c")
+    np.testing.assert_allclose(centered.numpy().sum(1), 0.0)
+
+
+def test_derivatives_through_an_op_that_drops_names() -> None:
+    w = td.Variable(np.ones((2, 3), np.float32), trainable=True, axes=("n", "c"))
+    (g,) = td.grad(td.diagonal(w * 2.0).sum(), [w])
+    assert g.axes == ("n", "c")
+    assert g.tolist() == [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]

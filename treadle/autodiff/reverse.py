@@ -127,6 +127,8 @@ def fitted(g: Tensor, x: Tensor) -> Tensor:
         if kind(g.type.dtype) == "complex" and kind(t.dtype) == "float":
             g = functions.real(g)
         g = functions.astype(g, t.dtype)
+    if g.type.axes != t.axes:
+        g = functions.reshape(g, t.shape, axes=t.axes)
     return g
 
 

@@ -26,6 +26,8 @@ def align(nodes: Sequence[Tensor]) -> list[Tensor]:
     named = [x for x in nodes if x.type.axes is not None]
     if not named:
         return list(nodes)
+    if _by_position(nodes):
+        return list(nodes)
     order: list[str] = []
     lengths: dict[str, int] = {}
     for x in named:
@@ -42,6 +44,29 @@ def align(nodes: Sequence[Tensor]) -> list[Tensor]:
             elif lengths[name] != n:
                 raise AxisError(f"axis {name!r} has lengths {lengths[name]} and {n}")
     return [_placed(x, order) for x in nodes]
+
+
+def _by_position(nodes: Sequence[Tensor]) -> bool:
+    """Whether names agree by position and a dimension without one has extent 1.
+
+    It broadcasts, as after keepdims, so nothing has to tell which one was meant.
+    """
+    ndim = max(x.type.ndim for x in nodes)
+    seen: list[str | None] = [None] * ndim
+    kept = False
+    for x in nodes:
+        t = x.type
+        names = t.axes or (None,) * t.ndim
+        for k, (name, n) in enumerate(zip(names, t.shape, strict=True), ndim - t.ndim):
+            if name is None:
+                kept = True
+                if n != 1:
+                    return False
+            elif seen[k] not in (None, name) or name in seen[:k] + seen[k + 1 :]:
+                return False
+            else:
+                seen[k] = name
+    return kept
 
 
 def _placed(x: Tensor, order: list[str]) -> Tensor:
