@@ -27,6 +27,7 @@ from treadle.graph.variable import *
 from treadle.graph.verify import *
 from treadle.ops import random as random
 from treadle.ops.activation import *
+from treadle.ops.attention import *
 from treadle.ops.bitwise import *
 from treadle.ops.cast import *
 from treadle.ops.compare import *
@@ -49,6 +50,7 @@ from treadle.ops.logarithm import *
 from treadle.ops.lookup import *
 from treadle.ops.loop import *
 from treadle.ops.loss import *
+from treadle.ops.margin import *
 from treadle.ops.movement import *
 from treadle.ops.naming import *
 from treadle.ops.normalization import *
@@ -62,6 +64,7 @@ from treadle.ops.power import *
 from treadle.ops.products import *
 from treadle.ops.rearrange import *
 from treadle.ops.rectifier import *
+from treadle.ops.recurrent import *
 from treadle.ops.reduce import *
 from treadle.ops.repeat import *
 from treadle.ops.rounding import *

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import as_shape
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.nn.criteria import (
     binary_cross_entropy,
@@ -37,10 +35,11 @@ from treadle.ops.activation import (
     softsign,
 )
 from treadle.ops.activation import softplus as plain_softplus
+from treadle.ops.attention import attention
 from treadle.ops.contract import matmul
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.lookup import embedding as rows_at
-from treadle.ops.movement import permute_dims, reshape
+from treadle.ops.movement import reshape
 from treadle.ops.pick import one_hot
 from treadle.ops.pooling import (
     avg_pool1d,
@@ -322,16 +321,7 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(x, x, x).shape
     (1, 3, 2)
     """
-    q, k, v = as_tensor(query), as_tensor(key), as_tensor(value)
-    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    order = (*range(k.ndim - 2), k.ndim - 1, k.ndim - 2)
-    scores = matmul(q * factor, permute_dims(k, order))
-    masks = [] if attn_mask is None else [as_tensor(attn_mask)]
-    if is_causal:
-        masks.append(constant_node(np.tri(q.shape[-2], k.shape[-2], dtype=bool)))
-    for mask in masks:
-        if mask.dtype.kind == "b":
-            scores = where(mask, scores, -math.inf)
-        else:
-            scores = scores + mask
-    return matmul(dropout(softmax(scores, -1), dropout_p), v)
+    drop = (lambda w: dropout(w, dropout_p)) if dropout_p else None
+    return attention(
+        query, key, value, attn_mask, causal=is_causal, scale=scale, dropout=drop
+    )

@@ -18,6 +18,7 @@ from treadle.nn.module import Module
 from treadle.ops.contract import matmul
 from treadle.ops.create import zeros
 from treadle.ops.join import concat, stack
+from treadle.ops.recurrent import gru_cell, lstm_cell
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
 
@@ -34,18 +35,13 @@ def _lstm(x: Any, state: Any, weights: Weights) -> Any:
     """Gates i, f, g, o; c' = f c + i g; h' = o tanh(c')."""
     h, c = state
     total = _affine(x, weights[0], weights[2]) + _affine(h, weights[1], weights[3])
-    i, f, g, o = _parts(total, 4)
-    c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
-    return F.sigmoid(o) * F.tanh(c), c
+    return lstm_cell(total, c)
 
 
 def _gru(x: Any, state: Any, weights: Weights) -> Any:
     """Gates r, z, n; n = tanh(Wx + b + r (Uh + c)); h' = (1 - z) n + z h. Cho 2014."""
-    own = _parts(_affine(x, weights[0], weights[2]), 3)
-    past = _parts(_affine(state, weights[1], weights[3]), 3)
-    r, z = F.sigmoid(own[0] + past[0]), F.sigmoid(own[1] + past[1])
-    n = F.tanh(own[2] + r * past[2])
-    return n + z * (state - n)
+    own = _affine(x, weights[0], weights[2])
+    return gru_cell(own, _affine(state, weights[1], weights[3]), state)
 
 
 def _affine(x: Any, weight: Any, bias: Any) -> Tensor:

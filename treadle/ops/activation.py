@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.errors import ArgumentError
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
@@ -29,7 +30,7 @@ SQRT_HALF = 0.7071067811865476
 NORMAL = 0.3989422804014327  # 1 / sqrt(2 pi)
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 class Activation(Elementwise):
@@ -210,7 +211,7 @@ class Silu(Activation):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
-        return (g * (y + sigmoid(x) * (1.0 - y)),)
+        return (g * sigmoid(x) * (x * sigmoid(-x) + 1.0),)
 
 
 @provide
@@ -230,32 +231,38 @@ class Gelu(Activation):
 
     def numpy(self, *arrays: Any) -> Array:
         (x,) = arrays
-        return (0.5 * x * (1 + _erf(x * SQRT_HALF))).astype(x.dtype)
+        return (0.5 * x * _erfc(x * -SQRT_HALF)).astype(x.dtype)
 
     def scalar(self, *xs: Any) -> Any:
         (x,) = xs
-        return x * 0.5 * (functions.erf(x * SQRT_HALF) + 1.0)
+        return x * 0.5 * functions.erfc(x * -SQRT_HALF)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
         return (
             g
             * (
-                0.5 * (functions.erf(x * SQRT_HALF) + 1.0)
+                functions.erfc(x * -SQRT_HALF) * 0.5
                 + x * functions.exp(-0.5 * x * x) * NORMAL
             ),
         )
 
 
 @provide
-def gelu(x: Any) -> Tensor:
+def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
+
+    With `approximate="tanh"` by a tanh, within 5e-4: `gelu_tanh`.
 
     >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.gelu([-1.0, 2.0]).tolist()]
     ['-0.1587', '1.9545']
     """
-    return unary(Gelu(), x)
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(
+            f"approximate is 'none' or 'tanh', not {approximate!r}"
+        ).located("gelu")
+    return functions.gelu_tanh(x) if approximate == "tanh" else unary(Gelu(), x)
 
 
 @op(tolerance="R")

@@ -55,6 +55,8 @@ class Cast(Elementwise):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if not (is_inexact(self.dtype) and is_inexact(xs[0].type.dtype)):
             return (None,)
+        if kind(self.dtype) == "complex":
+            g = functions.real(g) if kind(xs[0].type.dtype) == "float" else g
         return (astype(g, xs[0].type.dtype),)
 
     def __repr__(self) -> str:

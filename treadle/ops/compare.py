@@ -8,16 +8,18 @@ import numpy as np
 
 from treadle.base.dtypes import bool_, float32, int32
 from treadle.graph.op import Array, Input, Sample, op
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
-from treadle.ops.cast import astype, operands
+from treadle.ops.cast import as_float, astype, operands
 from treadle.ops.families import Elementwise, binary_samples, unary_samples
 
 __all__ = [
+    "allclose",
     "equal",
     "greater",
     "greater_equal",
+    "isclose",
     "less",
     "less_equal",
     "logical_and",
@@ -266,3 +268,32 @@ def logical_not(x: Any) -> Tensor:
     """
     (node,) = operands(x)
     return LogicalNot()(astype(node, bool_))
+
+
+def isclose(
+    x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, *, equal_nan: bool = False
+) -> Tensor:
+    """Whether |x - y| <= atol + rtol |y|, element by element; equal infinities are.
+
+    >>> import treadle as td
+    >>> td.isclose([1.0, 1.0], [1.000001, 1.1]).tolist()
+    [True, False]
+    """
+    a, b = (as_float(node) for node in operands(x, y))
+    near = functions.abs(a - b) <= functions.abs(b) * rtol + atol
+    finite = functions.isfinite(b)
+    found: Tensor = (near & finite) | (a == b)
+    return found | ((a != a) & (b != b)) if equal_nan else found
+
+
+def allclose(
+    x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, *, equal_nan: bool = False
+) -> Tensor:
+    """Whether every element of x is close to that of y: one bool.
+
+    >>> import treadle as td
+    >>> bool(td.allclose([1.0, 2.0], [1.000001, 2.0]))
+    True
+    """
+    found: Tensor = isclose(x, y, rtol, atol, equal_nan=equal_nan).all()
+    return found

@@ -118,7 +118,7 @@ def fmod(x: Any, y: Any) -> Tensor:
 
 @op(tolerance="U")
 class Hypot(Elementwise):
-    """The length of the hypotenuse, without overflow on the way."""
+    """The length of the hypotenuse without overflow; its derivative at 0, 0 is 0."""
 
     arity = 2
     takes = "float"
@@ -133,7 +133,8 @@ class Hypot(Elementwise):
         return big * functions.sqrt(1.0 + ratio * ratio)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return g * xs[0] / y, g * xs[1] / y
+        safe = functions.where(y == 0, 1, y)
+        return g * (xs[0] / safe), g * (xs[1] / safe)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -167,7 +168,9 @@ class LogAddExp(Elementwise):
         return big + functions.log1p(functions.exp(-gap))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return g * functions.exp(xs[0] - y), g * functions.exp(xs[1] - y)
+        a, b = xs  # two equal infinities share the derivative, as equal numbers do
+        gap = functions.where((a == b) & functions.isinf(a), 0, a - b)
+        return g * functions.sigmoid(gap), g * functions.sigmoid(-gap)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -10,6 +10,7 @@ from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
+from treadle.ops.elementwise import conj
 from treadle.ops.families import Elementwise, unary_samples
 
 __all__ = ["cos", "exp", "sin"]
@@ -26,7 +27,7 @@ class Exp(Elementwise):
         return np.exp(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * y,)
+        return (g * conj(y),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -55,7 +56,7 @@ class Sin(Elementwise):
         return np.sin(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * cos(xs[0]),)
+        return (g * conj(cos(xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -84,7 +85,7 @@ class Cos(Elementwise):
         return np.cos(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (-g * sin(xs[0]),)
+        return (-g * conj(sin(xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -14,7 +14,15 @@ from treadle.ops.align import binary
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise, binary_samples, unary_samples
 
-__all__ = ["add", "conj", "divide", "multiply", "negative", "subtract"]
+__all__ = [
+    "add",
+    "conj",
+    "divide",
+    "multiply",
+    "negative",
+    "positive",
+    "subtract",
+]
 
 
 @op(primitive=True, commutative=True, linear=True, identity=0)
@@ -162,6 +170,17 @@ def negative(x: Any) -> Tensor:
     array([-1.,  2.], dtype=float32)
     """
     return NEGATIVE(*operands(x))
+
+
+def positive(x: Any) -> Tensor:
+    """x itself: the same node, for a tensor is never changed.
+
+    >>> import treadle as td
+    >>> td.positive([1.0, -2.0]).tolist()
+    [1.0, -2.0]
+    """
+    (node,) = operands(x)
+    return node
 
 
 @op(primitive=True, linear=True, involution=True)

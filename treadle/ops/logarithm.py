@@ -11,6 +11,7 @@ from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
+from treadle.ops.elementwise import conj
 from treadle.ops.families import Elementwise, unary_samples
 
 __all__ = ["expm1", "log", "log10", "log1p", "log2", "safelog"]
@@ -30,7 +31,7 @@ class Expm1(Elementwise):
         return np.expm1(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * (y + 1.0),)
+        return (g * conj(y + 1.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -59,7 +60,7 @@ class Log(Elementwise):
         return np.log(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / xs[0],)
+        return (g / conj(xs[0]),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -88,7 +89,7 @@ class Log1p(Elementwise):
         return np.log1p(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (xs[0] + 1.0),)
+        return (g / conj(xs[0] + 1.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -117,7 +118,7 @@ class Log2(Elementwise):
         return np.log2(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (xs[0] * LN2),)
+        return (g / (conj(xs[0]) * LN2),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -146,7 +147,7 @@ class Log10(Elementwise):
         return np.log10(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (xs[0] * LN10),)
+        return (g / (conj(xs[0]) * LN10),)
 
     @classmethod
     def samples(cls) -> list[Sample]:

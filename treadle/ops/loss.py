@@ -103,12 +103,12 @@ def _at(x: Array, labels: Array, axis: int) -> Array:
     return np.take_along_axis(x, places, axis).squeeze(axis)
 
 
-def _hot(labels: Tensor, x: Tensor, axis: int) -> Tensor:
+def hot_at(labels: Tensor, x: Tensor, axis: int) -> Tensor:
     """1 at the label along `axis`, 0 elsewhere, shaped as x."""
     return moveaxis(one_hot(labels, x.type.shape[axis], x.type.dtype), -1, axis)
 
 
-def _classes(scores: Any, axis: Any) -> tuple[Tensor, int]:
+def classes_of(scores: Any, axis: Any) -> tuple[Tensor, int]:
     """The node and its dimension of classes: 1 if there are two, unless one is named.
 
     Labels have no axis names, so those of the scores are dropped once used.
@@ -121,7 +121,7 @@ def _classes(scores: Any, axis: Any) -> tuple[Tensor, int]:
     return plain, place
 
 
-def _labels(target: Any, ignore: int | None) -> tuple[Tensor, Tensor | None]:
+def labels_of(target: Any, ignore: int | None) -> tuple[Tensor, Tensor | None]:
     """The labels, 0 for those left out, and which of them count (None: all)."""
     empty = isinstance(target, (list, tuple)) and not len(target)
     labels = functions.unname(as_tensor(target, "int64" if empty else None))
@@ -181,7 +181,7 @@ class CrossEntropy(OfLabels):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
-        slope = softmax(x, self.axis) - _hot(labels, x, self.axis)
+        slope = softmax(x, self.axis) - hot_at(labels, x, self.axis)
         return expand_dims(g, self.axis) * slope, None
 
 
@@ -210,13 +210,13 @@ def cross_entropy(
     20000.0
     """
     try:
-        x, place = _classes(logits, axis)
+        x, place = classes_of(logits, axis)
         plain = isinstance(label_smoothing, (int, float))
         if plain and not 0 <= label_smoothing <= 1:
             raise ArgumentError(
                 f"label_smoothing is from 0 to 1, got {label_smoothing}"
             )
-        t, kept = _labels(target, ignore_index)
+        t, kept = labels_of(target, ignore_index)
         if is_inexact(t.type.dtype):
             values = _soft(x, t, place, weight, label_smoothing)
             return reduced(values, reduction, "cross_entropy")
@@ -261,7 +261,7 @@ class PickLabel(OfLabels):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
-        return expand_dims(g, self.axis) * _hot(labels, x, self.axis), None
+        return expand_dims(g, self.axis) * hot_at(labels, x, self.axis), None
 
 
 @provide
@@ -281,8 +281,8 @@ def nll_loss(
     2.0
     """
     try:
-        x, place = _classes(log_probabilities, axis)
-        labels, kept = _labels(target, ignore_index)
+        x, place = classes_of(log_probabilities, axis)
+        labels, kept = labels_of(target, ignore_index)
         found = -PickLabel(place)(x, labels)
         values, own = _of_labels(x, labels, place, weight, found)
     except TreadleError as error:
@@ -306,7 +306,7 @@ class Unlikelihood(OfLabels):
 
     def expand(self, *xs: Tensor) -> Tensor:
         x, labels = xs
-        others = where(_hot(labels, x, self.axis) > 0, -np.inf, x)
+        others = where(hot_at(labels, x, self.axis) > 0, -np.inf, x)
         whole: Tensor = functions.logsumexp(x, self.axis)
         return whole - functions.logsumexp(others, self.axis)
 
@@ -323,8 +323,8 @@ def unlikelihood(
     >>> float(td.unlikelihood([[1e4, -1e4]], [0]))
     20000.0
     """
-    x, place = _classes(logits, axis)
-    values = Unlikelihood(place)(x, _labels(target, None)[0])
+    x, place = classes_of(logits, axis)
+    values = Unlikelihood(place)(x, labels_of(target, None)[0])
     return reduced(values, reduction, "unlikelihood")
 
 
@@ -354,7 +354,7 @@ class SparsemaxLoss(OfLabels):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
-        slope = sparsemax(x, self.axis) - _hot(labels, x, self.axis)
+        slope = sparsemax(x, self.axis) - hot_at(labels, x, self.axis)
         return expand_dims(g, self.axis) * slope, None
 
 
@@ -371,6 +371,6 @@ def sparsemax_loss(
     ...     td.sparsemax_loss([[3.0, 0.0]], [1]))
     (0.0, 3.0)
     """
-    x, place = _classes(logits, axis)
-    values = SparsemaxLoss(place)(x, _labels(target, None)[0])
+    x, place = classes_of(logits, axis)
+    values = SparsemaxLoss(place)(x, labels_of(target, None)[0])
     return reduced(values, reduction, "sparsemax_loss")

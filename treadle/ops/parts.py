@@ -11,10 +11,10 @@ from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
-from treadle.ops.cast import operands
+from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise, unary_samples
 
-__all__ = ["imag", "isfinite", "isinf", "isnan", "real", "signbit"]
+__all__ = ["angle", "imag", "isfinite", "isinf", "isnan", "real", "signbit"]
 
 
 @op(primitive=True, differentiable=False)
@@ -190,3 +190,14 @@ def imag(x: Any) -> Tensor:
     [2.0]
     """
     return unary(Imag(), x)
+
+
+def angle(x: Any) -> Tensor:
+    """The angle of each number in the complex plane, from -pi to pi.
+
+    >>> import treadle as td
+    >>> [f"{v:.5f}" for v in td.angle(td.asarray([1j, -1.0 + 0j])).tolist()]
+    ['1.57080', '3.14159']
+    """
+    node = as_float(x)
+    return functions.atan2(imag(node), real(node))

@@ -29,7 +29,7 @@ class Sqrt(Elementwise):
         return np.sqrt(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (y * 2.0),)
+        return (g / (functions.conj(y) * 2.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -105,7 +105,7 @@ class Rsqrt(Elementwise):
         return 1.0 / functions.sqrt(x)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * y / xs[0] * -0.5,)
+        return (g * functions.conj(y / xs[0]) * -0.5,)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -168,9 +168,9 @@ class Pow(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, n = xs
-        # x**(n-1) is left out where n is 0, so that 0**0 has no NaN derivative by x.
-        lower = functions.where(n == 0, 0, functions.pow(x, n - 1))
-        gx = g * functions.conj(n * lower)
+        # At 0**0 the power n - 1 would be infinite: its factor n is 0, so any will do.
+        lower = functions.where((n == 0) & (x == 0), 0, n - 1)
+        gx = g * functions.conj(n * functions.pow(x, lower))
         if kind(x.type.dtype) == "complex":
             return gx, g * functions.conj(y * functions.log(x))
         # The derivative by n is y log(x); at 0 it is 0 (for n > 0), below it is NaN.

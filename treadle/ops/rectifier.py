@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import functions
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import relu, sigmoid
 from treadle.ops.cast import as_float
@@ -22,6 +22,7 @@ __all__ = [
     "prelu",
     "relu6",
     "swish",
+    "tanh_shrink",
     "thresholded_relu",
     "trelu",
 ]
@@ -79,7 +80,7 @@ def thresholded_relu(x: Any, threshold: Any = 1.0) -> Tensor:
     [0.0, 2.0]
     """
     node = as_float(x)
-    return functions.where(node > threshold, node, 0)
+    return functions.where(node <= threshold, 0, node)  # NaN stays NaN
 
 
 def elu(x: Any, alpha: Any = 1.0) -> Tensor:
@@ -110,6 +111,7 @@ def elu_scaled(node: Tensor, alpha: Any) -> Tensor:
     return functions.where(node > 0, node, below)
 
 
+@provide
 def gelu_tanh(x: Any) -> Tensor:
     """gelu by its tanh approximation, within 5e-4 of the exact one.
 
@@ -118,7 +120,8 @@ def gelu_tanh(x: Any) -> Tensor:
     ['-0.1588', '1.9546']
     """
     node = as_float(x)
-    inner = (node + node * node * node * 0.044715) * 0.7978845608028654
+    near = functions.clip(node, -10.0, 10.0)  # tanh is 1 beyond: no overflow in x**3
+    inner = (near + near * near * near * 0.044715) * 0.7978845608028654
     return node * 0.5 * (functions.tanh(inner) + 1.0)
 
 
@@ -131,6 +134,17 @@ def swish(x: Any, beta: Any = 1.0) -> Tensor:
     """
     node = as_float(x)
     return node * sigmoid(node * beta)
+
+
+def tanh_shrink(x: Any) -> Tensor:
+    """x - tanh(x).
+
+    >>> import treadle as td
+    >>> [f"{v:.4f}" for v in td.tanh_shrink([-1.0, 2.0]).tolist()]
+    ['-0.2384', '1.0360']
+    """
+    node = as_float(x)
+    return node - functions.tanh(node)
 
 
 def hard_sigmoid(x: Any) -> Tensor:

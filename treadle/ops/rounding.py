@@ -9,7 +9,7 @@ import numpy as np
 from treadle.base.dtypes import complex64, float32, int32, kind
 from treadle.base.errors import ArgumentError
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Elementwise, unary_samples
@@ -67,7 +67,13 @@ class Sign(Elementwise):
         return np.sign(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (None,)
+        if kind(g.type.dtype) != "complex":
+            return (None,)
+        # Only the part of g across the direction y turns it, by 1 / |x|.
+        size = abs(xs[0])
+        along = functions.real(g * functions.conj(y)).astype(g.type.dtype)
+        safe = functions.where(size == 0, 1, size).astype(g.type.dtype)
+        return ((g - y * along) / safe,)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -76,7 +82,7 @@ class Sign(Elementwise):
 
 @provide
 def sign(x: Any) -> Tensor:
-    """The sign of x: -1, 0 or 1; its derivative is 0.
+    """The sign of x: -1, 0 or 1, with derivative 0; of complex numbers x / |x|.
 
     >>> import treadle as td
     >>> td.sign([-2.0, 0.0, 3.0]).tolist()

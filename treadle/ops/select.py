@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from treadle.base.dtypes import bool_, float32, int32, kind
@@ -14,7 +15,7 @@ from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align, binary, located
-from treadle.ops.cast import astype, operands
+from treadle.ops.cast import operands
 from treadle.ops.families import Elementwise, binary_samples
 
 __all__ = ["clip", "maximum", "minimum", "nan_to_num", "where"]
@@ -159,17 +160,30 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 @provide
-def nan_to_num(x: Any, nan: float = 0.0) -> Tensor:
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """x with NaN replaced by `nan`, and infinities by the largest finite numbers.
+
+    Or by `posinf` and `neginf`, where these are given.
 
     >>> import treadle as td
     >>> td.nan_to_num([1.0, float("nan")]).tolist()
     [1.0, 0.0]
     """
     (node,) = operands(x)
-    if kind(node.type.dtype) != "float":
+    dtype = node.type.dtype
+    if kind(dtype) == "complex":
+        raise DTypeError(
+            f"takes real operands, not {dtype.name}",
+            hint="treat td.real(x) and td.imag(x) one by one",
+        ).located("nan_to_num")
+    if kind(dtype) != "float":
         return node
-    wide = np.finfo(np.float32) if node.type.dtype.itemsize == 2 else None
-    limit = (wide or np.finfo(node.type.dtype)).max if wide is None else 65504.0
-    finite = clip(node, -float(limit), float(limit))
-    return where(node != node, astype(as_tensor(nan), node.type.dtype), finite)
+    limit = float(ml_dtypes.finfo(dtype).max)
+    finite = clip(node, -limit, limit)
+    if posinf is not None:
+        finite = where(node > limit, as_tensor(posinf, dtype), finite)
+    if neginf is not None:
+        finite = where(node < -limit, as_tensor(neginf, dtype), finite)
+    return where(node != node, as_tensor(nan, dtype), finite)

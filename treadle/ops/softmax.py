@@ -131,6 +131,7 @@ class Sparsemax(AlongAxis):
 
     def numpy(self, *arrays: Any) -> Array:
         x = np.moveaxis(arrays[0], self.axis, -1)
+        x = x - x.max(-1, keepdims=True)  # so that sums of large numbers stay exact
         n = x.shape[-1]
         ordered = -np.sort(-x, axis=-1)
         sums = np.cumsum(ordered, axis=-1)
@@ -140,7 +141,7 @@ class Sparsemax(AlongAxis):
         return np.moveaxis(np.maximum(x - tau, 0), -1, self.axis).astype(x.dtype)
 
     def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+        x = xs[0] - stop_gradient(xs[0].max(self.axis, keepdims=True))
         shape = [1] * x.type.ndim
         shape[self.axis] = n = x.type.shape[self.axis]
         k = as_tensor(np.arange(1, n + 1, dtype=x.type.dtype).reshape(shape))

@@ -11,6 +11,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary, unary
 from treadle.ops.cast import as_float
+from treadle.ops.elementwise import conj
 from treadle.ops.families import Elementwise, binary_samples, unary_samples
 
 __all__ = [
@@ -41,7 +42,7 @@ class Tan(Elementwise):
         return np.tan(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * (y * y + 1.0),)
+        return (g * conj(y * y + 1.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -70,7 +71,7 @@ class Asin(Elementwise):
         return np.arcsin(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / functions.sqrt(1.0 - xs[0] * xs[0]),)
+        return (g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -99,7 +100,7 @@ class Acos(Elementwise):
         return np.arccos(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (-g / functions.sqrt(1.0 - xs[0] * xs[0]),)
+        return (-g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -128,7 +129,7 @@ class Atan(Elementwise):
         return np.arctan(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (xs[0] * xs[0] + 1.0),)
+        return (g / conj(xs[0] * xs[0] + 1.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -157,7 +158,7 @@ class Sinh(Elementwise):
         return np.sinh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * cosh(xs[0]),)
+        return (g * conj(cosh(xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -186,7 +187,7 @@ class Cosh(Elementwise):
         return np.cosh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * sinh(xs[0]),)
+        return (g * conj(sinh(xs[0])),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -215,7 +216,7 @@ class Tanh(Elementwise):
         return np.tanh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g * (1.0 - y * y),)
+        return (g * conj(1.0 - y * y),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -244,7 +245,7 @@ class Asinh(Elementwise):
         return np.arcsinh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / functions.sqrt(xs[0] * xs[0] + 1.0),)
+        return (g / conj(functions.sqrt(xs[0] * xs[0] + 1.0)),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -273,7 +274,8 @@ class Acosh(Elementwise):
         return np.arccosh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / functions.sqrt(xs[0] * xs[0] - 1.0),)
+        (x,) = xs  # one root of each factor: on the branch of acosh, without overflow
+        return (g / conj(functions.sqrt(x - 1.0) * functions.sqrt(x + 1.0)),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -302,7 +304,7 @@ class Atanh(Elementwise):
         return np.arctanh(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (1.0 - xs[0] * xs[0]),)
+        return (g / conj(1.0 - xs[0] * xs[0]),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -322,7 +324,7 @@ def atanh(x: Any) -> Tensor:
 
 @op(primitive=True, tolerance="U")
 class Atan2(Elementwise):
-    """The angle of the point (x, y), given as (y, x)."""
+    """The angle of the point (x, y), given as (y, x); its derivative at 0, 0 is 0."""
 
     arity = 2
     takes = "float"
@@ -332,8 +334,9 @@ class Atan2(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         a, b = xs
-        scaled = g / (a * a + b * b)
-        return scaled * b, -scaled * a
+        r = functions.hypot(a, b)
+        r = functions.where(r == 0, 1, r)
+        return g * (b / r) / r, -g * (a / r) / r
 
     @classmethod
     def samples(cls) -> list[Sample]:

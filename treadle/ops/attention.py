@@ -1,0 +1,142 @@
+"""Attention of queries over keys and values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArityError, ShapeError
+from treadle.base.types import Type, broadcast_shapes
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import astype, operands
+from treadle.ops.families import Composite, refuse_axes, same_dtype
+
+__all__ = ["attention"]
+
+
+@op()
+class Attention(Composite):
+    """softmax(q kT scale + mask) v over [..., length, width]; mask may be left out.
+
+    With `causal` a query sees the keys up to its own place (Vaswani et al., 2017).
+    """
+
+    causal: bool = False
+    takes = "float"
+
+    def infer(self, *types: Type) -> Type:
+        if len(types) not in (4, 5):
+            raise ArityError(f"takes q, k, v, scale and a mask, got {len(types)}")
+        same_dtype(self, types)
+        refuse_axes(self, *types)
+        q, k, v, scale = types[:4]
+        if scale.shape:
+            raise ShapeError(f"the scale is a scalar, not {scale}")
+        if min(q.ndim, k.ndim, v.ndim) < 2:
+            raise ShapeError("q, k and v have a length and a width")
+        if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+            raise ShapeError(
+                f"q {q.shape}, k {k.shape} and v {v.shape} do not meet",
+                hint="q and k share the width, k and v the length",
+            )
+        lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        scores = (*lead, q.shape[-2], k.shape[-2])
+        if len(types) == 5 and broadcast_shapes(types[4].shape, scores) != scores:
+            raise ShapeError(f"mask {types[4].shape} does not broadcast to {scores}")
+        return Type((*lead, q.shape[-2], v.shape[-1]), q.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        q, k, v, scale, *mask = arrays
+        scores = np.matmul(q * scale, np.swapaxes(k, -1, -2))
+        scores = scores + mask[0] if mask else scores
+        if self.causal:
+            seen = np.tri(*scores.shape[-2:]) > 0
+            scores = np.where(seen, scores, -np.inf)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.matmul(e / e.sum(-1, keepdims=True), v)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        weights = weights_of(xs[0], xs[1], xs[3], list(xs[4:]), self.causal)
+        found: Tensor = functions.matmul(weights, xs[2])
+        return found
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        scale = np.array(0.5, np.float32)
+        q, k, v = Input((2, 3, 4)), Input((2, 5, 4)), Input((2, 5, 2))
+        square = (Input((3, 4)), Input((3, 4)), Input((3, 2)), scale)
+        return [
+            Sample(cls(), (q, k, v, scale)),
+            Sample(cls(), (q, k, v, scale, Input((3, 5)))),
+            Sample(cls(True), square),
+            Sample(cls(), (Input((1, 2)), Input((1, 2)), Input((1, 1)), scale)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, y = as_tensor(np.ones((3, 4))), as_tensor(np.ones((3, 5)))
+        one, long = as_tensor(np.array(1.0)), as_tensor(np.ones((7, 7)))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(x, y, y, one), ShapeError, "do not meet"),
+            Mistake(lambda: cls()(x, x, x), ArityError, "q, k, v, scale"),
+            Mistake(lambda: cls()(x, x, x, x), ShapeError, "scale is a scalar"),
+            Mistake(lambda: cls()(x, x, x, one, long), ShapeError, "broadcast"),
+        ]
+
+
+def weights_of(
+    q: Tensor, k: Tensor, scale: Tensor, masks: list[Tensor], causal: bool
+) -> Tensor:
+    """How much each query takes of each key: rows that add up to 1."""
+    scores = functions.matmul(q * scale, functions.matrix_transpose(k))
+    for mask in masks:
+        scores = scores + mask
+    if causal:
+        seen = np.tri(q.type.shape[-2], k.type.shape[-2], dtype=bool)
+        scores = functions.where(as_tensor(seen), scores, -math.inf)
+    found: Tensor = functions.softmax(scores, -1)
+    return found
+
+
+@provide
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    scale: Any = None,
+    dropout: Any = None,
+) -> Tensor:
+    """softmax(q kT scale + mask) v over [..., length, width].
+
+    `scale` is 1 / sqrt(width) unless given; a bool mask is true where a key is seen, a
+    float one is added. `dropout`, a function, is applied to the weights.
+
+    >>> import treadle as td
+    >>> x = td.ones((1, 3, 2))
+    >>> td.attention(x, x, x, causal=True).shape
+    (1, 3, 2)
+    """
+    a, b, c = operands(q, k, v)
+    width = a.type.shape[-1] if a.type.shape else 1
+    factor = 1.0 / math.sqrt(max(width, 1)) if scale is None else scale
+    scaling = astype(as_tensor(factor), a.type.dtype)
+    masks = []
+    if mask is not None:
+        given = as_tensor(mask)
+        if given.type.dtype.kind == "b":
+            given = functions.where(given, 0.0, -math.inf)
+        masks.append(astype(given, a.type.dtype))
+    if dropout is None:
+        return Attention(causal)(a, b, c, scaling, *masks)
+    weights = dropout(weights_of(a, b, scaling, masks, causal))
+    found: Tensor = functions.matmul(weights, c)
+    return found

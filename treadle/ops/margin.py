@@ -1,0 +1,234 @@
+"""Losses of yes or no, and of one score that has to lead another by a margin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.operators import provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.activation import sigmoid, softplus
+from treadle.ops.distance import pair, reduced
+from treadle.ops.families import Elementwise, binary_samples
+from treadle.ops.logarithm import log, log1p
+from treadle.ops.loss import PickLabel, classes_of, hot_at, labels_of
+from treadle.ops.rearrange import expand_dims
+from treadle.ops.reduce import sum
+from treadle.ops.select import maximum, where
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "binary_log_loss",
+    "class_hinge_loss",
+    "focal_loss",
+    "hinge_loss",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "pairwise_rank_loss",
+]
+
+
+@op(tolerance="R")
+class BinaryCrossEntropy(Elementwise):
+    """-(t log p + (1 - t) log(1 - p)); the logarithms stop at -100."""
+
+    arity = 2
+    takes = "float"
+
+    def numpy(self, *arrays: Any) -> Array:
+        p, t = arrays
+        floor = np.array(-100, p.dtype)
+        yes, no = np.maximum(np.log(p), floor), np.maximum(np.log1p(-p), floor)
+        return np.negative(t * yes + (1 - t) * no)
+
+    def scalar(self, *xs: Any) -> Any:
+        p, t = xs
+        yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
+        return -(t * yes + (1.0 - t) * no)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        p, t = xs
+        yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
+        # Where the logarithm stops, its slope stays steep: 0 would teach nothing.
+        least = 1e-12 if p.type.dtype.itemsize > 2 else 1e-4
+        return g * (p - t) / maximum(p * (1.0 - p), least), g * (no - yes)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        inside = Input(low=0.1, high=0.9)
+        certain = np.array([0, 1, 0, 1], np.float32)
+        return [
+            *binary_samples(cls(), inside, inside),
+            Sample(cls(), (certain, np.array([0, 0, 1, 1], np.float32)), ()),
+        ]
+
+
+@provide
+def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)) of probabilities p; the logarithms stop at -100.
+
+    For logits, `binary_cross_entropy_with_logits` keeps what rounding p would lose.
+
+    >>> import treadle as td
+    >>> f"{float(td.binary_cross_entropy([0.5], [1.0])):.4f}"
+    '0.6931'
+    """
+    a, t = pair(p, target, "binary_cross_entropy")
+    return reduced(BinaryCrossEntropy()(a, t), reduction, "binary_cross_entropy")
+
+
+def binary_log_loss(p: Any, target: Any) -> Tensor:
+    """The sum of the binary cross entropies of probabilities p.
+
+    >>> import treadle as td
+    >>> f"{float(td.binary_log_loss([0.5, 0.5], [1.0, 0.0])):.4f}"
+    '1.3863'
+    """
+    return binary_cross_entropy(p, target, reduction="sum")
+
+
+@provide
+def binary_cross_entropy_with_logits(
+    logits: Any,
+    target: Any,
+    *,
+    weight: Any = None,
+    positive_weight: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """t log(1 + e^-x) + (1 - t) log(1 + e^x): binary cross entropy of sigmoid(x).
+
+    `weight` multiplies the elements, `positive_weight` their first term.
+
+    >>> import treadle as td
+    >>> f"{float(td.binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
+    '0.6931'
+    >>> float(td.binary_cross_entropy_with_logits([1e4], [0.0]))
+    10000.0
+    """
+    name = "binary_cross_entropy_with_logits"
+    x, t = pair(logits, target, name)
+    yes = t * softplus(-x)
+    if positive_weight is not None:
+        yes = yes * positive_weight
+    values = yes + (1.0 - t) * softplus(x)
+    if weight is not None:
+        values = values * weight
+    return reduced(values, reduction, name)
+
+
+def focal_loss(
+    logits: Any,
+    target: Any,
+    gamma: Any = 2.0,
+    alpha: Any = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """(1 - q)^gamma -log q, where q is the probability of the right answer.
+
+    `alpha` weights the answers 1 by alpha and 0 by 1 - alpha. Lin et al., Focal loss
+    for dense object detection, 2017.
+
+    >>> import treadle as td
+    >>> f"{float(td.focal_loss([0.0], [1.0])):.4f}"
+    '0.1733'
+    """
+    x, t = pair(logits, target, "focal_loss")
+    wrong = t * sigmoid(-x) + (1.0 - t) * sigmoid(x)
+    values = (t * softplus(-x) + (1.0 - t) * softplus(x)) * wrong**gamma
+    if alpha is not None:
+        values = values * (t * alpha + (1.0 - t) * (1.0 - alpha))
+    return reduced(values, reduction, "focal_loss")
+
+
+def hinge_loss(
+    x: Any, target: Any, margin: Any = 1.0, *, reduction: str = "mean"
+) -> Tensor:
+    """max(0, margin - t x) for targets t of -1 or 1.
+
+    >>> import treadle as td
+    >>> float(td.hinge_loss([0.5], [1.0]))
+    0.5
+    """
+    a, t = pair(x, target, "hinge_loss")
+    return reduced(maximum(margin - t * a, 0), reduction, "hinge_loss")
+
+
+def class_hinge_loss(
+    scores: Any,
+    target: Any,
+    margin: Any = 1.0,
+    axis: Any = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """The sum of max(0, margin - x[label] + x[c]) over the other classes c.
+
+    Classes along `axis`: dimension 1 of (n, classes, ...) unless given. Crammer and
+    Singer take the largest term; this is the sum of Weston and Watkins, 1999.
+
+    >>> import treadle as td
+    >>> float(td.class_hinge_loss([[0.0, 2.0, 1.5]], [1]))
+    0.5
+    """
+    x, place = classes_of(scores, axis)
+    labels, _ = labels_of(target, None)
+    at_label = expand_dims(PickLabel(place)(x, labels), place)
+    terms = maximum(x - at_label + margin, 0)
+    others = where(hot_at(labels, x, place) > 0, 0, terms)
+    return reduced(sum(others, place), reduction, "class_hinge_loss")
+
+
+def multi_margin_loss(
+    scores: Any,
+    target: Any,
+    margin: Any = 1.0,
+    axis: Any = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """`class_hinge_loss` divided by the number of classes.
+
+    >>> import treadle as td
+    >>> float(td.multi_margin_loss([[0.0, 2.0, 1.0, 1.5]], [1]))
+    0.125
+    """
+    x, place = classes_of(scores, axis)
+    total = class_hinge_loss(x, target, margin, place, reduction=reduction)
+    return total / max(x.type.shape[place], 1)
+
+
+def margin_ranking_loss(
+    first: Any,
+    second: Any,
+    target: Any,
+    margin: Any = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, margin - t (first - second)) for targets t of -1 or 1.
+
+    >>> import treadle as td
+    >>> float(td.margin_ranking_loss([1.0], [3.0], [1.0]))
+    2.0
+    """
+    a, b = pair(first, second, "margin_ranking_loss")
+    lead, t = pair(a - b, target, "margin_ranking_loss")
+    return reduced(maximum(margin - t * lead, 0), reduction, "margin_ranking_loss")
+
+
+def pairwise_rank_loss(
+    better: Any, worse: Any, margin: Any = 1.0, *, reduction: str = "mean"
+) -> Tensor:
+    """max(0, margin - better + worse).
+
+    >>> import treadle as td
+    >>> float(td.pairwise_rank_loss([1.0], [3.0]))
+    3.0
+    """
+    a, b = pair(better, worse, "pairwise_rank_loss")
+    return reduced(maximum(margin - a + b, 0), reduction, "pairwise_rank_loss")
