@@ -60,6 +60,7 @@ from treadle.ops.padding import *
 from treadle.ops.parts import *
 from treadle.ops.pick import *
 from treadle.ops.pooling import *
+from treadle.ops.positions import *
 from treadle.ops.power import *
 from treadle.ops.products import *
 from treadle.ops.rearrange import *

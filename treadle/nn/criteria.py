@@ -8,6 +8,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
+from treadle.ops import loss
 from treadle.ops.activation import softplus
 from treadle.ops.compare import not_equal
 from treadle.ops.elementary import exp
@@ -16,7 +17,6 @@ from treadle.ops.movement import reshape
 from treadle.ops.pick import take_along_axis
 from treadle.ops.rounding import abs
 from treadle.ops.select import maximum, minimum, where
-from treadle.ops.softmax import log_softmax
 
 __all__ = [
     "binary_cross_entropy",
@@ -204,27 +204,10 @@ def cross_entropy(
     >>> f"{float(cross_entropy([[0.0, 0.0]], [1])):.4f}"
     '0.6931'
     """
-    x, t = as_tensor(prediction), as_tensor(target)
-    axis = 0 if x.ndim == 1 else 1
-    scores = log_softmax(x, axis)
-    if is_inexact(t.dtype):
-        if t.shape != x.shape:
-            raise ShapeError(f"logits {x.type} with probabilities {t.type}").located(
-                "cross_entropy"
-            )
-        mixed = t * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
-        values = -(mixed * scores).sum(axis)
-        return reduced(values, reduction)
-    if t.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
-        raise ShapeError(
-            f"logits {x.type} with labels {t.type}",
-            hint="labels have the logits' shape without its class dimension",
-        ).located("cross_entropy")
-    found, counted = _picked(scores, t, ignore_index)
-    values = -found
-    if label_smoothing:
-        spread = -scores.mean(axis)
-        values = values * (1.0 - label_smoothing) + spread * label_smoothing
-    if counted is not None:
-        values = where(counted > 0, values, 0.0)
-    return reduced(values, reduction, counted)
+    return loss.cross_entropy(
+        prediction,
+        target,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )

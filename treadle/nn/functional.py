@@ -38,8 +38,11 @@ from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
 from treadle.ops.contract import matmul
 from treadle.ops.convolution import conv1d, conv2d, conv3d
+from treadle.ops.dropout import dropout as plain_dropout
 from treadle.ops.lookup import embedding as rows_at
 from treadle.ops.movement import reshape
+from treadle.ops.normalization import rms_norm as root_mean_square
+from treadle.ops.normalization import standardize
 from treadle.ops.pick import one_hot
 from treadle.ops.pooling import (
     avg_pool1d,
@@ -49,7 +52,6 @@ from treadle.ops.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from treadle.ops.power import rsqrt
 from treadle.ops.rectifier import (
     celu,
     elu,
@@ -213,7 +215,8 @@ def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Ten
         return x
     if p == 1.0:
         return where(False, x, 0.0)
-    return where(_mask(shape, p), x / (1.0 - p), 0.0)
+    shared = tuple(k for k, n in enumerate(shape) if n != x.shape[k])
+    return plain_dropout(x, p, shared=shared)
 
 
 def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
@@ -257,15 +260,9 @@ def layer_norm(
     [[-1.0, 1.0]]
     """
     node = as_tensor(x)
-    y = _standard(node, _last(node, normalized_shape, "layer_norm"), eps)
+    y = standardize(node, _last(node, normalized_shape, "layer_norm"), eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
-
-
-def _standard(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    """x with mean 0 and variance 1 over `axes`."""
-    centered = x - x.mean(axes, keepdims=True)
-    return centered * rsqrt((centered * centered).mean(axes, keepdims=True) + eps)
 
 
 def rms_norm(
@@ -278,7 +275,7 @@ def rms_norm(
     """
     node = as_tensor(x)
     axes = _last(node, normalized_shape, "rms_norm")
-    y = node * rsqrt((node * node).mean(axes, keepdims=True) + eps)
+    y = root_mean_square(node, axis=axes, eps=eps)
     return y if weight is None else y * weight
 
 
@@ -297,7 +294,8 @@ def group_norm(
         )
     n, c = node.shape[:2]
     size = math.prod(node.shape[2:]) * (c // num_groups)
-    y = reshape(_standard(reshape(node, (n, num_groups, size)), (2,), eps), node.shape)
+    flat = standardize(reshape(node, (n, num_groups, size)), 2, eps)
+    y = reshape(flat, node.shape)
     wide = (1, c, *(1,) * (node.ndim - 2))
     y = y if weight is None else y * reshape(weight, wide)
     return y if bias is None else y + reshape(bias, wide)

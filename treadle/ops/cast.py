@@ -25,7 +25,7 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.leaves import SCALARS, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
 

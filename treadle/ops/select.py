@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from treadle.base.dtypes import bool_, float32, int32, kind
+from treadle.base.dtypes import bfloat16, bool_, float32, int32, kind
 from treadle.base.errors import ArgumentError, DTypeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
@@ -19,6 +18,8 @@ from treadle.ops.cast import operands
 from treadle.ops.families import Elementwise, binary_samples
 
 __all__ = ["clip", "maximum", "minimum", "nan_to_num", "where"]
+
+BFLOAT16_MAX = 3.3895313892515355e38  # np.finfo does not know the type
 
 
 @op(primitive=True)
@@ -180,7 +181,7 @@ def nan_to_num(
         ).located("nan_to_num")
     if kind(dtype) != "float":
         return node
-    limit = float(ml_dtypes.finfo(dtype).max)
+    limit = BFLOAT16_MAX if dtype == bfloat16 else float(np.finfo(str(dtype)).max)
     finite = clip(node, -limit, limit)
     if posinf is not None:
         finite = where(node > limit, as_tensor(posinf, dtype), finite)
