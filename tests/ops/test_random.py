@@ -61,8 +61,7 @@ def test_moments(dtype: str) -> None:
     assert abs(b.mean() - 0.3) < 0.02 and set(b) == {0.0, 1.0}
     assert abs((c == 1).mean() - 0.5) < 0.02
     assert abs(e.mean() - 0.5) < 0.02
-    if dtype in ("float32", "float64"):
-        assert u.min() >= 0 and u.max() < 1
+    assert u.min() >= 0 and u.max() < 1
 
 
 def test_permutations_and_integers() -> None:
@@ -70,3 +69,36 @@ def test_permutations_and_integers() -> None:
         assert sorted(td.random.permutation(50).tolist()) == list(range(50))
         found = td.random.randint(2, 5, (1000,)).numpy()
     assert set(found) == {2, 3, 4}
+    with pytest.raises(td.ArgumentError, match="does not hold"):
+        td.random.randint(0, 300, dtype="uint8")
+
+
+def test_each_parameter_has_a_number_of_its_own() -> None:
+    with td.options(seed=5):
+        b = td.random.bernoulli(p=np.full(1000, 0.5)).numpy()
+        n = td.random.normal(mean=td.zeros((1000,))).numpy()
+    assert set(b) == {0.0, 1.0} and len(set(n)) > 990
+    with pytest.raises(td.ShapeError, match="do not fit"):
+        td.random.bernoulli((2,), p=td.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_tails_are_finite(dtype: str) -> None:
+    with td.options(seed=6):
+        g = td.random.gumbel((20_000,), dtype=dtype).numpy().astype(np.float64)
+        t = td.random.truncated_normal((20_000,), dtype=dtype).numpy()
+        e = td.random.exponential((20_000,), dtype=dtype).numpy().astype(np.float64)
+    assert np.isfinite(g).all() and abs(g.mean() - np.euler_gamma) < 0.03
+    assert g.max() > 8 and np.isfinite(e).all() and e.max() > 8
+    assert np.abs(t.astype(np.float64)).max() <= 2
+    assert abs(t.astype(np.float64).var() - 0.774) < 0.03
+
+
+def test_draws_go_on_where_a_checkpoint_was_taken() -> None:
+    with td.options(seed=8):
+        td.random.uniform()
+        saved = td.random.seed_state()
+        first = td.random.normal((3,)).tolist()
+    with td.options(seed=0):
+        td.random.restore(saved)
+        assert td.random.normal((3,)).tolist() == first

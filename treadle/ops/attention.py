@@ -23,7 +23,8 @@ __all__ = ["attention"]
 class Attention(Composite):
     """softmax(q kT scale + mask) v over [..., length, width]; mask may be left out.
 
-    With `causal` a query sees the keys up to its own place (Vaswani et al., 2017).
+    With `causal` a query sees the keys up to its own place (Vaswani et al., 2017). One
+    that sees no key takes nothing: its row is 0.
     """
 
     causal: bool = False
@@ -57,8 +58,10 @@ class Attention(Composite):
         if self.causal:
             seen = np.tri(*scores.shape[-2:]) > 0
             scores = np.where(seen, scores, -np.inf)
-        e = np.exp(scores - scores.max(-1, keepdims=True))
-        return np.matmul(e / e.sum(-1, keepdims=True), v)
+        top = scores.max(-1, keepdims=True)
+        e = np.exp(scores - np.where(np.isneginf(top), np.zeros_like(top), top))
+        total = e.sum(-1, keepdims=True)
+        return np.matmul(e / np.where(total == 0, np.ones_like(total), total), v)
 
     def expand(self, *xs: Tensor) -> Tensor:
         weights = weights_of(xs[0], xs[1], xs[3], list(xs[4:]), self.causal)
@@ -69,11 +72,13 @@ class Attention(Composite):
     def samples(cls) -> list[Sample]:
         scale = np.array(0.5, np.float32)
         q, k, v = Input((2, 3, 4)), Input((2, 5, 4)), Input((2, 5, 2))
+        blind = np.array([[0, 0, 0], [-np.inf] * 3, [0, -np.inf, 1]], np.float32)
         square = (Input((3, 4)), Input((3, 4)), Input((3, 2)), scale)
         return [
             Sample(cls(), (q, k, v, scale)),
             Sample(cls(), (q, k, v, scale, Input((3, 5)))),
             Sample(cls(True), square),
+            Sample(cls(), (*square, blind), (0, 1, 2)),
             Sample(cls(), (Input((1, 2)), Input((1, 2)), Input((1, 1)), scale)),
         ]
 
@@ -93,15 +98,20 @@ class Attention(Composite):
 def weights_of(
     q: Tensor, k: Tensor, scale: Tensor, masks: list[Tensor], causal: bool
 ) -> Tensor:
-    """How much each query takes of each key: rows that add up to 1."""
+    """How much each query takes of each key: rows that add up to 1, or 0 of none."""
     scores = functions.matmul(q * scale, functions.matrix_transpose(k))
     for mask in masks:
         scores = scores + mask
     if causal:
         seen = np.tri(q.type.shape[-2], k.type.shape[-2], dtype=bool)
         scores = functions.where(as_tensor(seen), scores, -math.inf)
-    found: Tensor = functions.softmax(scores, -1)
-    return found
+    found: Tensor
+    if not masks:
+        found = functions.softmax(scores, -1)
+        return found
+    sees = scores.max(-1, keepdims=True) != -math.inf
+    found = functions.softmax(functions.where(sees, scores, 0.0), -1)
+    return functions.where(sees, found, 0.0)
 
 
 @provide
@@ -118,7 +128,8 @@ def attention(
     """softmax(q kT scale + mask) v over [..., length, width].
 
     `scale` is 1 / sqrt(width) unless given; a bool mask is true where a key is seen, a
-    float one is added. `dropout`, a function, is applied to the weights.
+    float one is added. A query that sees no key gets 0. `dropout`, a function, is
+    applied to the weights.
 
     >>> import treadle as td
     >>> x = td.ones((1, 3, 2))

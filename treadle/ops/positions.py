@@ -71,9 +71,8 @@ def alibi_bias(
     slopes += [2.0 ** (-4.0 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
     places = np.arange(keys - queries, keys)[:, None]
     apart = np.abs(places - np.arange(keys))
-    bias = -np.array(slopes)[:, None, None] * apart
     wanted = current().dtype if dtype is None else as_dtype(dtype)
-    return constant_node(np.asarray(bias, dtype=wanted) + np.zeros((), wanted))
+    return constant_node((np.array(slopes)[:, None, None] * -apart).astype(wanted))
 
 
 def rotary(x: Any, base: float = 10000.0, start: int = 0) -> Tensor:
