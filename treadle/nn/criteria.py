@@ -8,8 +8,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.ops import loss
-from treadle.ops.activation import softplus
+from treadle.ops import loss, margin
 from treadle.ops.compare import not_equal
 from treadle.ops.elementary import exp
 from treadle.ops.logarithm import log
@@ -104,21 +103,20 @@ def binary_cross_entropy(
     >>> f"{float(binary_cross_entropy([0.5], [1.0])):.4f}"
     '0.6931'
     """
-    p, t = _pair(prediction, target, "binary_cross_entropy")
-    yes, no = maximum(log(p), -100.0), maximum(log(1.0 - p), -100.0)
-    return reduced(-(t * yes + (1.0 - t) * no), reduction)
+    return margin.binary_cross_entropy(prediction, target, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(
     prediction: Any, target: Any, reduction: str = "mean"
 ) -> Tensor:
-    """log(1 + e^x) - t x.
+    """t log(1 + e^-x) + (1 - t) log(1 + e^x) of logits x.
 
     >>> f"{float(binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
     '0.6931'
     """
-    x, t = _pair(prediction, target, "binary_cross_entropy_with_logits")
-    return reduced(softplus(x) - t * x, reduction)
+    return margin.binary_cross_entropy_with_logits(
+        prediction, target, reduction=reduction
+    )
 
 
 def poisson_nll_loss(
