@@ -44,8 +44,10 @@ class Options:
 
     engine: "auto" or the name of an engine; dtype: of Python floats and new
     parameters; seed: of the draws made under it; eager: evaluate each node when it is
-    built; check: verify a graph before it runs. threads, workspace (bytes) and
-    optimize are for engines that plan: the reference engine has nothing to choose.
+    built; check: verify a graph before it runs. threads, workspace (bytes), optimize
+    and arena are for engines that plan: the reference engine has nothing to choose.
+    arena: "fast", or to find faults of kernels "poison" (NaN before and after use) or
+    "guard" (each buffer beside a protected page).
     """
 
     engine: str = "auto"
@@ -56,10 +58,12 @@ class Options:
     optimize: bool = True
     eager: bool = False
     check: bool = False
+    arena: str = "fast"
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
 
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
+ARENAS = ("fast", "poison", "guard")
 _engines: set[str] = {"auto"}
 _watchers: list[Callable[[Options], None]] = []
 
@@ -101,6 +105,10 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             checked[name] = dtypes.as_dtype(value)
             if dtypes.kind(checked[name]) != "float":
                 raise OptionError(f"option 'dtype' is a float type, not {value!r}")
+        elif name == "arena":
+            if value not in ARENAS:
+                raise OptionError(f"option 'arena' is one of {', '.join(ARENAS)}")
+            checked[name] = value
         elif name == "engine":
             if value not in _engines:
                 raise OptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -31,6 +32,10 @@ class Engine:
 
 _engines: dict[str, Callable[[], Engine]] = {}
 _made: dict[str, Engine] = {}
+# Engines that are loaded when they are first asked for.
+_modules = {"native": "treadle.engines.native.engine"}
+for _name in _modules:
+    register_engine(_name)
 
 
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
@@ -44,6 +49,8 @@ def engine(name: str) -> Engine:
     if name == "auto":
         name = "reference"
     if name not in _made:
+        if name in _modules and name not in _engines:
+            importlib.import_module(_modules[name])
         if name not in _engines:
             raise OptionError(
                 f"there is no engine {name!r}",

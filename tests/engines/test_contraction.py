@@ -1,0 +1,238 @@
+"""Generated matrix products against NumPy in double precision, by a-priori bounds."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.numerics import unit
+from treadle.engines.native.builder import Builder, Value
+from treadle.engines.native.contraction import (
+    Epilogue,
+    MatmulPlan,
+    Site,
+    plan_matmul,
+    store,
+)
+from treadle.engines.native.contraction.blocking import Blocking
+from treadle.engines.native.contraction.host import Host, host
+
+Array = np.ndarray[Any, Any]
+DTYPES = {"float": np.float32, "double": np.float64}
+HOSTS = [host(), Host(32, 16, True), Host(16, 16, False)]
+
+
+class Compiler:
+    """Machine code of texts, each compiled once."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(),
+            features=llvm.get_host_cpu_features().flatten(),
+            opt=1,
+        )
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+        self.known: dict[str, int] = {}
+
+    def address(self, name: str, text: str) -> int:
+        if name not in self.known:
+            self.engine.add_module(llvm.parse_assembly(text))
+            self.engine.finalize_object()
+            self.known[name] = self.engine.get_function_address(name)
+        return self.known[name]
+
+
+COMPILER = Compiler()
+
+
+def run(
+    plan: MatmulPlan,
+    a: int,
+    b: int,
+    c: int,
+    pointers: tuple[int, ...] = (),
+    integers: tuple[int, ...] = (),
+    cuts: tuple[int, ...] = (),
+) -> None:
+    """Run a plan on addresses, its work items cut at `cuts`, by different workers."""
+    workers = len(cuts) + 1
+    memory = np.full(plan.scratch * workers + 128, 0xA5, np.uint8)
+    scratch = memory.ctypes.data + -memory.ctypes.data % 64
+    first, second = (b, a) if plan.swapped else (a, b)
+    functions = [COMPILER.address(f.name, f.text) for f in plan.functions]
+    table = [first, second, c, *pointers, scratch, *functions]
+    args = np.array([*table, *plan.arguments, *integers], np.int64)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    call = kind(COMPILER.address(plan.name, plan.text))
+    edges = [0, *cuts, plan.total]
+    for worker in reversed(range(workers)):
+        call(args.ctypes.data, edges[worker], edges[worker + 1], worker)
+    assert (memory[memory.size - 64 :] == 0xA5).all(), "scratch overrun"
+
+
+def strided(
+    random: np.random.Generator, shape: tuple[int, int, int], layout: str, dtype: Any
+) -> Array:
+    """A random array inside a larger one of sentinels, its axes in a given order."""
+    order = {"row": (0, 1, 2), "column": (0, 2, 1), "general": (1, 2, 0)}[layout]
+    step = 2 if layout == "general" else 1
+    sizes = [(shape[axis] + 3) * step for axis in order]
+    whole = np.full(sizes, 7.0, dtype)
+    view = whole.transpose([order.index(axis) for axis in range(3)])
+    cut = view[tuple(slice(1, 1 + n * step, step) for n in shape)]
+    cut[...] = random.standard_normal(shape)
+    return cut
+
+
+def steps(x: Array) -> tuple[int, int, int]:
+    first, second, third = (s // x.itemsize for s in x.strides)
+    return first, second, third
+
+
+def check(got: Array, a: Array, b: Array, c: Array | None = None) -> None:
+    """Class R: |y - y64| <= 2 k u (|A||B| + |C|)."""
+    wide = [x.astype(np.float64) for x in (a, b)]
+    want = wide[0] @ wide[1]
+    bound = np.abs(wide[0]) @ np.abs(wide[1])
+    if c is not None:
+        want = want + c
+        bound = bound + np.abs(c)
+    terms = a.shape[-1] + (c is not None)
+    assert (np.abs(got - want) <= 2 * terms * unit(got.dtype) * bound).all()
+
+
+def product(
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[str, str, str] = ("row", "row", "row"),
+    dtype: str = "float",
+    machine: Host | None = None,
+    blocking: Blocking | None = None,
+    accumulate: bool = False,
+    cut: bool = False,
+) -> Array:
+    """Plan, run and check one product; nothing outside of C may change."""
+    batch, m, n, k = sizes
+    random = np.random.default_rng(1)
+    kind = DTYPES[dtype]
+    a = strided(random, (batch, m, k), layouts[0], kind)
+    b = strided(random, (batch, k, n), layouts[1], kind)
+    c = strided(random, (batch, m, n), layouts[2], kind)
+    whole = c
+    while whole.base is not None:
+        whole = whole.base
+    before, old = whole.copy(), c.copy()
+    plan = plan_matmul(
+        batch, m, n, k, steps(a), steps(b), steps(c), dtype, None, accumulate, machine,
+        blocking,
+    )  # fmt: skip
+    cuts = tuple(range(1, plan.total)) if cut else ()
+    run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data, cuts=cuts)
+    result = c.copy()
+    check(result, a, b, old if accumulate else None)
+    c[...] = old
+    np.testing.assert_array_equal(whole, before)
+    return result
+
+
+SIZES = st.sampled_from([0, 1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 37, 64, 67, 100])
+LAYOUTS = st.sampled_from(["row", "column", "general"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(0, 3), SIZES, SIZES, SIZES),
+    layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
+    dtype=st.sampled_from(["float", "double"]),
+    machine=st.sampled_from(HOSTS),
+    accumulate=st.booleans(),
+)
+def test_any_sizes_and_strides(
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[str, str, str],
+    dtype: str,
+    machine: Host,
+    accumulate: bool,
+) -> None:
+    product(sizes, layouts, dtype, machine, accumulate=accumulate)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 2), SIZES, SIZES, SIZES),
+    layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
+    blocks=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70)),
+    packed=st.booleans(),
+    copied=st.booleans(),
+    accumulate=st.booleans(),
+)
+def test_any_blocking_and_any_cut_give_the_same_sums(
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[str, str, str],
+    blocks: tuple[int, int, int],
+    packed: bool,
+    copied: bool,
+    accumulate: bool,
+) -> None:
+    rows = sizes[2] if layouts[2] == "column" else sizes[1]
+    own = Blocking(min(blocks[0], max(rows, 1)), *blocks[1:], packed, copied)
+    whole = product(sizes, layouts, blocking=own, accumulate=accumulate)
+    parts = product(sizes, layouts, blocking=own, accumulate=accumulate, cut=True)
+    assert whole.tobytes() == parts.tobytes()
+
+
+def relu_with_bias(b: Builder, x: Value, site: Site) -> None:
+    """max(x + bias[column], 0) + batch, stored to C and, negated, to a second array."""
+    count = int(x.type[1:].split()[0])
+    at = b.offset(site.pointers[0], site.column, "float")
+    bias = b.masked_load(x.type, at, site.mask) if site.mask else b.load(x.type, at)
+    y = b.intrinsic("maximum", b.fadd(x, bias), b.constant(x.type, 0))
+    y = b.fadd(y, b.splat(b.convert("sitofp", site.batch, "float"), count))
+    store(b, y, site)
+    row = b.add(b.mul(site.batch, site.integers[1]), site.row)
+    place = b.add(b.mul(row, site.integers[0]), site.column)
+    other = b.offset(site.pointers[1], place, "float")
+    store(b, b.fneg(y), Site(**{**vars(site), "c": other, "step": None}))
+
+
+@pytest.mark.parametrize("sizes", [(2, 37, 45, 700), (1, 1, 3, 5), (3, 16, 64, 1)])
+@pytest.mark.parametrize("layout", ["row", "column", "general"])
+def test_an_epilogue_gets_every_finished_vector_once(
+    sizes: tuple[int, int, int, int], layout: str
+) -> None:
+    batch, m, n, k = sizes
+    random = np.random.default_rng(2)
+    a = strided(random, (batch, m, k), "row", np.float32)
+    b = strided(random, (batch, k, n), "column", np.float32)
+    c = strided(random, (batch, m, n), layout, np.float32)
+    bias = random.standard_normal(n).astype(np.float32)
+    other = np.full((batch, m, n), 7, np.float32)
+    epilogue = Epilogue("relu with bias", relu_with_bias, 2, 2)
+    plan = plan_matmul(
+        batch, m, n, k, steps(a), steps(b), steps(c), "float", epilogue
+    )
+    run(
+        plan, a.ctypes.data, b.ctypes.data, c.ctypes.data,
+        (bias.ctypes.data, other.ctypes.data), (n, m),
+    )  # fmt: skip
+    wide = [x.astype(np.float64) for x in (a, b)]
+    number = np.arange(batch)[:, None, None]
+    want = np.maximum(wide[0] @ wide[1] + bias, 0) + number
+    bound = np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(bias) + number
+    assert (np.abs(c - want) <= 2 * (k + 2) * unit(np.float32) * bound).all()
+    np.testing.assert_array_equal(other, -c)
+
+
+def test_a_kernel_holds_structure_but_no_sizes() -> None:
+    names = set()
+    for m, n, k in [(64, 64, 64), (100, 1024, 6272), (37, 10, 1)]:
+        plan = plan_matmul(1, m, n, k, (0, k, 1), (0, n, 1), (0, n, 1))
+        names.add((plan.name, *(f.name for f in plan.functions)))
+    assert len(names) == 1

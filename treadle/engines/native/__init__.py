@@ -1,0 +1,1 @@
+"""Generated machine code: kernels printed as LLVM IR, compiled in process."""

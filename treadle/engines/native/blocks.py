@@ -1,0 +1,307 @@
+"""Memory from the system in blocks, pools that keep idle ones, and guarded pages."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import RunError
+
+__all__ = ["ALIGNMENT", "Block", "Guarded", "Pool", "live_bytes", "pools", "rounded"]
+
+ALIGNMENT = 64
+PAGE = mmap.PAGESIZE
+HUGE = 1 << 21  # blocks of two huge pages or more begin at one
+MAPPED = 1 << 17  # smaller blocks come from the C allocator
+KEEP = 1 << 26  # idle bytes a pool may always keep
+POISON = 0xFF  # NaN in every float type, -1 in every signed integer
+CANARY = 0xA5
+
+
+class Block:
+    """A piece of memory; `memory` owns it, `offset` is where its first byte lies."""
+
+    __slots__ = ("address", "bytes", "memory", "note", "offset")
+
+    def __init__(self, bytes: int) -> None:
+        self.bytes = bytes
+        self.note: Any = None  # whatever its user wants to find again
+        self.memory: Any
+        if bytes < MAPPED:
+            # No array: of arrays over arrays NumPy keeps only the innermost alive.
+            self.memory, step = bytearray(bytes + ALIGNMENT), ALIGNMENT
+        else:
+            step = HUGE if bytes >= 2 * HUGE else PAGE
+            self.memory = _mapped(bytes + step - PAGE)
+        start = int(np.frombuffer(self.memory, np.uint8).ctypes.data)
+        self.offset = -start % step
+        self.address = start + self.offset
+        if step == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                whole = bytes // HUGE * HUGE
+                self.memory.madvise(mmap.MADV_HUGEPAGE, self.offset, whole)
+
+
+def _mapped(bytes: int) -> mmap.mmap:
+    """Pages of zeros, private to the process: a child of a fork has its own copy."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, bytes)
+
+
+def rounded(bytes: int) -> int:
+    """The class of a size: 64 bytes to a page, then pages, then 1/32 of the size."""
+    if bytes <= PAGE:
+        step = ALIGNMENT
+    else:
+        step = max(PAGE, (1 << bytes.bit_length()) >> 6)
+    return (bytes + step - 1) // step * step
+
+
+class Pool:
+    """Blocks in use are counted, blocks given back are kept for the next taker.
+
+    Idle blocks take at most `keep` bytes, or as many as are in use, or one block, the
+    newest. `fitting` pools reuse blocks of the same class only, others any that holds
+    the bytes. `give` may be called from a destructor, at any moment and in any thread.
+    """
+
+    def __init__(self, *, fitting: bool, keep: int = KEEP) -> None:
+        self.made = 0  # blocks asked of the system so far
+        self._fitting = fitting
+        self._keep = keep
+        self._live = 0
+        self._idle: dict[Block, None] = {}  # the oldest first
+        self._idle_bytes = 0
+        self._classes: dict[int, list[Block]] = {}
+        self._returned: deque[Block | int] = deque()
+        self._lock = threading.Lock()
+        _pools[:] = [known for known in _pools if known() is not None]
+        _pools.append(weakref.ref(self))
+
+    def take(self, bytes: int) -> Block:
+        """A block of at least so many bytes, its content anything."""
+        size = rounded(bytes)
+        with self._lock:
+            self._sort_in()
+            block = self._reuse(size)
+            if block is not None:
+                self._live += block.bytes
+                return block
+            self._live += size
+            self.made += 1
+        try:
+            return self._make(size)
+        except BaseException:
+            self.give(size)
+            raise
+
+    def give(self, block: Block | int) -> None:
+        """Takes a block back, or so many counted bytes out of the count."""
+        # A destructor may run while this very thread holds the lock, so none waits
+        # for it: whoever holds it sorts in what was returned meanwhile.
+        self._returned.append(block)
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._sort_in()
+            finally:
+                self._lock.release()
+
+    def count(self, bytes: int) -> None:
+        """Counts memory in use that is no block of the pool."""
+        with self._lock:
+            self._live += bytes
+
+    def live_bytes(self) -> int:
+        """Bytes in use."""
+        with self._lock:
+            self._sort_in()
+            return self._live
+
+    def idle_bytes(self) -> int:
+        """Bytes kept for the next taker."""
+        with self._lock:
+            self._sort_in()
+            return self._idle_bytes
+
+    def trim(self, keep: int = 0) -> None:
+        """Gives idle blocks back to the system until `keep` bytes are left."""
+        with self._lock:
+            self._sort_in()
+            self._shrink(keep)
+
+    def _reuse(self, size: int) -> Block | None:
+        blocks = self._classes.get(size)
+        if not blocks and not self._fitting:
+            larger = [s for s, held in self._classes.items() if s > size and held]
+            blocks = self._classes[min(larger)] if larger else None
+        if not blocks:
+            if not self._fitting:  # what comes will serve in place of smaller ones
+                self._shrink(0)
+            return None
+        block = blocks.pop()
+        del self._idle[block]
+        self._idle_bytes -= block.bytes
+        return block
+
+    def _make(self, size: int) -> Block:
+        with contextlib.suppress(MemoryError, OSError):
+            return Block(size)
+        for pool in pools():
+            pool.trim()
+        try:
+            return Block(size)
+        except (MemoryError, OSError) as error:
+            raise out_of_memory(size, live_bytes() - size) from error
+
+    def _sort_in(self) -> None:
+        while self._returned:
+            block = self._returned.popleft()
+            if isinstance(block, int):
+                self._live -= block
+                continue
+            self._live -= block.bytes
+            self._idle[block] = None
+            self._idle_bytes += block.bytes
+            self._classes.setdefault(block.bytes, []).append(block)
+            if self._idle_bytes > self._keep:
+                self._shrink(max(self._keep, self._live, block.bytes))
+
+    def _shrink(self, keep: int) -> None:
+        while self._idle and self._idle_bytes > keep:
+            block = next(iter(self._idle))
+            del self._idle[block]
+            self._idle_bytes -= block.bytes
+            held = self._classes[block.bytes]
+            held.remove(block)
+            if not held:
+                del self._classes[block.bytes]
+
+
+_pools: list[weakref.ref[Pool]] = []
+
+
+def pools() -> list[Pool]:
+    """All pools that are alive."""
+    return [pool for known in list(_pools) if (pool := known()) is not None]
+
+
+def live_bytes() -> int:
+    """Bytes in use over all pools."""
+    return sum(pool.live_bytes() for pool in pools())
+
+
+def out_of_memory(asked: int, live: int) -> RunError:
+    """The error of a request the system refused."""
+    return RunError(
+        f"out of memory: {asked:,} bytes asked with {live:,} bytes live",
+        hint="smaller batches or td.options(workspace=...) need less",
+    )
+
+
+class Guarded:
+    """Buffers in pages of their own, between pages that no one may touch.
+
+    The end of each buffer touches a protected page, or with side="start" its start.
+    The rest of its pages holds a pattern that `damaged` looks after.
+    """
+
+    def __init__(self, sizes: Sequence[int], side: str = "end") -> None:
+        self._protect = _mprotect()
+        self._sizes = list(sizes)
+        spans = [(size + PAGE - 1) // PAGE * PAGE for size in sizes]
+        self.bytes = PAGE + sum(spans) + PAGE * len(spans)
+        self.memory = _mapped(self.bytes)
+        self._view = np.frombuffer(self.memory, np.uint8)
+        self._base = int(self._view.ctypes.data)
+        self._closed = [False] * len(spans)
+        self._spans: list[tuple[int, int]] = []
+        self.offsets: list[int] = []
+        self._seal(0, PAGE)
+        at = PAGE
+        for size, span in zip(sizes, spans, strict=True):
+            self._spans.append((at, at + span))
+            self.offsets.append(at if side == "start" else at + span - size)
+            self._view[at : at + span] = CANARY
+            self._view[self.offsets[-1] : self.offsets[-1] + size] = POISON
+            self._seal(at + span, PAGE)
+            at += span + PAGE
+
+    def addresses(self) -> list[int]:
+        """Where the buffers begin."""
+        return [self._base + offset for offset in self.offsets]
+
+    def damaged(self, number: int) -> bool:
+        """Whether bytes beside a buffer, but inside its pages, were written."""
+        if self._closed[number]:
+            return False
+        low, high = self._spans[number]
+        begin = self.offsets[number]
+        end = begin + self._sizes[number]
+        beside = (self._view[low:begin], self._view[end:high])
+        return any(bool((part != CANARY).any()) for part in beside)
+
+    def close(self, number: int) -> None:
+        """From now on any access to a buffer faults."""
+        self._closed[number] = True
+        low, high = self._spans[number]
+        if high > low:
+            self._seal(low, high - low)
+
+    def _seal(self, at: int, bytes: int) -> None:
+        if self._protect(self._base + at, bytes, 0):
+            raise OSError(ctypes.get_errno(), "pages cannot be protected")
+
+
+def _mprotect() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    protect = library.mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return protect
+
+
+@contextlib.contextmanager
+def mapping_errors(asked: int) -> Iterator[None]:
+    """Turns the system's refusals into a RunError."""
+    try:
+        yield
+    except (MemoryError, OSError) as error:
+        raise out_of_memory(asked, live_bytes()) from error
+
+
+_held: list[Pool] = []
+
+
+def _before_fork() -> None:
+    # No other thread may be inside a pool: its state would never settle in the child.
+    for pool in pools():
+        if pool._lock.acquire(timeout=1.0):
+            _held.append(pool)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    _held.clear()
+    for pool in pools():
+        pool._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,272 @@
+"""From a kernel to LLVM IR: its loops, with each value computed where it first can be.
+
+The function reads its pointers and integers from `args`. Leading parallel loops become
+one range of work items, begin .. end, taken apart into the steps of each loop. A vector
+loop runs full vectors first and then once more under a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.engines.native.access import Access
+from treadle.engines.native.builder import I64, PTR, Builder, Value, lanes, vector
+from treadle.engines.native.elements import compute_type
+from treadle.engines.native.scalars import apply
+from treadle.graph.op import Op
+from treadle.loops.index import Axis
+from treadle.loops.kernel import (
+    Accumulator,
+    Apply,
+    Counter,
+    Expression,
+    Fold,
+    Folded,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+    statements,
+)
+
+__all__ = ["SIGNATURE", "emit"]
+
+SIGNATURE = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]
+HEAVY = 24  # ops: a longer loop body is written once, under a mask
+
+
+class Emitter(Access):
+    """The state of one function that is being written."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        super().__init__(kernel, Builder(name, SIGNATURE))
+        self.carried: dict[Accumulator, Value] = {}
+        self.crossing: list[Accumulator] = []  # folds that run across lanes
+
+    # -- expressions -----------------------------------------------------------------
+
+    def value(self, x: Expression) -> Value:
+        """The value of an expression, computed now unless an outer loop has it."""
+        found = self.cached(x)
+        if found is None:
+            found = self._compute(x)
+            self.scopes[-1][x] = found
+        return found
+
+    def _compute(self, x: Expression) -> Value:
+        b = self.b
+        if isinstance(x, Literal):
+            return b.constant(compute_type(x.dtype), x.value)
+        if isinstance(x, Load):
+            return self.load(x)
+        if isinstance(x, Counter):
+            return self.counter(x)
+        if isinstance(x, Inside):
+            return self.inside(x.guards)
+        if isinstance(x, Folded):
+            return self.carried[x.accumulator]
+        values = self.even([self.value(v) for v in x.inputs])
+        return apply(b, x.op, values, [v.dtype for v in x.inputs], x.dtype)
+
+    def even(self, values: Sequence[Value]) -> list[Value]:
+        """The values as vectors if one of them is one."""
+        count = max((lanes(v.type) for v in values), default=0)
+        return [v if lanes(v.type) else self.b.splat(v, count) for v in values]
+
+    def combine(self, op: Op, x: Value, y: Value, dtype: Any) -> Value:
+        x, y = self.even([x, y])
+        return apply(self.b, op, [x, y], [dtype, dtype], dtype)
+
+    # -- statements ------------------------------------------------------------------
+
+    def run(self, body: Sequence[Statement]) -> None:
+        for s in body:
+            if isinstance(s, Store):
+                self.store(s)
+            elif isinstance(s, Fold):
+                self._fold(s)
+            elif s.kind == "vector":
+                self._vector_loop(s)
+            else:
+                self._serial_loop(s)
+
+    def store(self, s: Store) -> None:
+        value = self.value(s.value)
+        dtype = self.kernel.arguments[s.buffer].dtype
+        if s.combine is not None:
+            before = self.load(Load(s.buffer, s.index, dtype, s.guards))
+            value = self.combine(s.combine, before, value, dtype)
+        self.put(s, value)
+
+    def _fold(self, s: Fold) -> None:
+        own = s.accumulator
+        before = self.carried[own]
+        value = self.value(s.value)
+        after = self.combine(own.combine, before, value, own.dtype)
+        if self.mask is not None and own in self.crossing:
+            after = self.b.select(self.mask, after, self.even([before, after])[0])
+        self.carried[own] = after
+
+    # -- loops -----------------------------------------------------------------------
+
+    def hoist(self, body: Sequence[Statement], axis: Axis) -> None:
+        """Compute what a loop needs that does not change in it, before it starts."""
+        changing = {s.axis for s in statements(tuple(body)) if isinstance(s, Loop)}
+        changing.add(axis)
+        folding = {
+            s.accumulator for s in statements(tuple(body)) if isinstance(s, Fold)
+        }
+        moving: set[Expression] = set()
+        for x in expressions(tuple(body)):
+            if self.moves(x, changing, moving) or (
+                isinstance(x, Folded) and x.accumulator in folding
+            ):
+                moving.add(x)
+            elif not isinstance(x, (Literal, Inside)):
+                known = not isinstance(x, Folded) or x.accumulator in self.carried
+                if known:
+                    self.value(x)
+                else:
+                    moving.add(x)
+        self.hoist_pointers(body, changing)
+
+    def _starts(self, loop: Loop) -> None:
+        """Set the accumulators that begin with a loop to where they start."""
+        inner = any(
+            isinstance(s, Loop) and s.kind == "vector" for s in statements((loop,))
+        )
+        count = self.lanes or max(
+            (s.lanes for s in statements((loop,)) if isinstance(s, Loop)), default=0
+        )
+        for a in loop.folds:
+            kind = compute_type(a.dtype)
+            wide = vector(kind, count) if inner or self.lanes else kind
+            self.carried[a] = self.b.constant(wide, a.start)
+
+    def _ends(self, loop: Loop) -> None:
+        """Fold the lanes of accumulators together, in halves."""
+        if self.lanes:  # a vector of rows: each lane has a fold of its own
+            return
+        for a in loop.folds:
+            x = self.carried[a]
+            count = lanes(x.type)
+            while count > 1:
+                count //= 2
+                low, high = self.b.part(x, 0, count), self.b.part(x, count, count)
+                x = self.combine(a.combine, low, high, a.dtype)
+            self.carried[a] = self.b.lane(x, 0) if lanes(x.type) else x
+
+    def _carry(self, loop: Loop) -> list[Accumulator]:
+        """The accumulators that change in a loop, in a fixed order."""
+        found = [s.accumulator for s in statements(loop.body) if isinstance(s, Fold)]
+        return list(dict.fromkeys(a for a in found if a in self.carried))
+
+    def _turns(
+        self, loop: Loop, start: Value, stop: Value, step: Value, own: list[Accumulator]
+    ) -> None:
+        """The loop itself, carrying accumulators from turn to turn."""
+        first = [self.carried[a] for a in own]
+        with self.b.loop(start, stop, step, first) as turn:
+            self.enter(loop.axis, turn.index)
+            self.carried.update(zip(own, turn.values, strict=True))
+            self.run(loop.body)
+            self.leave(loop.axis)
+            turn.next([self.carried[a] for a in own])
+        self.carried.update(zip(own, turn.values, strict=True))
+
+    def _extent(self, loop: Loop) -> Value:
+        whole = self.integer(loop.axis.extent)
+        return (
+            whole
+            if loop.stop is None
+            else self.b.intrinsic("smin", whole, self.index(loop.stop))
+        )
+
+    def _serial_loop(self, loop: Loop) -> None:
+        self.hoist(loop.body, loop.axis)
+        self._starts(loop)
+        own = self._carry(loop)
+        self._turns(loop, self.b.i64(0), self._extent(loop), self.b.i64(1), own)
+        self._ends(loop)
+
+    def _vector_loop(
+        self, loop: Loop, begin: Value | None = None, end: Value | None = None
+    ) -> None:
+        b, step = self.b, self.b.i64(loop.lanes)
+        start = begin or b.i64(0)
+        self.hoist(loop.body, loop.axis)
+        stop = end or self._extent(loop)
+        self._starts(loop)
+        own = self._carry(loop)
+        body = statements(loop.body)
+        nested = any(isinstance(s, Loop) for s in body)
+        ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
+        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, own
+        # Nested loops and long bodies are written once, always under a mask.
+        once = nested or ops > HEAVY
+        if not once:
+            length = b.sub(stop, start)
+            whole = b.sub(length, b.srem(length, step))
+            middle = b.add(start, whole)
+            self._turns(loop, start, middle, step, own)
+            start = middle
+        self.limit = stop
+        self._turns(loop, start, stop, step, own)
+        self.limit = None
+        self.vector, self.lanes = None, 0
+        self._ends(loop)
+
+    # -- the function ----------------------------------------------------------------
+
+    def function(self) -> str:
+        """The text of the whole kernel."""
+        b = self.b
+        axes: list[Axis] = []
+        body = self.kernel.body
+        while (
+            len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel"
+        ):
+            axes.append(body[0].axis)
+            body = body[0].body
+        begin, end = b.arguments["begin"], b.arguments["end"]
+        first = body[0] if body else None
+        if axes:
+            self._rows(axes, body, begin, end)
+        elif len(body) == 1 and isinstance(first, Loop) and first.kind == "vector":
+            if first.folds:
+                with b.when(b.compare("slt", begin, end)):
+                    self.run(body)
+            else:
+                self._vector_loop(first, begin, end)
+        else:
+            with b.when(b.compare("slt", begin, end)):
+                self.run(body)
+        self.report()
+        b.ret()
+        return b.text()
+
+    def _rows(
+        self, axes: list[Axis], body: Sequence[Statement], begin: Value, end: Value
+    ) -> None:
+        """Work items in order, each taken apart into a step of each parallel loop."""
+        b = self.b
+        extents = [self.integer(a.extent) for a in axes]
+        with b.loop(begin, end, b.i64(1)) as turn:
+            self.scopes.append({})
+            rest = turn.index
+            for axis, extent in zip(axes[:0:-1], extents[:0:-1], strict=True):
+                self.bind(axis, b.urem(rest, extent))
+                rest = b.udiv(rest, extent)
+            self.bind(axes[0], rest)
+            self.run(body)
+            self.scopes.pop()
+
+
+def emit(kernel: Kernel, name: str) -> str:
+    """LLVM IR of a function `name` that runs a kernel without sizes."""
+    return Emitter(kernel, name).function()

@@ -1,0 +1,110 @@
+"""The native engine: graphs compiled to programs of machine code, kept by structure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from treadle.base.options import current
+from treadle.base.types import TupleType
+from treadle.engines.base import Engine, Values, engine, provide_engine
+from treadle.engines.native.linked import Linked, PositionError
+from treadle.engines.native.scalars import supports
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.loops.lower import combiner, has_rule, wide
+from treadle.ops.debug import Debug
+from treadle.ops.families import Elementwise, Reduction
+from treadle.program.build import KERNELS, build
+from treadle.rewrite.expand import expand
+
+__all__ = ["Native"]
+
+PROGRAMS = 256
+
+
+def supported(node: Tensor) -> bool:
+    """Whether kernels can compute a node."""
+    op = node.op
+    types = [x.type for x in node.inputs]
+    if any(isinstance(t, TupleType) for t in [*types, node.type]):
+        return False
+    dtypes = [t.dtype for t in types]
+    if any(d.kind == "c" for d in [*dtypes, node.type.dtype]):
+        return False
+    if isinstance(op, Reduction):
+        dtype = wide(node.type.dtype)
+        return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
+    if isinstance(op, Elementwise):
+        return supports(op, dtypes, node.type.dtype)
+    return has_rule(op)
+
+
+def claimed(op: Op) -> bool:
+    """Whether an op is not written out: it has kernels of its own, or an effect."""
+    return isinstance(op, Debug) or type(op) in KERNELS
+
+
+class Native(Engine):
+    """Runs each graph as one program of compiled kernels on planned memory."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        self.programs: OrderedDict[Any, tuple[Linked, list[int]]] = OrderedDict()
+
+    def run(
+        self, nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+    ) -> Values:
+        place = {node.serial: k for k, node in enumerate(nodes)}
+        key = self._key(nodes, place, feeds, keep)
+        entry = self.programs.get(key)
+        if entry is None:
+            entry = self.programs[key] = self._compile(nodes, place, feeds, keep)
+            if len(self.programs) > PROGRAMS:
+                self.programs.popitem(last=False)
+        linked, leaves = entry
+        arrays = []
+        for k in leaves:
+            node = nodes[k]
+            arrays.append(feeds.get(node.serial, node.stored))
+        try:
+            found = linked.run(arrays)
+        except PositionError:
+            # The reference engine tells which position of which node it was.
+            engine("reference").run(nodes, feeds, keep)
+            raise
+        return {nodes[k].serial: array for k, array in found.items()}
+
+    def _key(
+        self,
+        nodes: Sequence[Tensor],
+        place: Mapping[int, int],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+    ) -> Any:
+        """Everything a program depends on: structure, types, what is kept, options."""
+        parts: list[Any] = [current().optimize]
+        for node in nodes:
+            if node.stored is not None or node.serial in feeds:
+                parts.append(node.type)
+            else:
+                parts.append((node.op, *[place[x.serial] for x in node.inputs]))
+        parts.append(tuple(sorted(place[s] for s in keep)))
+        return tuple(parts)
+
+    def _compile(
+        self,
+        nodes: Sequence[Tensor],
+        place: Mapping[int, int],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+    ) -> tuple[Linked, list[int]]:
+        graph = expand(nodes, feeds, keep, claimed)
+        roots = {place[serial]: root for serial, root in graph.roots.items()}
+        program = build(graph.arguments, roots, supported, 64, bool(current().optimize))
+        return Linked(program), [place[x.serial] for x in graph.leaves]
+
+
+provide_engine("native", Native)

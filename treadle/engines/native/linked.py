@@ -1,0 +1,233 @@
+"""A program with machine code and memory: what one native call runs.
+
+All pointers and sizes of all steps stand in one table of integers. A run takes a lease
+of the arena, fills in the addresses in one array expression, and calls the runner.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.options import current
+from treadle.base.types import TupleType
+from treadle.engines.native.arena import Arena, Lease, Results
+from treadle.engines.native.code import Code, coded
+from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.pool import pool
+from treadle.graph.meaning import compute_at
+from treadle.program.memory import Plan, Range, plan
+from treadle.program.program import Fallback, Program
+
+__all__ = ["Linked"]
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+FIELDS = 8  # integers of a step record: function, arguments, total, grain, and zeros
+
+
+class Memory:
+    """Arenas and results of one mode."""
+
+    def __init__(self, mode: str) -> None:
+        self.arena = Arena(mode)
+        self.results = Results(mode)
+
+
+_memories: dict[str, Memory] = {}
+
+
+def memory_of(mode: str) -> Memory:
+    """The memory that programs share in a mode: "fast", "poison" or "guard"."""
+    if mode not in _memories:
+        _memories[mode] = Memory(mode)
+    return _memories[mode]
+
+
+class Linked:
+    """A program whose kernels are compiled and whose arena is planned."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        codes = [
+            None if isinstance(s, Fallback) else coded(s, program)
+            for s in program.steps
+        ]
+        texts = {name: text for c in codes if c for name, text in c.texts.items()}
+        self.texts = texts
+        functions = compile_functions(texts)
+        self.scratch = max((c.scratch for c in codes if c), default=0)
+        self._place_buffers()
+        self._fill_table(codes, functions)
+        self.runs = _segments(codes)
+
+    # -- what never changes ----------------------------------------------------------
+
+    def _place_buffers(self) -> None:
+        """Plan the arena, by the first and the last step of each of its buffers."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for k, step in enumerate(self.program.steps):
+            for n in (*step.read, *step.written):
+                first.setdefault(n, k)
+                last[n] = k
+        buffers = self.program.buffers
+        self.planned = [
+            b.number for b in buffers if b.place == "arena" and b.number in first
+        ]
+        self.sizes = [buffers[n].type.nbytes for n in self.planned]
+        self.plan: Plan = plan(
+            [
+                Range(size, first[n], last[n])
+                for n, size in zip(self.planned, self.sizes, strict=True)
+            ]
+        )
+        self.dying: list[list[int]] = [[] for _ in self.program.steps]
+        for k, n in enumerate(self.planned):
+            self.dying[last[n]].append(k)
+        self.results = [b for b in buffers if b.place == "result"]
+        self.constants = [
+            (n, np.asarray(x, order="C")) for n, x in self.program.constants
+        ]
+
+    def _fill_table(
+        self, codes: Sequence[Code | None], functions: dict[str, int]
+    ) -> None:
+        """The records of the steps, and the table of their arguments."""
+        count = len(self.program.buffers)
+        self.records = np.zeros((max(len(codes), 1), FIELDS), np.int64)
+        table: list[int] = []
+        slots: list[int] = []
+        which: list[int] = []
+        shifts: list[int] = []
+        special = {"scratch": count, "status": count + 1}
+        for k, code in enumerate(codes):
+            if code is None:
+                continue
+            self.records[k, :4] = (
+                functions[code.name],
+                len(table),
+                code.total,
+                max(code.grain, 1),
+            )
+            for x in code.arguments:
+                if isinstance(x, int):
+                    table.append(x)
+                    continue
+                if isinstance(x, str) and x not in special:
+                    table.append(functions[x])
+                    continue
+                number, shift = (special[x], 0) if isinstance(x, str) else x
+                slots.append(len(table))
+                which.append(number)
+                shifts.append(shift)
+                table.append(0)
+        self.table = np.array(table or [0], np.int64)
+        self.slots = np.array(slots, np.intp)
+        self.which = np.array(which, np.intp)
+        self.shifts = np.array(shifts, np.int64)
+        self.placed = np.array(self.planned, np.intp)
+
+    # -- a run -----------------------------------------------------------------------
+
+    def run(self, arrays: Arrays) -> dict[int, Any]:
+        """The results for the values of the arguments, in the program's order."""
+        program = self.program
+        options = current()
+        memory = memory_of(options.arena)
+        addresses = np.zeros(len(program.buffers) + 2, np.int64)
+        alive: dict[int, np.ndarray[Any, Any]] = {}
+        for n, x in zip(program.arguments, arrays, strict=True):
+            alive[n] = x = np.asarray(x, order="C")
+            addresses[n] = x.ctypes.data
+        for n, x in self.constants:
+            alive[n] = x
+            addresses[n] = x.ctypes.data
+        for b in self.results:
+            alive[b.number], addresses[b.number] = memory.results.lend(
+                b.type.shape, b.type.dtype
+            )
+        threads = pool(options.threads)
+        scratch = np.empty(self.scratch * threads.threads + 64, np.uint8)
+        addresses[-2] = scratch.ctypes.data + 63 & ~63
+        status = np.zeros(1, np.int64)
+        addresses[-1] = status.ctypes.data
+        with memory.arena.lease(self.sizes, self.plan) as lease:
+            addresses[self.placed] = lease.addresses
+            table = self.table.copy()
+            table[self.slots] = addresses[self.which] + self.shifts
+            self._execute(table, status, alive, addresses, lease, threads)
+        if status[0]:
+            raise PositionError
+        return {serial: alive[n] for serial, n in program.results}
+
+    def _execute(
+        self,
+        table: np.ndarray[Any, Any],
+        status: np.ndarray[Any, Any],
+        alive: dict[int, np.ndarray[Any, Any]],
+        addresses: np.ndarray[Any, Any],
+        lease: Lease,
+        threads: Any,
+    ) -> None:
+        records, arguments = self.records.ctypes.data, table.ctypes.data
+        flag = status.ctypes.data
+        careful = type(lease) is not Lease
+        for first, count in self.runs:
+            if not count:
+                self._fallback(first, alive, addresses)
+            elif not careful:
+                place = records + first * FIELDS * 8
+                threads.run(place, count, arguments, flag)
+            for k in range(first, first + max(count, 1)) if careful else ():
+                if count:
+                    threads.run(records + k * FIELDS * 8, 1, arguments, flag)
+                for n in self.dying[k]:
+                    lease.poison(n)
+            if status[0]:
+                return
+
+    def _fallback(
+        self,
+        k: int,
+        alive: dict[int, np.ndarray[Any, Any]],
+        addresses: np.ndarray[Any, Any],
+    ) -> None:
+        """One step by the NumPy rule of its op."""
+        step = self.program.steps[k]
+        assert isinstance(step, Fallback)
+
+        def array(n: int) -> np.ndarray[Any, Any]:
+            if n in alive:
+                return alive[n]
+            t = self.program.buffers[n].type
+            raw = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
+            return np.frombuffer(raw, np.uint8).view(t.dtype).reshape(t.shape)
+
+        found = compute_at(
+            step.op, step.type, [array(n) for n in step.read], step.origin
+        )
+        several = found if isinstance(step.type, TupleType) else (found,)
+        for n, x in zip(step.written, several, strict=True):
+            if math.prod(x.shape):
+                array(n)[...] = x
+
+
+class PositionError(Exception):
+    """A position read from data was out of range; the reference engine says which."""
+
+
+def _segments(codes: Sequence[Code | None]) -> list[tuple[int, int]]:
+    """Runs of native steps as (first, count), and fallbacks as (step, 0)."""
+    found: list[tuple[int, int]] = []
+    for k, code in enumerate(codes):
+        if code is None:
+            found.append((k, 0))
+        elif found and found[-1][1] and sum(found[-1]) == k:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((k, 1))
+    return found

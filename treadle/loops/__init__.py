@@ -1,0 +1,1 @@
+"""The Kernel IR: loops over affine loads, expressions, reductions and stores."""

@@ -1,0 +1,261 @@
+"""Integer arithmetic of indices: linear forms of loop axes, kept in a normal form.
+
+An `Index` is a constant plus whole multiples of atoms. An atom is an axis of a loop, a
+quotient or remainder that did not simplify, or an integer read from data. The rules of
+movement ops (`i * n + k`, `i // n`, `i % n`) run on it as on integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+__all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop variable that runs from 0 to its extent."""
+
+    name: str
+    extent: Any  # an int, or a Parameter once the kernel has no concrete sizes
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An integer the machine code reads from its arguments: the number of its slot."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """The floor of `index / divisor` where that is no linear form."""
+
+    index: Index
+    divisor: Any
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """`index` modulo `divisor` where that is no linear form."""
+
+    index: Index
+    divisor: Any
+
+
+@dataclass(frozen=True)
+class Datum:
+    """An integer computed by an expression, known to lie in 0 .. extent - 1."""
+
+    value: Any
+    extent: Any
+
+
+Atom = Union[Axis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet defined)
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """`constant` plus the sum of coefficient times atom; the order does not count.
+
+    >>> i, j = Index.of(Axis("i", 4)), Index.of(Axis("j", 3))
+    >>> flat = i * 3 + j
+    >>> flat // 3 == i, flat % 3 == j, (flat + 6) // 3 == i + 2
+    (True, True, True)
+    """
+
+    terms: tuple[tuple[Atom, Any], ...] = ()
+    constant: Any = 0
+
+    @staticmethod
+    def of(x: Any) -> Index:
+        """The index of an atom or an integer; an axis of one step is 0."""
+        if isinstance(x, Index):
+            return x
+        if isinstance(x, (Axis, Datum)):
+            return Index() if x.extent == 1 else Index(((x, 1),))
+        if isinstance(x, (Quotient, Remainder)):
+            return Index(((x, 1),))
+        return Index((), int(x))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Index) or self.constant != other.constant:
+            return False
+        return self.terms == other.terms or dict(self.terms) == dict(other.terms)
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.terms), self.constant))
+
+    def __add__(self, other: Any) -> Index:
+        other = Index.of(other)
+        if not other.terms:
+            return Index(self.terms, self.constant + other.constant)
+        total = dict(self.terms)
+        for atom, c in other.terms:
+            total[atom] = total.get(atom, 0) + c
+        terms = tuple((atom, c) for atom, c in total.items() if c != 0)
+        return Index(terms, self.constant + other.constant)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Index:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Index:
+        return self + Index.of(other) * -1
+
+    def __rsub__(self, other: Any) -> Index:
+        return Index.of(other) + self * -1
+
+    def __mul__(self, factor: Any) -> Index:
+        factor = int(factor)
+        if not factor:
+            return Index()
+        terms = tuple((atom, c * factor) for atom, c in self.terms)
+        return Index(terms, self.constant * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: Any) -> Index:
+        return self._divided(int(divisor))[0]
+
+    def __mod__(self, divisor: Any) -> Index:
+        return self._divided(int(divisor))[1]
+
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value it takes."""
+        low = high = self.constant
+        for atom, c in self.terms:
+            a, b = _bounds(atom)
+            low += c * (a if c > 0 else b)
+            high += c * (b if c > 0 else a)
+        return low, high
+
+    def _divided(self, n: int) -> tuple[Index, Index]:
+        """Quotient and remainder by a positive integer."""
+        whole = tuple((atom, c // n) for atom, c in self.terms if c % n == 0)
+        part = tuple((atom, c) for atom, c in self.terms if c % n)
+        quotient = Index(whole, self.constant // n)
+        rest = Index(part, self.constant % n)
+        low, high = rest.bounds()
+        if low >= 0 and high < n:
+            return quotient, rest
+        if low < 0:  # no negative coefficient: then neither part is ever negative
+            whole += tuple((atom, c // n) for atom, c in part)
+            part = tuple((atom, c % n) for atom, c in part)
+            quotient = Index(whole, self.constant // n) + 0
+            rest = Index(part, self.constant % n)
+        # A common factor of what is left and of n divides out of the quotient.
+        common = math.gcd(n, *[c for _, c in rest.terms])
+        if common > 1 and rest.constant % common == 0:
+            scaled = Index(
+                tuple((atom, c // common) for atom, c in rest.terms),
+                rest.constant // common,
+            )
+            above, below = scaled._divided(n // common)
+            return quotient + above, below * common
+        return (
+            quotient + Index.of(Quotient(rest, n)),
+            Index.of(Remainder(rest, n)),
+        )
+
+    def coefficient(self, axis: Axis) -> Any:
+        """How far one step of `axis` moves it; 0 where it does not occur."""
+        for atom, c in self.terms:
+            if atom == axis:
+                return c
+        return 0
+
+    def axes(self) -> list[Axis]:
+        """The axes it depends on, those inside quotients included."""
+        found: list[Axis] = []
+        for atom, _ in self.terms:
+            if isinstance(atom, Axis):
+                found.append(atom)
+            elif isinstance(atom, (Quotient, Remainder)):
+                found += atom.index.axes()
+        return found
+
+    def data(self) -> list[Any]:
+        """The expressions it reads."""
+        found: list[Any] = []
+        for atom, _ in self.terms:
+            if isinstance(atom, Datum):
+                found.append(atom.value)
+            elif isinstance(atom, (Quotient, Remainder)):
+                found += atom.index.data()
+        return found
+
+    def data_mapped(self, value: Callable[[Any], Any]) -> Index:
+        """With each expression it reads replaced."""
+        terms = []
+        for atom, c in self.terms:
+            if isinstance(atom, Datum):
+                atom = Datum(value(atom.value), atom.extent)
+            elif isinstance(atom, (Quotient, Remainder)):
+                atom = type(atom)(atom.index.data_mapped(value), atom.divisor)
+            terms.append((atom, c))
+        return Index(tuple(terms), self.constant)
+
+    def replaced(self, by: Mapping[Axis, Index]) -> Index:
+        """With axes replaced by indices, simplified again."""
+        total = Index((), self.constant)
+        for atom, c in self.terms:
+            if isinstance(atom, Axis):
+                total += by.get(atom, Index.of(atom)) * c
+            elif isinstance(atom, Quotient):
+                total += atom.index.replaced(by) // atom.divisor * c
+            elif isinstance(atom, Remainder):
+                total += atom.index.replaced(by) % atom.divisor * c
+            else:
+                total += Index(((atom, c),))
+        return total
+
+    def value(self, at: Mapping[Axis, Any], datum: Any = None) -> Any:
+        """Its value where axes have these integers (or arrays of them)."""
+        total: Any = self.constant
+        for atom, c in self.terms:
+            if isinstance(atom, Axis):
+                own = at[atom]
+            elif isinstance(atom, Quotient):
+                own = atom.index.value(at, datum) // atom.divisor
+            elif isinstance(atom, Remainder):
+                own = atom.index.value(at, datum) % atom.divisor
+            else:
+                own = datum(atom.value)
+            total = total + own * c
+        return total
+
+    def __str__(self) -> str:
+        parts = []
+        for atom, c in self.terms:
+            own = _written(atom)
+            parts.append(own if c == 1 else f"{own}*{_number(c)}")
+        if self.constant != 0 or not parts:
+            parts.append(_number(self.constant))
+        return " + ".join(parts)
+
+
+def _bounds(atom: Atom) -> tuple[int, int]:
+    if isinstance(atom, (Axis, Datum)):
+        return 0, max(atom.extent - 1, 0)
+    if isinstance(atom, Remainder):
+        return 0, atom.divisor - 1
+    low, high = atom.index.bounds()
+    return low // atom.divisor, high // atom.divisor
+
+
+def _number(x: Any) -> str:
+    return f"n{x.slot}" if isinstance(x, Parameter) else str(x)
+
+
+def _written(atom: Atom) -> str:
+    if isinstance(atom, Axis):
+        return atom.name
+    if isinstance(atom, Datum):
+        return f"[{atom.value}]"
+    sign = "//" if isinstance(atom, Quotient) else "%"
+    return f"(({atom.index}) {sign} {_number(atom.divisor)})"

@@ -1,0 +1,323 @@
+"""The Kernel IR: what it is made of.
+
+A kernel is a tree of loops over statements. Expressions are shared: the same object is
+the same value, computed once in the innermost loop it depends on. Buffers are numbered;
+loads and stores say which element, counted from the start of the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+import numpy as np
+
+from treadle.base.dtypes import DType
+from treadle.graph.op import Op
+from treadle.loops.index import Axis, Index
+
+__all__ = [
+    "Accumulator",
+    "Apply",
+    "Argument",
+    "Counter",
+    "Expression",
+    "Folded",
+    "Guard",
+    "Inside",
+    "Kernel",
+    "Literal",
+    "Load",
+    "Loop",
+    "Statement",
+    "Store",
+    "children",
+    "statements",
+]
+
+
+class Node:
+    """An expression, equal by structure; its hash is computed once."""
+
+    dtype: DType
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash((type(self).__name__, *self.key()))
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        assert isinstance(other, Node)
+        return self.key() == other.key()
+
+    def key(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The condition `low <= index < high`."""
+
+    index: Index
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Node):
+    """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0."""
+
+    value: Any
+    dtype: DType
+
+    def key(self) -> tuple[Any, ...]:
+        return np.asarray(self.value, self.dtype).tobytes(), self.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Node):
+    """An element of a buffer; 0 where a guard does not hold, and then not touched."""
+
+    buffer: int
+    index: Index
+    dtype: DType
+    guards: tuple[Guard, ...] = ()
+
+    def key(self) -> tuple[Any, ...]:
+        return self.buffer, self.index, self.dtype, self.guards
+
+
+@dataclass(frozen=True, eq=False)
+class Counter(Node):
+    """The value of an index, as data."""
+
+    index: Index
+    dtype: DType
+
+    def key(self) -> tuple[Any, ...]:
+        return self.index, self.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Inside(Node):
+    """Whether all guards hold."""
+
+    guards: tuple[Guard, ...]
+    dtype: DType
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.guards,)
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Node):
+    """A scalar op on values: an op of the element-wise family, by its meaning."""
+
+    op: Op
+    inputs: tuple[Expression, ...]
+    dtype: DType
+
+    def key(self) -> tuple[Any, ...]:
+        return self.op, self.inputs, self.dtype
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """What a loop folds into: its number, the op that combines, where it starts."""
+
+    number: int
+    combine: Op
+    start: Any
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Folded(Node):
+    """The value of an accumulator: inside its loops so far, after them in all."""
+
+    accumulator: Accumulator
+    dtype: DType
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.accumulator,)
+
+
+Expression = Union[Literal, Load, Counter, Inside, Apply, Folded]  # noqa: UP007
+
+
+@dataclass(frozen=True)
+class Store:
+    """Put a value into a buffer; with `combine`, what was there joins it first."""
+
+    buffer: int
+    index: Index
+    value: Expression
+    combine: Op | None = None
+    guards: tuple[Guard, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Combine a value into an accumulator."""
+
+    accumulator: Accumulator
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Run the body for each step of `axis`.
+
+    `kind`: "parallel" (independent, outermost), "serial", or "vector" (`lanes` steps at
+    once; folds then combine lane by lane, and at the end in halves). `folds` are the
+    accumulators that start here. `stop`, if given, ends the loop before the extent.
+    """
+
+    axis: Axis
+    body: tuple[Statement, ...]
+    kind: str = "serial"
+    lanes: int = 0
+    folds: tuple[Accumulator, ...] = ()
+    stop: Index | None = None
+
+
+Statement = Union[Store, Fold, Loop]  # noqa: UP007
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A buffer of a kernel: its element type, and whether it is written."""
+
+    dtype: DType
+    written: bool = False
+    scratch: int = 0  # elements each worker has of its own; 0 for a real buffer
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tree of loops over numbered buffers.
+
+    Without sizes, it takes `integers` more arguments. `checks`: it reads positions from
+    data and notes one that is out of range.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    body: tuple[Statement, ...]
+    integers: int = 0
+    checks: bool = False
+    ordered: bool = False  # inner steps follow each other and are no lanes
+
+    def with_body(self, body: tuple[Statement, ...]) -> Kernel:
+        return replace(self, body=body)
+
+
+def children(x: Expression) -> tuple[Expression, ...]:
+    """The expressions an expression is computed from, those in indices included."""
+    if isinstance(x, Apply):
+        return x.inputs
+    if isinstance(x, Load):
+        return (*x.index.data(), *[v for g in x.guards for v in g.index.data()])
+    if isinstance(x, Counter):
+        return tuple(x.index.data())
+    if isinstance(x, Inside):
+        return tuple(v for g in x.guards for v in g.index.data())
+    return ()
+
+
+def indices(x: Expression) -> Iterator[Index]:
+    """The indices that stand in an expression itself."""
+    if isinstance(x, (Load, Counter)):
+        yield x.index
+    if isinstance(x, (Load, Inside)):
+        yield from (g.index for g in x.guards)
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements, outer before inner."""
+    for s in body:
+        yield s
+        if isinstance(s, Loop):
+            yield from statements(s.body)
+
+
+def expressions(body: tuple[Statement, ...]) -> list[Expression]:
+    """All expressions, each once, operands first."""
+    found: dict[Expression, None] = {}
+
+    def visit(x: Expression) -> None:
+        stack: list[tuple[Expression, bool]] = [(x, False)]
+        while stack:
+            e, ready = stack.pop()
+            if e in found:
+                continue
+            if ready:
+                found[e] = None
+            else:
+                stack.append((e, True))
+                stack += [(c, False) for c in children(e)]
+
+    for s in statements(body):
+        if isinstance(s, (Store, Fold)):
+            visit(s.value)
+        if isinstance(s, Store):
+            for i in (s.index, *[g.index for g in s.guards]):
+                for e in i.data():
+                    visit(e)
+    return list(found)
+
+
+def rewritten(
+    body: tuple[Statement, ...],
+    index: Callable[[Index], Index],
+    loop: Callable[[Loop], Loop] = lambda s: s,
+    number: Callable[[Any], Any] = lambda n: n,
+) -> tuple[Statement, ...]:
+    """The body with every index, loop and guard bound mapped."""
+    memo: dict[Expression, Expression] = {}
+
+    def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
+        return tuple(Guard(mapped(g.index), number(g.low), number(g.high)) for g in gs)
+
+    def mapped(i: Index) -> Index:
+        return index(i.data_mapped(value)) if i.data() else index(i)
+
+    def value(x: Expression) -> Expression:
+        if x in memo:
+            return memo[x]
+        made: Expression = x
+        if isinstance(x, Apply):
+            made = Apply(x.op, tuple(map(value, x.inputs)), x.dtype)
+        elif isinstance(x, Load):
+            made = Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards))
+        elif isinstance(x, Counter):
+            made = Counter(mapped(x.index), x.dtype)
+        elif isinstance(x, Inside):
+            made = Inside(guards(x.guards), x.dtype)
+        memo[x] = made
+        return made
+
+    def statement(s: Statement) -> Statement:
+        if isinstance(s, Loop):
+            s = loop(s)
+            inner = tuple(statement(t) for t in s.body)
+            stop = s.stop if s.stop is None else mapped(s.stop)
+            return replace(s, body=inner, stop=stop)
+        if isinstance(s, Fold):
+            return Fold(s.accumulator, value(s.value))
+        return Store(
+            s.buffer, mapped(s.index), value(s.value), s.combine, guards(s.guards)
+        )
+
+    for e in expressions(body):  # operands first, so that `value` never recurses deep
+        value(e)
+    return tuple(statement(s) for s in body)

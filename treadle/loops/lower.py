@@ -1,0 +1,272 @@
+"""From nodes to expressions: what an element of a node is computed from, by family.
+
+`Lowering.value(node, at)` is the expression of the element of `node` at the indices
+`at`. A node that has a buffer is loaded; any other is written out by the rule of its
+family, at indices that are arithmetic on loop axes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.base.dtypes import DType, bool_, float32, uint32
+from treadle.base.types import Shape, Type
+from treadle.graph.leaves import Argument as BodyArgument
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.loops.index import Datum, Index
+from treadle.loops.kernel import (
+    Apply,
+    Counter,
+    Expression,
+    Guard,
+    Inside,
+    Literal,
+    Load,
+)
+from treadle.loops.random import uniform_bits
+from treadle.loops.window import POOLS, few_taps
+from treadle.ops.compare import Less
+from treadle.ops.elementwise import Add
+from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.gather import Index as Gather
+from treadle.ops.join import Concat
+from treadle.ops.lookup import Embedding
+from treadle.ops.padding import Pad
+from treadle.ops.pick import OneHot, TakeAlong
+from treadle.ops.random import UniformBits
+from treadle.ops.select import Select
+from treadle.ops.slice import SetSlice, Unslice
+
+__all__ = ["Lowering", "combiner", "flat", "has_rule", "is_computed", "wide"]
+
+At = tuple[Index, ...]
+Guards = tuple[Guard, ...]
+
+
+def flat(at: Sequence[Index], shape: Shape) -> Index:
+    """The place of an element in row-major order."""
+    found = Index()
+    for i, n in zip(at, shape, strict=True):
+        found = found * n + i
+    return found
+
+
+def broadcast(at: At, shape: Shape) -> At:
+    """The indices at which an operand of `shape` is read for a result read at `at`."""
+    own = at[len(at) - len(shape) :]
+    return tuple(Index() if n == 1 else i for i, n in zip(own, shape, strict=True))
+
+
+def wide(dtype: DType) -> DType:
+    """The type in which values of `dtype` are summed up."""
+    return float32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+
+
+@functools.lru_cache(maxsize=256)
+def combiner(op: Reduction, dtype: DType) -> Op:
+    """The scalar op that a reduction folds with."""
+    a, b = (Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(2))
+    found: Op = op.combine(a, b).op
+    return found
+
+
+def has_rule(op: Op) -> bool:
+    """Whether an element of the op's result is an expression of its inputs."""
+    if isinstance(op, Elementwise):
+        return bool(op.traits.primitive)
+    if type(op) in POOLS:
+        return few_taps(op)
+    return isinstance(op, Movement) or type(op) in RULES
+
+
+def is_computed(op: Op) -> bool:
+    """Whether elements of the result take work: they are computed once, and kept."""
+    return isinstance(op, (Elementwise, UniformBits)) or type(op) in POOLS
+
+
+class Lowering:
+    """Expressions of nodes over the axes of one kernel.
+
+    `buffer` gives the number of the buffer of a node that is stored, or None for one
+    that is to be computed; `known` has what other statements of the kernel compute.
+    """
+
+    def __init__(self, buffer: Callable[[Tensor], int | None]) -> None:
+        self.buffer = buffer
+        self.known: dict[int, tuple[At, Expression]] = {}
+        self._memo: dict[Any, Expression] = {}
+
+    def value(self, node: Tensor, at: At, guards: Guards = ()) -> Expression:
+        """The element of `node` at `at`; its loads happen only where guards hold."""
+        if node.serial in self.known and self.known[node.serial][0] == at:
+            return self.known[node.serial][1]
+        key = node.serial, at, guards
+        if key not in self._memo:
+            number = self.buffer(node)
+            if number is not None:
+                place = flat(at, node.type.shape)
+                found: Expression = Load(number, place, node.type.dtype, guards)
+            else:
+                found = self._rule(node, at, guards)
+            self._memo[key] = found
+        return self._memo[key]
+
+    def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
+        op = node.op
+        if node.stored is not None:  # a number that a rule has written
+            return Literal(node.stored[()], node.type.dtype)
+        if isinstance(op, Elementwise):
+            values = [
+                self.value(x, broadcast(at, x.type.shape), guards) for x in node.inputs
+            ]
+            return Apply(op, tuple(values), node.type.dtype)
+        if isinstance(op, Movement):
+            (x,) = node.inputs
+            source = tuple(Index.of(i) for i in op.index(at, x.type))
+            return self.value(x, source, guards)
+        if type(op) in POOLS:
+            return POOLS[type(op)](self.value, node, at, guards)
+        return RULES[type(op)](self, node, at, guards)
+
+
+def select(inside: Guards, x: Expression, y: Expression) -> Expression:
+    """x where the guards hold, else y."""
+    return Apply(Select(), (Inside(inside, bool_), x, y), x.dtype)
+
+
+def _pad(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    x, border = node.inputs
+    source, inside = [], []
+    for i, n, (before, after) in zip(at, x.type.shape, node.op.widths, strict=True):  # type: ignore[attr-defined]
+        source.append(i - before)
+        if before or after:
+            inside.append(Guard(i - before, 0, n))
+    here = tuple(inside)
+    value = self.value(x, tuple(source), guards + here)
+    return select(here, value, self.value(border, (), guards)) if here else value
+
+
+def _concat(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    axis = node.op.axis  # type: ignore[attr-defined]
+    found: Expression | None = None
+    start = 0
+    for x in node.inputs:
+        n = x.type.shape[axis]
+        here = (Guard(at[axis] - start, 0, n),)
+        source = (*at[:axis], at[axis] - start, *at[axis + 1 :])
+        if n:
+            value = self.value(x, source, guards + here)
+            found = value if found is None else select(here, value, found)
+        start += n
+    assert found is not None
+    return found
+
+
+def _within(op: Any, at: At) -> tuple[At, Guards]:
+    """Where in a slice an element of the whole stands, and whether it stands in it."""
+    source, inside = [], []
+    for i, a, b, c in zip(at, op.starts, op.stops, op.steps, strict=True):
+        n = len(range(a, b, c))
+        step = i - a if c > 0 else Index.of(a) - i
+        if abs(c) > 1:
+            shifted = step + abs(c) * n  # so that the remainder is of no negative
+            inside.append(Guard(shifted % abs(c), 0, 1))
+            place = shifted // abs(c) - n
+        else:
+            place = step
+        source.append(place)
+        inside.append(Guard(place, 0, n))
+    return tuple(source), tuple(inside)
+
+
+def _unslice(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    source, inside = _within(node.op, at)
+    value = self.value(node.inputs[0], source, guards + inside)
+    zero = Literal(0, node.type.dtype)
+    return select(inside, value, zero) if inside else value
+
+
+def _set_slice(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    source, inside = _within(node.op, at)
+    value = self.value(node.inputs[1], source, guards + inside)
+    if not inside:
+        return value
+    return select(inside, value, self.value(node.inputs[0], at, guards))
+
+
+def _position(
+    self: Lowering, ids: Tensor, at: At, extent: int, negative: bool, guards: Guards
+) -> Index:
+    """The position that data names, counted from the end where it is negative."""
+    value = self.value(ids, at, guards)
+    dtype = ids.type.dtype
+    if negative and dtype.kind == "i":
+        below = Apply(Less(), (value, Literal(0, dtype)), bool_)
+        size = Counter(Index.of(extent), dtype)
+        moved = Apply(Add(), (value, size), dtype)
+        value = Apply(Select(), (below, moved, value), dtype)
+    return Index(((Datum(value, extent), 1),))
+
+
+def _take_along(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    x, ids = node.inputs
+    axis = node.op.axis  # type: ignore[attr-defined]
+    place = _position(self, ids, at, x.type.shape[axis], True, guards)
+    return self.value(x, (*at[:axis], place, *at[axis + 1 :]), guards)
+
+
+def _gather(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    x, *ids = node.inputs
+    op: Any = node.op
+    rank = max(i.type.ndim for i in ids)
+    here = at[op.place : op.place + rank]
+    rest = iter((*at[: op.place], *at[op.place + rank :]))
+    places = {
+        k: _position(
+            self, i, broadcast(here, i.type.shape), x.type.shape[k], True, guards
+        )
+        for k, i in zip(op.axes, ids, strict=True)
+    }
+    source = tuple(places[k] if k in places else next(rest) for k in range(x.type.ndim))
+    return self.value(x, source, guards)
+
+
+def _embedding(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    table, ids = node.inputs
+    rank = ids.type.ndim
+    row = _position(self, ids, at[:rank], table.type.shape[0], False, guards)
+    return self.value(table, (row, *at[rank:]), guards)
+
+
+def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    (ids,) = node.inputs
+    op: Any = node.op
+    label = _position(self, ids, at[:-1], op.count, False, guards)
+    hit = Inside((Guard(label - at[-1], 0, 1),), bool_)
+    one, zero = Literal(1, op.dtype), Literal(0, op.dtype)
+    return Apply(Select(), (hit, one, zero), op.dtype)
+
+
+def _uniform(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    (draw,) = node.inputs
+    number = self.buffer(draw)
+    assert number is not None
+    # The two words of 64 bits of a draw, read as four of 32 in the host's order.
+    words = [Load(number, Index.of(k), uint32) for k in range(4)]
+    return uniform_bits(flat(at, node.type.shape), words, node.type.dtype)
+
+
+RULES: dict[type[Op], Callable[[Lowering, Tensor, At, Guards], Expression]] = {
+    Pad: _pad,
+    Concat: _concat,
+    Unslice: _unslice,
+    SetSlice: _set_slice,
+    TakeAlong: _take_along,
+    Gather: _gather,
+    Embedding: _embedding,
+    OneHot: _one_hot,
+    UniformBits: _uniform,
+}

@@ -1,0 +1,110 @@
+"""Random numbers as expressions: Philox4x32-10 on the number of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    uint32,
+    uint64,
+)
+from treadle.graph.op import Op
+from treadle.loops.index import Index
+from treadle.loops.kernel import Apply, Counter, Expression, Literal
+from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift, RightShift
+from treadle.ops.cast import Cast
+from treadle.ops.compare import Equal
+from treadle.ops.elementwise import Add, Multiply
+from treadle.ops.select import Select
+
+__all__ = ["uniform_bits"]
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_STEPS = (0x9E3779B9, 0xBB67AE85)
+_BITS = {bfloat16: 8, float16: 11, float32: 24}
+
+
+def _apply(op: Op, *xs: Expression) -> Expression:
+    return Apply(op, xs, xs[0].dtype)
+
+
+def _product(x: Expression, factor: int) -> tuple[Expression, Expression]:
+    """The high and the low word of a word times a constant."""
+    long = _apply(
+        Multiply(), Apply(Cast(uint64), (x,), uint64), Literal(factor, uint64)
+    )
+    high = _apply(RightShift(), long, Literal(32, uint64))
+    return Apply(Cast(uint32), (high,), uint32), Apply(Cast(uint32), (long,), uint32)
+
+
+def philox(
+    counter: Sequence[Expression], seed: Sequence[Expression]
+) -> list[Expression]:
+    """Ten rounds of Philox4x32 on four counter words and two key words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = seed
+    for _ in range(10):
+        high0, low0 = _product(c0, _MULTIPLIERS[0])
+        high1, low1 = _product(c2, _MULTIPLIERS[1])
+        c0 = _apply(BitwiseXor(), _apply(BitwiseXor(), high1, c1), k0)
+        c2 = _apply(BitwiseXor(), _apply(BitwiseXor(), high0, c3), k1)
+        c1, c3 = low1, low0
+        k0 = _apply(Add(), k0, Literal(_STEPS[0], uint32))
+        k1 = _apply(Add(), k1, Literal(_STEPS[1], uint32))
+    return [c0, c1, c2, c3]
+
+
+def block(number: Expression, draw: Sequence[Expression]) -> list[Expression]:
+    """The four random words of a block, of a draw's four words (seed, number)."""
+    low = Apply(Cast(uint32), (number,), uint32)
+    high = _apply(RightShift(), number, Literal(32, uint64))
+    counter = [low, Apply(Cast(uint32), (high,), uint32), draw[2], draw[3]]
+    return philox(counter, draw[:2])
+
+
+def unit(words: Sequence[Expression], dtype: DType) -> Expression:
+    """A number in [0, 1) from one word, or from two for float64."""
+    if dtype == float64:
+        first, second = (Apply(Cast(uint64), (w,), uint64) for w in words)
+        joined = _apply(
+            BitwiseOr(), _apply(LeftShift(), first, Literal(32, uint64)), second
+        )
+        bits = _apply(RightShift(), joined, Literal(11, uint64))
+        real = Apply(Cast(float64), (bits,), float64)
+        return _apply(Multiply(), real, Literal(2.0**-53, float64))
+    kept = _BITS[dtype]
+    bits = _apply(RightShift(), words[0], Literal(32 - kept, uint32))
+    real = Apply(Cast(float32), (bits,), float32)
+    found = _apply(Multiply(), real, Literal(2.0**-kept, float32))
+    return found if dtype == float32 else Apply(Cast(dtype), (found,), dtype)
+
+
+def _chosen(words: Sequence[Expression], place: Expression) -> Expression:
+    """The word at a place known only when the loop runs."""
+    found = words[0]
+    for k, word in enumerate(words[1:], 1):
+        hit = Apply(Equal(), (place, Literal(k, uint32)), bool_)
+        found = Apply(Select(), (hit, word, found), uint32)
+    return found
+
+
+def uniform_bits(
+    element: Index, draw: Sequence[Expression], dtype: DType
+) -> Expression:
+    """The number of element `element` of a draw, as `td.random.uniform` defines it."""
+    # Shifts and masks of the element's number: a block makes 4 words, or 2 numbers.
+    own = Counter(element, uint64)
+    many = 1 if dtype == float64 else 2
+    words = block(_apply(RightShift(), own, Literal(many, uint64)), draw)
+    low = Apply(Cast(uint32), (own,), uint32)
+    place = _apply(BitwiseAnd(), low, Literal(2**many - 1, uint32))
+    if dtype == float64:
+        pairs = [_chosen([words[k], words[k + 2]], place) for k in range(2)]
+        return unit(pairs, dtype)
+    return unit([_chosen(words, place)], dtype)

@@ -1,0 +1,248 @@
+"""How the loops of a kernel run: functions from kernel to kernel.
+
+`schedule` splits axes until no index divides, merges axes that are one run of memory,
+and chooses the axis whose steps are done several at once. None of it changes a value;
+the order of a fold follows from its own extents and the width of the host's vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from treadle.loops.index import Axis, Index, Quotient, Remainder
+from treadle.loops.kernel import (
+    Accumulator,
+    Kernel,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+    indices,
+    rewritten,
+    statements,
+)
+
+__all__ = ["schedule"]
+
+LONG = 8  # vectors: from so many on, a loop does four at once
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A kernel taken apart: the row loops, and what stands inside of them."""
+
+    rows: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    passes: tuple[Pass | Store, ...]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Statements inside all inner loops, and the accumulators that start there."""
+
+    folds: tuple[Accumulator, ...]
+    body: tuple[Statement, ...]
+
+
+def taken_apart(kernel: Kernel) -> Nest:
+    """The loops of a kernel as `kernel_of` makes them."""
+    rows: list[Axis] = []
+    body = kernel.body
+    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
+        rows.append(body[0].axis)
+        body = body[0].body
+    inner: tuple[Axis, ...] = ()
+    passes: list[Pass | Store] = []
+    for s in body:
+        if not isinstance(s, Loop):
+            assert isinstance(s, Store)
+            passes.append(s)
+            continue
+        axes, folds = [], s.folds
+        own: tuple[Statement, ...] = (s,)
+        while len(own) == 1 and isinstance(own[0], Loop):
+            axes.append(own[0].axis)
+            own = own[0].body
+        inner = tuple(axes)
+        passes.append(Pass(folds, own))
+    return Nest(tuple(rows), inner, tuple(passes))
+
+
+def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) -> Kernel:
+    """The kernel of a nest, `vector` innermost among its kind and done `lanes` wide."""
+    rows, inner = list(nest.rows), list(nest.inner)
+    for axes in (rows, inner):
+        if vector in axes:
+            axes.remove(vector)
+            axes.append(vector)
+    body: list[Statement] = []
+    for p in nest.passes:
+        if not isinstance(p, Pass):
+            body.append(p)
+            continue
+        own = p.body
+        for axis in reversed(inner):
+            folds = p.folds if axis is inner[0] else ()
+            kind = "vector" if axis == vector else "serial"
+            own = (Loop(axis, own, kind, lanes if axis == vector else 0, folds),)
+        body += own
+    nested = tuple(body)
+    for axis in reversed(rows):
+        kind = "vector" if axis == vector else "parallel"
+        nested = (Loop(axis, nested, kind, lanes if axis == vector else 0),)
+    return kernel.with_body(nested)
+
+
+def all_indices(body: tuple[Statement, ...]) -> Iterator[Index]:
+    """Every index in loads, stores, counters and guards."""
+    for e in expressions(body):
+        yield from indices(e)
+    for s in statements(body):
+        if isinstance(s, Store):
+            yield s.index
+            yield from (g.index for g in s.guards)
+
+
+def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kernel:
+    """The kernel with axes replaced by indices; `axes` are all loops of its kind."""
+    nest = taken_apart(kernel)
+    changed = set(by)
+
+    def loops(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(axes) if changed & set(old) else old
+
+    body = rewritten(kernel.body, lambda i: i.replaced(by))
+    inside = taken_apart(kernel.with_body(body))
+    return put_together(
+        kernel, Nest(loops(nest.rows), loops(nest.inner), inside.passes), None, 0
+    )
+
+
+def split(kernel: Kernel) -> Kernel:
+    """Axes split in two where that turns quotients and remainders into linear forms."""
+    for _ in range(16):
+        divided = [
+            atom
+            for i in all_indices(kernel.body)
+            for atom, _ in i.terms
+            if isinstance(atom, (Quotient, Remainder))
+        ]
+        if not divided:
+            return kernel
+        for atom in divided:
+            found = _split_for(kernel, atom)
+            if found is not None:
+                kernel = found
+                break
+        else:
+            return kernel
+    return kernel
+
+
+def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
+    """A kernel with one axis of `atom` split so that fewer divisions are left."""
+    nest = taken_apart(kernel)
+    before = _divisions(kernel)
+    for own, c in atom.index.terms:
+        if not isinstance(own, Axis):
+            continue
+        part = atom.divisor // math.gcd(c, atom.divisor)
+        if not 1 < part < own.extent or own.extent % part:
+            continue
+        high = Axis(f"{own.name}h", own.extent // part)
+        low = Axis(f"{own.name}l", part)
+        by = {own: Index.of(high) * part + Index.of(low)}
+        group = nest.rows if own in nest.rows else nest.inner
+        axes = [x for a in group for x in ((high, low) if a == own else (a,))]
+        made = replaced(kernel, by, axes)
+        if _divisions(made) < before:
+            return made
+    return None
+
+
+def _divisions(kernel: Kernel) -> int:
+    return sum(
+        isinstance(atom, (Quotient, Remainder))
+        for i in all_indices(kernel.body)
+        for atom, _ in i.terms
+    )
+
+
+def merge(kernel: Kernel) -> Kernel:
+    """Neighboring axes joined where every index runs through both as through one."""
+    while True:
+        nest = taken_apart(kernel)
+        found = list(all_indices(kernel.body))
+        for group in (nest.rows, nest.inner):
+            for a, b in itertools.pairwise(group):
+                if all(_runs_on(i, a, b) for i in found):
+                    kernel = _merged(kernel, group, a, b)
+                    break
+            else:
+                continue
+            break
+        else:
+            return kernel
+
+
+def _runs_on(i: Index, a: Axis, b: Axis) -> bool:
+    """Whether an index passes from the last step of b to the next of a evenly."""
+    for atom, _ in i.terms:
+        if isinstance(atom, (Quotient, Remainder)):
+            inside = atom.index.axes()
+            if a in inside or b in inside:
+                return False
+    return bool(i.coefficient(a) == i.coefficient(b) * b.extent)
+
+
+def _merged(kernel: Kernel, group: tuple[Axis, ...], a: Axis, b: Axis) -> Kernel:
+    """The kernel with b standing for both axes."""
+    one = Axis(f"{a.name}{b.name}", a.extent * b.extent)
+    axes = [one if x == b else x for x in group if x != a]
+    by = {a: Index(), b: Index.of(one)}
+    return replaced(kernel, by, axes)
+
+
+def vector_axis(kernel: Kernel) -> Axis | None:
+    """The axis along which most memory is next to each other."""
+    nest = taken_apart(kernel)
+    axes = [*nest.rows, *(() if kernel.ordered else nest.inner)]
+    found = list(all_indices(kernel.body))
+    best, score = None, -math.inf
+    for k, axis in enumerate(axes):
+        own = 0.0
+        for i in found:
+            c = i.coefficient(axis)
+            hidden = axis in i.axes() and c == 0
+            own += 1.0 if c == 1 else 0.0 if c == 0 and not hidden else -1.0
+        own += k * 1e-3 + min(axis.extent, 16) * 1e-2
+        if own > score:
+            best, score = axis, own
+    return best
+
+
+def element_bytes(kernel: Kernel) -> int:
+    """The width that decides how many elements a vector has."""
+    sizes = [a.dtype.itemsize for a in kernel.arguments]
+    sizes += [e.dtype.itemsize for e in expressions(kernel.body) if e.dtype.kind == "f"]
+    return max(max(sizes, default=4), 4) if sizes else 4
+
+
+def lanes_for(extent: int, width: int) -> int:
+    """How many steps are done at once: one vector, or four where the loop is long."""
+    return 4 * width if extent >= LONG * width else width
+
+
+def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
+    """The kernel as it is to run on a host with vectors of so many bytes."""
+    kernel = merge(split(kernel))
+    axis = vector_axis(kernel)
+    if axis is None:
+        return kernel
+    width = max(vector_bytes // element_bytes(kernel), 1)
+    return put_together(
+        kernel, taken_apart(kernel), axis, lanes_for(axis.extent, width)
+    )

@@ -1,0 +1,1 @@
+"""Programs: groups of nodes, buffers in an arena, a flat list of steps."""

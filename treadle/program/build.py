@@ -1,0 +1,275 @@
+"""From an expanded graph to a program: units, buffers, kernels, steps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from treadle.base.dtypes import float32, float64
+from treadle.base.types import TupleType, Type
+from treadle.graph.leaves import Argument
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.loops.fill import Kernels
+from treadle.loops.kernel import Kernel
+from treadle.loops.nest import kernel_of
+from treadle.loops.parameters import parameterize
+from treadle.loops.scatter import SCATTERS
+from treadle.loops.schedule import schedule
+from treadle.loops.window import few_taps, max_pool_gradient
+from treadle.ops.contract import Contract
+from treadle.ops.families import Output
+from treadle.ops.pool import MaxPoolGradient
+from treadle.program.contract import Layout, View, layout_of, rows, view_of
+from treadle.program.group import MEMBERS, Unit, group, is_virtual, sources
+from treadle.program.program import (
+    Buffer,
+    Fallback,
+    Launch,
+    Product,
+    Program,
+    Step,
+    grain_of,
+    work,
+)
+
+__all__ = ["build"]
+
+KERNELS: dict[type[Op], Callable[[Tensor], Kernels]] = {
+    MaxPoolGradient: max_pool_gradient,
+    **SCATTERS,
+}
+PRODUCTS = (float32, float64)  # the types contractions have kernels for
+
+
+def build(
+    arguments: Sequence[Tensor],
+    roots: Mapping[int, Tensor],
+    supported: Callable[[Tensor], bool],
+    vector_bytes: int,
+    fuse: bool = True,
+) -> Program:
+    """The program that computes the roots, keyed by the serial they are asked for by.
+
+    `supported` tells which nodes the engine has kernels for; without `fuse` each node
+    is a kernel of its own.
+    """
+    return _Building(arguments, roots, supported, vector_bytes, fuse).program()
+
+
+class _Building:
+    """What is known while a program is put together."""
+
+    def __init__(
+        self,
+        arguments: Sequence[Tensor],
+        roots: Mapping[int, Tensor],
+        supported: Callable[[Tensor], bool],
+        vector_bytes: int,
+        fuse: bool,
+    ) -> None:
+        self.arguments = arguments
+        self.roots = roots
+        self.supported = supported
+        self.vector_bytes = vector_bytes
+        self.most = MEMBERS if fuse else 1
+        self.nodes = [n for n in reach(list(roots.values())) if not _is_leaf(n)]
+        self.results = {n.serial for n in roots.values()}
+        self.buffers: list[Buffer] = []
+        self.number: dict[int, int] = {}
+        self.constants: list[tuple[int, Tensor]] = []
+        self.steps: list[Step] = []
+
+    def fuses(self, node: Tensor) -> bool:
+        return self.supported(node)
+
+    def looked_through(self, node: Tensor) -> bool:
+        """Whether a node needs no buffer: its readers compute it where they read it."""
+        return is_virtual(node) and self.supported(node)
+
+    def program(self) -> Program:
+        copied = self._copied()
+        chosen = [
+            n
+            for n in self.nodes
+            if (n.serial in copied or not self.looked_through(n))
+            and not isinstance(n.op, Output)
+        ]
+        units = group(chosen, self.fuses, self.most)
+        self.stored = self._stored(units) | copied
+        for x in self.arguments:
+            self._buffer(x, x.type, "argument")
+        for unit in units:
+            self._step(unit)
+        found = []
+        for serial, root in self.roots.items():
+            found.append((serial, self._of(root)))
+        return Program(
+            tuple(self.buffers),
+            tuple(self.steps),
+            tuple(self.number[x.serial] for x in self.arguments),
+            tuple((k, x.stored) for k, x in self.constants if x.stored is not None),
+            tuple(found),
+        )
+
+    def _copied(self) -> set[int]:
+        """The nodes without work of their own that must lie in memory all the same."""
+        found = set(self.results)
+        self.products: dict[int, tuple[Layout, list[View]]] = {}
+        for node in self.nodes:
+            if self.fuses(node):
+                continue
+            product = self._product(node)
+            if product is not None:
+                self.products[node.serial] = product
+                found |= {v.base.serial for v in product[1]}
+            else:
+                found |= {x.serial for x in node.inputs}
+        return {
+            n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
+        }
+
+    def _product(self, node: Tensor) -> tuple[Layout, list[View]] | None:
+        """A contraction as a matrix product on views, or on copies of its operands."""
+        if not isinstance(node.op, Contract) or node.type.dtype not in PRODUCTS:
+            return None
+        choices = []
+        for x in node.inputs:
+            copy = View(x, 0, rows(x.type.shape))
+            view = view_of(x, self.looked_through)
+            choices.append([copy] if view is None else [view, copy])
+        for views in itertools.product(*choices):
+            layout = layout_of(node, *[v.strides for v in views])
+            if layout is not None:
+                return layout, list(views)
+        return None
+
+    def _stored(self, units: Sequence[Unit]) -> set[int]:
+        """The nodes that are read outside of their unit."""
+        found = set(self.results)
+        for unit in units:
+            own = {n.serial for n in unit.nodes}
+            for node in unit.nodes:
+                if unit.region is None:
+                    found |= {x.serial for x in self._operands(node)}
+                    continue
+                for x in node.inputs:
+                    found |= {
+                        p.serial for p, _ in sources(x, None) if p.serial not in own
+                    }
+        return found
+
+    def _operands(self, node: Tensor) -> list[Tensor]:
+        """What a step by itself reads from memory."""
+        if node.serial in self.products:
+            return [v.base for v in self.products[node.serial][1]]
+        return list(node.inputs)
+
+    # -- buffers ---------------------------------------------------------------------
+
+    def _buffer(self, node: Tensor, type_: Type, place: str) -> int:
+        number = len(self.buffers)
+        self.buffers.append(Buffer(number, type_, place))
+        self.number[node.serial] = number
+        return number
+
+    def _of(self, node: Tensor) -> int:
+        """The buffer of a node; that of a constant is made when it is first read."""
+        if node.serial not in self.number:
+            if node.stored is not None:
+                number = self._buffer(node, node.type, "constant")
+                self.constants.append((number, node))
+            else:
+                place = "result" if node.serial in self.results else "arena"
+                self._buffer(node, node.type, place)
+        return self.number[node.serial]
+
+    def _has_buffer(self, node: Tensor) -> bool:
+        if node.stored is not None:
+            return bool(node.type.shape)
+        if isinstance(node.op, (Argument, Output)):
+            return True
+        return node.serial in self.stored and not self.looked_through(node)
+
+    # -- steps -----------------------------------------------------------------------
+
+    def _step(self, unit: Unit) -> None:
+        if unit.region is None:
+            (node,) = unit.nodes
+            if node.serial in self.products:
+                self._multiply(node)
+            elif type(node.op) in KERNELS and self._plain(node):
+                for kernel, nodes in KERNELS[type(node.op)](node):
+                    self._launch(kernel, nodes, [node])
+            else:
+                self._fallback(node)
+            return
+        stored = [n for n in unit.nodes if n.serial in self.stored]
+        if not stored:
+            return
+        kernel, nodes = kernel_of(unit.region, stored, self._has_buffer)
+        self._launch(kernel, nodes, stored)
+
+    def _plain(self, node: Tensor) -> bool:
+        """Whether all operands are of types that loops compute with."""
+        kinds = {x.type.dtype.kind for x in (*node.inputs, node)}
+        return "c" not in kinds and (few_taps(node.op) or type(node.op) in SCATTERS)
+
+    def _launch(
+        self, kernel: Kernel, nodes: Sequence[Tensor], stored: Sequence[Tensor]
+    ) -> None:
+        scheduled = schedule(kernel, self.vector_bytes)
+        total, multiple, cost = work(scheduled)
+        structure, integers = parameterize(scheduled)
+        self.steps.append(
+            Launch(
+                replace(structure, name=kernel.name),
+                tuple(integers),
+                tuple(self._of(n) for n in nodes),
+                tuple(self._of(n) for n in stored),
+                total,
+                grain_of(total, multiple, cost),
+            )
+        )
+
+    def _multiply(self, node: Tensor) -> None:
+        layout, views = self.products[node.serial]
+        self.steps.append(
+            Product(
+                layout,
+                node.type.dtype,
+                (views[0].offset, views[1].offset),
+                tuple(self._of(v.base) for v in views),
+                (self._of(node),),
+            )
+        )
+
+    def _fallback(self, node: Tensor) -> None:
+        results = [node]
+        if isinstance(node.type, TupleType):
+            outputs = {
+                n.op.position: n
+                for n in self.nodes
+                if isinstance(n.op, Output) and n.inputs[0] is node
+            }
+            results = []
+            for k, t in enumerate(node.type):
+                if k in outputs:
+                    results.append(outputs[k])
+                else:
+                    results.append(Tensor(Output(k), (node,), t))
+        self.steps.append(
+            Fallback(
+                node.op,
+                node.type,
+                tuple(self._of(x) for x in node.inputs),
+                tuple(self._of(x) for x in results),
+                node.origin,
+            )
+        )
+
+
+def _is_leaf(node: Tensor) -> bool:
+    return node.stored is not None or isinstance(node.op, Argument)

@@ -1,0 +1,104 @@
+"""Contractions as matrix products on strided memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from treadle.base.types import Shape
+from treadle.graph.tensor import Tensor
+from treadle.loops.index import Axis, Index
+from treadle.loops.lower import flat
+from treadle.ops.contract import Contract, letters
+from treadle.ops.families import Movement
+
+__all__ = ["Layout", "View", "layout_of", "view_of"]
+
+Strides = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class View:
+    """How a node lies in the memory of another: an offset and a stride a dimension."""
+
+    base: Tensor
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A contraction as c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n].
+
+    Strides are in elements, over the dimensions in this order.
+    """
+
+    sizes: tuple[int, int, int, int]
+    a: Strides
+    b: Strides
+    c: Strides
+
+
+def view_of(x: Tensor, looked_through: Callable[[Tensor], bool]) -> View | None:
+    """The strided view of stored memory that a node is; None where it is none."""
+    axes = [Axis(f"d{k}", n) for k, n in enumerate(x.type.shape)]
+    at = tuple(map(Index.of, axes))
+    base = x
+    while looked_through(base):
+        if not isinstance(base.op, Movement):
+            return None
+        (inner,) = base.inputs
+        at = tuple(Index.of(i) for i in base.op.index(at, inner.type))
+        base = inner
+    place = flat(at, base.type.shape)
+    if any(not isinstance(atom, Axis) for atom, _ in place.terms):
+        return None
+    return View(base, place.constant, tuple(place.coefficient(a) for a in axes))
+
+
+def _merged(
+    group: Sequence[str], sizes: Mapping[str, int], strides: Mapping[str, int]
+) -> int | None:
+    """The one stride of several dimensions in a row; None where there is none."""
+    real = [c for c in group if sizes[c] != 1]
+    for outer, inner in itertools.pairwise(real):
+        if strides[outer] != strides[inner] * sizes[inner]:
+            return None
+    return strides[real[-1]] if real else 0
+
+
+def rows(shape: Shape) -> tuple[int, ...]:
+    """Strides of row-major memory, in elements."""
+    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def layout_of(
+    node: Tensor, a_strides: Sequence[int], b_strides: Sequence[int]
+) -> Layout | None:
+    """A contraction on operands that lie so; None where the dimensions do not merge."""
+    assert isinstance(node.op, Contract)
+    a, b, out = letters(node.op.spec)
+    x, y = node.inputs
+    sizes = dict(zip(a + b, x.type.shape + y.type.shape, strict=True))
+    batch = [c for c in out if c in a and c in b]
+    m = [c for c in out if c not in b]
+    n = [c for c in out if c not in a]
+    k = [c for c in a if c in b and c not in out]
+    of_a = dict(zip(a, a_strides, strict=True))
+    of_b = dict(zip(b, b_strides, strict=True))
+    of_c = dict(zip(out, rows(node.type.shape), strict=True))
+    found = [
+        [_merged(group, sizes, own) for group in groups]
+        for own, groups in (
+            (of_a, (batch, m, k)),
+            (of_b, (batch, k, n)),
+            (of_c, (batch, m, n)),
+        )
+    ]
+    if any(s is None for strides in found for s in strides):
+        return None
+    extents = [math.prod(sizes[c] for c in group) for group in (batch, m, n, k)]
+    at, bt, ct = (tuple(s or 0 for s in strides) for strides in found)
+    return Layout(tuple(extents), at, bt, ct)  # type: ignore[arg-type]

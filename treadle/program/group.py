@@ -1,0 +1,301 @@
+"""Fusion: which nodes one kernel computes together.
+
+Nodes are taken in order and join a unit of one of their producers where that keeps the
+loops one nest: every member is read at the very step that computes it. Reductions join
+what they reduce, and what follows joins them in a further pass. Movement is no work: it
+is looked through by index arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from treadle.base.types import Shape
+from treadle.graph.tensor import Tensor
+from treadle.loops.index import Axis, Index
+from treadle.loops.lower import At, broadcast, flat, has_rule, is_computed
+from treadle.loops.nest import Region
+from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
+
+__all__ = ["Unit", "group", "is_virtual"]
+
+MEMBERS = 96  # nodes of one kernel at most
+OPERANDS = 40  # buffers of one kernel at most
+
+
+@dataclass
+class Unit:
+    """Nodes computed by one step: a region of fused nodes, or one op by itself."""
+
+    number: int
+    nodes: list[Tensor]
+    region: Region | None = None
+    before: int = 0  # bits of the units that must run first
+    operands: set[int] = field(default_factory=set)
+
+
+def is_virtual(node: Tensor) -> bool:
+    """Whether a node is looked through: no value is computed, only chosen."""
+    return has_rule(node.op) and not is_computed(node.op)
+
+
+def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
+    """A loop for each dimension longer than 1, and the indices of an element."""
+    axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
+    return tuple(a for a in axes if a.extent != 1), tuple(map(Index.of, axes))
+
+
+def unflatten(place: Index, shape: Shape) -> At:
+    """The indices of the element at a place in row-major order."""
+    found = []
+    for n in reversed(shape):
+        found.append(place % max(n, 1))
+        place = place // max(n, 1)
+    return tuple(reversed(found))
+
+
+def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:
+    """The computed nodes that an operand leads to, and where each of them is read.
+
+    None where they are not read one for one, as by a gather or at a border.
+    """
+    stack = [(node, at)]
+    while stack:
+        x, here = stack.pop()
+        if not is_virtual(x):
+            yield x, here
+            continue
+        for k, own in enumerate(x.inputs):
+            place: At | None = None
+            if here is not None and isinstance(x.op, Movement) and k == 0:
+                place = tuple(Index.of(i) for i in x.op.index(here, own.type))
+            stack.append((own, place))
+
+
+def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:
+    """Each operand of a node with the indices it is read at, if they are such."""
+    if isinstance(node.op, Elementwise):
+        return [(x, broadcast(at, x.type.shape)) for x in node.inputs]
+    return [(x, None) for x in node.inputs]
+
+
+def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
+    """Where an operand stands if the producer it leads to stands at `at`.
+
+    Only through reshapes and permutations, which lose and repeat nothing.
+    """
+    chain = []
+    while x is not producer:
+        if not isinstance(x.op, (Reshape, PermuteDims, BroadcastTo)):
+            return None
+        chain.append(x)
+        (x,) = x.inputs
+    for step in reversed(chain):
+        (inner,) = step.inputs
+        if isinstance(step.op, PermuteDims):
+            at = tuple(at[k] for k in step.op.order)
+        elif inner.type.size == step.type.size:
+            at = unflatten(flat(at, inner.type.shape), step.type.shape)
+        else:
+            return None
+    return at
+
+
+class Grouping:
+    """The units made so far, and the one that each node belongs to."""
+
+    def __init__(self, fuses: Callable[[Tensor], bool], most: int) -> None:
+        self.fuses = fuses
+        self.most = most
+        self.units: list[Unit] = []
+        self.alive: list[bool] = []
+        self.unit_of: dict[int, Unit] = {}
+
+    def add(self, node: Tensor) -> None:
+        """Put a node into a unit: one of its producers', or a new one."""
+        if self.fuses(node):
+            for unit in self._candidates(node):
+                if self._join(node, unit):
+                    return
+            self._begin(node)
+        else:
+            self._new(node, None)
+
+    def _new(self, node: Tensor, region: Region | None) -> Unit:
+        unit = Unit(len(self.units), [node], region)
+        self.units.append(unit)
+        self.unit_of[node.serial] = unit
+        for x, _ in self._reads(node):
+            self._depend(unit, x)
+        return unit
+
+    def _begin(self, node: Tensor) -> None:
+        """A unit of its own, over the element's loops or those of what it reduces."""
+        reduces = isinstance(node.op, Reduction)
+        shape = node.inputs[0].type.shape if reduces else node.type.shape
+        axes, at = domain(shape)
+        region = Region(axes)
+        if isinstance(node.op, Reduction):
+            folded = set(node.op.axes)
+            inner = {Axis(f"i{k}", shape[k]) for k in folded if shape[k] != 1}
+            region.inner = frozenset(inner)
+            region.reads[node.serial] = at
+            keep = node.op.keepdims
+            at = tuple(
+                Index() if k in folded else i
+                for k, i in enumerate(at)
+                if keep or k not in folded
+            )
+        region.nodes.append(node)
+        region.placement[node.serial] = at
+        self._new(node, region)
+
+    def _reads(self, node: Tensor) -> Iterator[tuple[Tensor, At | None]]:
+        for x in node.inputs:
+            yield from sources(x, None)
+
+    def _depend(self, unit: Unit, x: Tensor) -> None:
+        """Note that a unit reads a node, of another unit or of none."""
+        unit.operands.add(x.serial)
+        other = self.unit_of.get(x.serial)
+        if other is None or other is unit:
+            return
+        new = (other.before | 1 << other.number) & ~unit.before
+        if not new:
+            return
+        bit = 1 << unit.number
+        unit.before |= new
+        for later in self.units:
+            if later.before & bit:
+                later.before |= new
+
+    # -- joining ---------------------------------------------------------------------
+
+    def _candidates(self, node: Tensor) -> list[Unit]:
+        """The units of a node's producers, the newest first."""
+        found = {}
+        for x, _ in self._reads(node):
+            unit = self.unit_of.get(x.serial)
+            if unit is not None and unit.region is not None:
+                found[unit.number] = unit
+        return [found[k] for k in sorted(found, reverse=True)]
+
+    def _join(self, node: Tensor, unit: Unit) -> bool:
+        """Make a node a member of a unit if its loops serve; whether that was done."""
+        region = unit.region
+        assert region is not None
+        if len(region.nodes) >= self.most or len(unit.operands) >= OPERANDS:
+            return False
+        bit = 1 << unit.number
+        for x, _ in self._reads(node):
+            other = self.unit_of.get(x.serial)
+            if other is not None and other is not unit and other.before & bit:
+                return False  # the node waits for what waits for this unit
+        if isinstance(node.op, Reduction):
+            done = self._join_reduction(node, region)
+        else:
+            done = self._join_element(node, region)
+        if done:
+            unit.nodes.append(node)
+            region.nodes.append(node)
+            self.unit_of[node.serial] = unit
+            for x, _ in self._reads(node):
+                self._depend(unit, x)
+        return done
+
+    def _fits(self, region: Region, x: Tensor, at: At | None) -> bool:
+        """Whether an operand read at `at` reads all members where they are computed."""
+        return all(
+            place == region.placement[p.serial]
+            for p, place in sources(x, at)
+            if p.serial in region.placement
+        )
+
+    def _join_element(self, node: Tensor, region: Region) -> bool:
+        for at in self._places(node, region):
+            if all(self._fits(region, x, i) for x, i in operand_places(node, at)):
+                region.placement[node.serial] = at
+                return True
+        return False
+
+    def _places(self, node: Tensor, region: Region) -> Iterator[At]:
+        """Where a node may stand among the loops of a region."""
+        shape = node.type.shape
+        size = math.prod(a.extent for a in region.axes)
+        for x in node.inputs:
+            for p, _ in sources(x, None):
+                known = region.placement.get(p.serial)
+                if known is None or x.type.shape != shape:
+                    continue
+                found = carried_up(x, p, known)
+                if found is not None:
+                    yield found
+        if node.type.size == size:
+            yield unflatten(_run(region.axes), shape)
+        rows = region.rows
+        if region.inner and node.type.size == math.prod(a.extent for a in rows):
+            yield unflatten(_run(rows), shape)
+
+    def _join_reduction(self, node: Tensor, region: Region) -> bool:
+        """A fold over the inner axes of a region, or over axes that become them."""
+        op = node.op
+        assert isinstance(op, Reduction)
+        (x,) = node.inputs
+        if x.type.size == 0:
+            return False
+        for at in self._of(x, region):
+            if not self._fits(region, x, at):
+                continue
+            folded = {a for k in op.axes for a in at[k].axes()}
+            kept = {a for k, i in enumerate(at) if k not in op.axes for a in i.axes()}
+            if folded & kept or folded | kept != set(region.axes):
+                continue
+            if region.inner and region.inner != folded:
+                continue
+            if not region.inner and not folded:
+                continue
+            region.inner = frozenset(folded)
+            region.reads[node.serial] = at
+            region.placement[node.serial] = tuple(
+                Index() if k in op.axes else i
+                for k, i in enumerate(at)
+                if op.keepdims or k not in op.axes
+            )
+            return True
+        return False
+
+    def _of(self, x: Tensor, region: Region) -> Iterator[At]:
+        """Where the operand of a reduction may stand."""
+        for p, _ in sources(x, None):
+            if p.serial in region.placement:
+                found = carried_up(x, p, region.placement[p.serial])
+                if found is not None:
+                    yield found
+        if x.type.size == math.prod(a.extent for a in region.axes):
+            yield unflatten(_run(region.axes), x.type.shape)
+
+
+def _run(axes: Sequence[Axis]) -> Index:
+    """The number of a step of nested loops."""
+    return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
+
+
+def group(
+    nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
+) -> list[Unit]:
+    """Units for all nodes that compute something, in an order in which they can run.
+
+    `fuses` tells which nodes a kernel can compute; the others are units by themselves.
+    """
+    grouping = Grouping(fuses, most)
+    for node in nodes:
+        grouping.add(node)
+    return ordered(grouping.units)
+
+
+def ordered(units: Sequence[Unit]) -> list[Unit]:
+    """The units with each after those it waits for, else in the order of creation."""
+    return sorted(units, key=lambda u: (u.before.bit_count(), u.number))

@@ -1,0 +1,161 @@
+"""The Program IR: a flat list of steps on numbered buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType
+from treadle.base.types import Type
+from treadle.graph.op import Op
+from treadle.graph.origin import Origin
+from treadle.loops.kernel import Apply, Kernel, Loop, expressions, statements
+from treadle.program.contract import Layout
+
+__all__ = ["Buffer", "Fallback", "Launch", "Product", "Program", "Step"]
+
+SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
+PART = 32_768  # scalar operations in one part of a step that is cut
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array of the program: where its memory comes from, and its type.
+
+    `place` is "argument" (given at a run), "constant" (part of the program), "result"
+    (handed out after a run) or "arena" (planned).
+    """
+
+    number: int
+    type: Type
+    place: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel on buffers; `integers` fill the slots of its sizes and strides.
+
+    `total` work items can be done in any order, in parts of `grain`.
+    """
+
+    kernel: Kernel
+    integers: tuple[int, ...]
+    buffers: tuple[int, ...]
+    written: tuple[int, ...]
+    total: int
+    grain: int
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        return tuple(k for k in self.buffers if k not in self.written)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A contraction, as a batch of products of matrices."""
+
+    layout: Layout
+    dtype: DType
+    offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An op done by its NumPy rule, between native steps."""
+
+    op: Op
+    type: Any
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+    origin: Origin
+
+
+Step = Launch | Product | Fallback
+
+
+@dataclass(frozen=True)
+class Program:
+    """Buffers, the steps that fill them, and which buffers hold what was asked for."""
+
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    arguments: tuple[int, ...]
+    constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
+    results: tuple[tuple[int, int], ...]  # (serial of a root, buffer)
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """The ops that run by their NumPy rule."""
+        return [s.op.name for s in self.steps if isinstance(s, Fallback)]
+
+
+def work(kernel: Kernel) -> tuple[int, int, int]:
+    """Work items of a kernel with sizes, the multiple they are cut at, and their cost.
+
+    Items are the steps of the leading parallel loops, or the elements of a vector loop.
+    """
+    body = kernel.body
+    total, loops = 1, 0
+    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
+        total *= body[0].axis.extent
+        body = body[0].body
+        loops += 1
+    multiple = 1
+    if not loops and len(body) == 1 and isinstance(body[0], Loop):
+        first = body[0]
+        if first.kind == "vector" and not first.folds:
+            total, multiple, body = first.axis.extent, first.lanes, first.body
+    cost = 0
+    for s in statements(body):
+        if isinstance(s, Loop):
+            cost += s.axis.extent
+    ops = sum(isinstance(x, Apply) for x in expressions(kernel.body))
+    inner = math.prod(_inner(body)) if cost else 1
+    return total, multiple, max(inner, 1) * (1 + ops // 2)
+
+
+def _inner(body: Sequence[Any]) -> list[int]:
+    """The extents of the deepest chain of loops."""
+    best: list[int] = []
+    for s in body:
+        if isinstance(s, Loop):
+            own = [s.axis.extent, *_inner(s.body)]
+            if math.prod(own) > math.prod(best or [0]):
+                best = own
+    return best
+
+
+def grain_of(total: int, multiple: int, cost: int) -> int:
+    """How many items are one part: all of them where the step is small."""
+    if total * cost <= SMALL:
+        return max(total, 1)
+    part = -(-PART // cost)
+    return -(-part // multiple) * multiple
+
+
+def written_text(program: Program) -> str:
+    """The program as text: buffers, then one line a step."""
+    lines = []
+    for b in program.buffers:
+        lines.append(f"b{b.number}: {b.type} {b.place}")
+    for k, s in enumerate(program.steps):
+        read = ", ".join(f"b{n}" for n in s.read)
+        written = ", ".join(f"b{n}" for n in s.written)
+        lines.append(f"{k}: {written} = {title(s)}({read})")
+    results = ", ".join(f"b{n}" for _, n in program.results)
+    return "\n".join([*lines, f"return {results}"])
+
+
+def title(step: Step) -> str:
+    """What a step does, in a word or two."""
+    if isinstance(step, Launch):
+        return step.kernel.name or "kernel"
+    if isinstance(step, Product):
+        return f"product{list(step.layout.sizes)}"
+    return f"numpy {step.op.name}"

@@ -1,0 +1,1 @@
+"""Rewriting of graphs before they become loops."""

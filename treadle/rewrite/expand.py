@@ -1,0 +1,174 @@
+"""A graph written in the ops that kernels know: calls inlined, composites written out.
+
+The result is a graph of its own, over arguments. Equal expressions become one node:
+they are numbered by op, type and operands in a table that dies with the compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import argument_error
+from treadle.graph.leaves import Argument, Leaf, Unbound, unbound
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Update
+from treadle.ops.call import Call
+from treadle.ops.cast import Cast
+from treadle.ops.families import Composite, Elementwise, Output
+
+__all__ = ["Expanded", "expand", "is_literal"]
+
+_HALF = (float16, bfloat16)
+Results = Tensor | tuple[Tensor, ...]
+
+
+def is_literal(node: Tensor) -> bool:
+    """Whether a node of an expanded graph is a number written in a rule."""
+    return node.stored is not None and node.type.shape == ()
+
+
+@dataclass
+class Expanded:
+    """The new graph: its arguments, and the node that each old root became.
+
+    `leaves` are the old nodes whose values the arguments take, in order.
+    """
+
+    leaves: list[Tensor] = field(default_factory=list)
+    arguments: list[Tensor] = field(default_factory=list)
+    roots: dict[int, Tensor] = field(default_factory=dict)
+
+
+class _Numbering:
+    """Nodes by what they compute."""
+
+    def __init__(self, claimed: Callable[[Op], bool]) -> None:
+        self.claimed = claimed
+        self.table: dict[Any, Tensor] = {}
+        self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
+
+    def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
+        key = (op, like.type, *[x.serial for x in inputs])
+        found = self.table.get(key)
+        if found is None:
+            found = self.table[key] = Tensor(op, inputs, like.type)
+            found.origin = like.origin
+            self.done[found.serial] = found
+        return found
+
+    def constant(self, node: Tensor) -> Tensor:
+        """One node for each number; larger arrays are what they are."""
+        value = node.stored
+        assert value is not None
+        if value.ndim:
+            return node
+        key = ("literal", value.dtype, value.tobytes())
+        return self.table.setdefault(key, node)
+
+    def convert(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
+        """A node over converted inputs, expanded as far as it goes."""
+        op = node.op
+        if isinstance(op, Update):
+            return inputs[1]
+        if isinstance(op, Call):
+            return self._inline(op, inputs)
+        primitive = isinstance(op, Elementwise) and op.traits.primitive
+        written = isinstance(op, (Composite, Elementwise)) and not primitive
+        if written and not self.claimed(op):
+            return self._expand(node, inputs)
+        return self.node(op, inputs, node)
+
+    def _inline(self, op: Call, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        made: dict[int, Results] = {
+            x.serial: own for x, own in zip(op.body.arguments, inputs, strict=True)
+        }
+        self._walk(op.body.nodes, made)
+        return tuple(_one(made[y.serial]) for y in op.body.outputs)
+
+    def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
+        """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
+        op: Any = node.op
+        wide = tuple(self._cast(x, float32, _HALF) for x in inputs)
+        made = op.expand(*wide) if isinstance(op, Composite) else op.scalar(*wide)
+        several = made if isinstance(made, tuple) else (made,)
+        types = node.type if isinstance(node.type, TupleType) else (node.type,)
+        known: dict[int, Results] = {x.serial: x for x in wide}
+        inner = reach(several, lambda x: x.serial in self.done or x.serial in known)
+        self._walk(inner, known)
+        found = tuple(
+            self._to(_one(known[y.serial]), t.dtype)
+            for y, t in zip(several, types, strict=True)
+        )
+        return found if isinstance(made, tuple) else found[0]
+
+    def _cast(self, x: Tensor, dtype: Any, from_: tuple[Any, ...]) -> Tensor:
+        return self._to(x, dtype) if x.type.dtype in from_ else x
+
+    def _to(self, x: Tensor, dtype: Any) -> Tensor:
+        if x.type.dtype == dtype:
+            return x
+        like = Tensor(Cast(dtype), (x,), x.type.with_dtype(dtype))
+        return self.node(like.op, (x,), like)
+
+    def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
+        """Convert nodes in order; `made` maps old serials to what they became."""
+        for node in nodes:
+            if node.serial in made:
+                continue
+            if node.serial in self.done:
+                made[node.serial] = self.done[node.serial]
+            elif node.stored is not None:
+                made[node.serial] = self.constant(node)
+            else:
+                made[node.serial] = self._converted(node, made)
+
+    def _converted(self, node: Tensor, made: dict[int, Results]) -> Results:
+        if isinstance(node.op, Output):
+            known = made[node.inputs[0].serial]
+            if isinstance(known, tuple):
+                return known[node.op.position]
+        return self.convert(node, tuple(_one(made[x.serial]) for x in node.inputs))
+
+
+def _one(x: Results) -> Tensor:
+    assert isinstance(x, Tensor), "several results where one is meant"
+    return x
+
+
+def expand(
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    claimed: Callable[[Op], bool] = lambda op: False,
+) -> Expanded:
+    """The graph of a run in the ops that kernels know.
+
+    `nodes` are in creation order; those with a value or a feed become arguments. An op
+    for which `claimed` holds is left as it is.
+    """
+    numbering = _Numbering(claimed)
+    found = Expanded()
+    made: dict[int, Results] = {}
+    for node in nodes:
+        if node.stored is not None or node.serial in feeds:
+            own = Tensor(Argument(len(found.leaves)), (), node.type)
+            found.leaves.append(node)
+            found.arguments.append(own)
+            made[node.serial] = numbering.done[own.serial] = own
+        elif isinstance(node.op, Unbound):
+            raise unbound(node.op.variable)
+        elif isinstance(node.op, Leaf):
+            raise argument_error(node)
+        else:
+            made[node.serial] = numbering._converted(node, made)
+    for serial in keep:
+        root = made[serial]
+        if isinstance(root, Tensor) and isinstance(root.type, Type):
+            found.roots[serial] = root
+    return found
