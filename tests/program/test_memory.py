@@ -15,6 +15,7 @@ from treadle.base.errors import ArgumentError
 from treadle.program import memory
 from treadle.program.check import Owners, check, replay
 from treadle.program.memory import Plan, Range, largest_live_set, plan
+from treadle.program.order import order, peak
 
 
 def drawn(count: int, seed: int, kind: str = "any", first: int = 0) -> list[Range]:
@@ -238,6 +239,21 @@ def test_programs_replayed_on_their_plans_read_what_was_written(
             if x in offsets and out in offsets and load.size[x] and load.size[out]:
                 wrong = replayed(load, offsets | {out: offsets[x]}, 1 << 40)
                 assert any(f"step {step} writes buffer {out}" in w for w in wrong)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 25), st.integers(0, 10_000), st.booleans())
+def test_reordered_programs_replay_right(steps: int, seed: int, train: bool) -> None:
+    load = dag(steps, seed, train)
+    turns = order(*load.all)
+    load.uses = [load.uses[s] for s in turns]
+    load.makes = [load.makes[s] for s in turns]
+    ranges, found = load.ranges(), plan(load.ranges())
+    made = [b for step in load.makes for b in step if b not in load.outputs]
+    assert replayed(load, dict(zip(made, found.offsets, strict=True)), found.size) == []
+    sized = [-(-size // 64) * 64 for size in load.size]
+    live = peak(range(len(turns)), load.uses, load.makes, sized, load.outputs)
+    assert live == largest_live_set(ranges)
 
 
 def test_a_replay_tells_overwriting_unwritten_and_in_place() -> None:

@@ -21,11 +21,17 @@ class Engine:
     device = "cpu"
 
     def run(
-        self, nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
     ) -> Values:
         """The values of the nodes in `keep`.
 
         A node has its value from `feeds`, else from itself if stored, else from its op.
+        The stored arrays of the nodes in `spent` nobody else will look at again: an
+        engine may write the Variable's next value into them.
         """
         raise NotImplementedError
 

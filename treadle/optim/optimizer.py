@@ -115,7 +115,7 @@ class Optimizer:
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
         del changes  # what only this list holds would count as asked for
-        run([*roots, *updates])
+        run([*roots, *updates], spent=True)
         release(roots, chosen)
         if loss is None:
             return None

@@ -22,8 +22,18 @@ from treadle.loops.window import few_taps, max_pool_gradient
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
+from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, rows, view_of
-from treadle.program.group import MEMBERS, Unit, group, is_virtual, sources
+from treadle.program.epilogue import epilogue_kernel, epilogues
+from treadle.program.group import (
+    MEMBERS,
+    OPERANDS,
+    Unit,
+    group,
+    is_virtual,
+    ordered,
+    sources,
+)
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -50,13 +60,23 @@ def build(
     supported: Callable[[Tensor], bool],
     vector_bytes: int,
     fuse: bool = True,
+    replaced: Mapping[int, Tensor] | None = None,
 ) -> Program:
     """The program that computes the roots, keyed by the serial they are asked for by.
 
     `supported` tells which nodes the engine has kernels for; without `fuse` each node
-    is a kernel of its own.
+    is a kernel of its own. `replaced` has, by root, the argument that the root is the
+    next version of: it may be overwritten.
     """
-    return _Building(arguments, roots, supported, vector_bytes, fuse).program()
+    versions = [(roots[k], old) for k, old in (replaced or {}).items()]
+    building = _Building(arguments, roots, supported, vector_bytes, fuse)
+    program = building.program(versions)
+    pairs = [
+        (building.number[new.serial], building.of(old))
+        for new, old in versions
+        if new.serial in building.number
+    ]
+    return replace(program, shared=in_place(program, pairs))
 
 
 class _Building:
@@ -89,7 +109,7 @@ class _Building:
         """Whether a node needs no buffer: its readers compute it where they read it."""
         return is_virtual(node) and self.supported(node)
 
-    def program(self) -> Program:
+    def program(self, versions: Sequence[tuple[Tensor, Tensor]]) -> Program:
         copied = self._copied()
         chosen = [
             n
@@ -98,14 +118,22 @@ class _Building:
             and not isinstance(n.op, Output)
         ]
         units = group(chosen, self.fuses, self.most)
+        layouts = {serial: p[0] for serial, p in self.products.items()}
+        self.finishes = epilogues(units, layouts, self.results) if self.most > 1 else {}
+        by_number = {u.nodes[0].serial: u.number for u in units}
+        done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
+        after_readers(units, versions, done_by)
+        units = ordered(units)
         self.stored = self._stored(units) | copied
         for x in self.arguments:
             self._buffer(x, x.type, "argument")
+        finishing = {unit.number for unit in self.finishes.values()}
         for unit in units:
-            self._step(unit)
+            if unit.number not in finishing:
+                self._step(unit)
         found = []
         for serial, root in self.roots.items():
-            found.append((serial, self._of(root)))
+            found.append((serial, self.of(root)))
         return Program(
             tuple(self.buffers),
             tuple(self.steps),
@@ -175,7 +203,7 @@ class _Building:
         self.number[node.serial] = number
         return number
 
-    def _of(self, node: Tensor) -> int:
+    def of(self, node: Tensor) -> int:
         """The buffer of a node; that of a constant is made when it is first read."""
         if node.serial not in self.number:
             if node.stored is not None:
@@ -227,8 +255,8 @@ class _Building:
             Launch(
                 replace(structure, name=kernel.name),
                 tuple(integers),
-                tuple(self._of(n) for n in nodes),
-                tuple(self._of(n) for n in stored),
+                tuple(self.of(n) for n in nodes),
+                tuple(self.of(n) for n in stored),
                 total,
                 grain_of(total, multiple, cost),
             )
@@ -236,15 +264,49 @@ class _Building:
 
     def _multiply(self, node: Tensor) -> None:
         layout, views = self.products[node.serial]
-        self.steps.append(
-            Product(
-                layout,
-                node.type.dtype,
-                (views[0].offset, views[1].offset),
-                tuple(self._of(v.base) for v in views),
-                (self._of(node),),
-            )
+        offsets = views[0].offset, views[1].offset
+        operands = self.of(views[0].base), self.of(views[1].base)
+        dtype = node.type.dtype
+        finish = self._finish(node, layout)
+        if finish is None:
+            written = (self.of(node),)
+            step = Product(layout, dtype, offsets, operands, operands, written)
+            self.steps.append(step)
+            if node.serial in self.finishes:  # its loops do not run along the columns
+                self._step(self.finishes[node.serial])
+            return
+        launch, own = finish
+        read = operands + launch.read
+        step = Product(
+            layout, dtype, offsets, operands, read, launch.written, launch, own
         )
+        self.steps.append(step)
+
+    def _finish(self, node: Tensor, layout: Layout) -> tuple[Launch, int] | None:
+        """The unit that a product does itself, and the product's buffer in it."""
+        unit = self.finishes.get(node.serial)
+        if unit is None:
+            return None
+        stored = [n for n in unit.nodes if n.serial in self.stored]
+        lanes = max(self.vector_bytes // node.type.dtype.itemsize, 1)
+        made = epilogue_kernel(
+            unit,
+            layout,
+            stored,
+            lambda n: n is node or self._has_buffer(n),
+            lanes,
+        )
+        if made is None or len(made[1]) > OPERANDS:
+            return None
+        kernel, nodes = made
+        structure, integers = parameterize(kernel)
+        own = [k for k, n in enumerate(nodes) if n is node]
+        if len(own) != 1:
+            return None
+        rest = tuple(self.of(n) for n in nodes if n is not node)
+        written = tuple(self.of(n) for n in stored)
+        named = replace(structure, name=kernel.name)
+        return Launch(named, tuple(integers), rest, written, 0, 0), own[0]
 
     def _fallback(self, node: Tensor) -> None:
         results = [node]
@@ -264,8 +326,8 @@ class _Building:
             Fallback(
                 node.op,
                 node.type,
-                tuple(self._of(x) for x in node.inputs),
-                tuple(self._of(x) for x in results),
+                tuple(self.of(x) for x in node.inputs),
+                tuple(self.of(x) for x in results),
                 node.origin,
             )
         )

@@ -20,7 +20,7 @@ from treadle.loops.nest import Region
 from treadle.ops.families import Elementwise, Movement, Reduction
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 
-__all__ = ["Unit", "group", "is_virtual"]
+__all__ = ["Unit", "group", "is_virtual", "run_of"]
 
 MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
@@ -234,10 +234,10 @@ class Grouping:
                 if found is not None:
                     yield found
         if node.type.size == size:
-            yield unflatten(_run(region.axes), shape)
+            yield unflatten(run_of(region.axes), shape)
         rows = region.rows
         if region.inner and node.type.size == math.prod(a.extent for a in rows):
-            yield unflatten(_run(rows), shape)
+            yield unflatten(run_of(rows), shape)
 
     def _join_reduction(self, node: Tensor, region: Region) -> bool:
         """A fold over the inner axes of a region, or over axes that become them."""
@@ -275,10 +275,10 @@ class Grouping:
                 if found is not None:
                     yield found
         if x.type.size == math.prod(a.extent for a in region.axes):
-            yield unflatten(_run(region.axes), x.type.shape)
+            yield unflatten(run_of(region.axes), x.type.shape)
 
 
-def _run(axes: Sequence[Axis]) -> Index:
+def run_of(axes: Sequence[Axis]) -> Index:
     """The number of a step of nested loops."""
     return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
 

@@ -95,6 +95,7 @@ class _Search:
             for turn in (self.steps.backward, self.steps.forward):
                 found = turn(ranking(found or []))
                 height = min(height, self.keep(found or []))
+
     def shake(self) -> None:
         """Looks for a lower peak near the best order, drawn from a fixed seed.
 

@@ -56,13 +56,20 @@ class Launch:
 
 @dataclass(frozen=True)
 class Product:
-    """A contraction, as a batch of products of matrices."""
+    """A contraction, as a batch of products of matrices.
+
+    `finish`, if there is one, is a kernel on each vector of the result, which it reads
+    as its buffer `own`; only what it writes is kept then.
+    """
 
     layout: Layout
     dtype: DType
     offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
+    operands: tuple[int, int]
     read: tuple[int, ...]
     written: tuple[int, ...]
+    finish: Launch | None = None
+    own: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ class Program:
     arguments: tuple[int, ...]
     constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
     results: tuple[tuple[int, int], ...]  # (serial of a root, buffer)
+    shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
 
     @property
     def fallbacks(self) -> list[str]:
@@ -157,5 +165,6 @@ def title(step: Step) -> str:
     if isinstance(step, Launch):
         return step.kernel.name or "kernel"
     if isinstance(step, Product):
-        return f"product{list(step.layout.sizes)}"
+        more = f" {step.finish.kernel.name}" if step.finish else ""
+        return f"product{list(step.layout.sizes)}{more}"
     return f"numpy {step.op.name}"

@@ -37,12 +37,14 @@ def is_literal(node: Tensor) -> bool:
 class Expanded:
     """The new graph: its arguments, and the node that each old root became.
 
-    `leaves` are the old nodes whose values the arguments take, in order.
+    `leaves` are the old nodes whose values the arguments take, in order; `replaced` has
+    the argument with the old version of the Variable that a root updates.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
     arguments: list[Tensor] = field(default_factory=list)
     roots: dict[int, Tensor] = field(default_factory=dict)
+    replaced: dict[int, Tensor] = field(default_factory=dict)
 
 
 class _Numbering:
@@ -171,4 +173,9 @@ def expand(
         root = made[serial]
         if isinstance(root, Tensor) and isinstance(root.type, Type):
             found.roots[serial] = root
+    for node in nodes:
+        if isinstance(node.op, Update) and node.serial in found.roots:
+            old = made[node.inputs[0].serial]
+            if isinstance(old, Tensor) and isinstance(old.op, Argument):
+                found.replaced[node.serial] = old
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import reach, users
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
@@ -15,34 +15,54 @@ __all__ = ["straighten"]
 def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """The roots, with each contraction as [batch, m, k] times [batch, k, n].
 
-    The permutations this takes are looked through wherever memory allows.
+    A permutation of a result that nobody else reads becomes the order it is made in;
+    the permutations of operands are looked through wherever memory allows.
     """
+    nodes = reach(roots.values())
+    readers = users(nodes)
+    asked = {x.serial for x in roots.values()}
+
+    def private(x: Tensor) -> bool:
+        return len(readers[x.serial]) == 1 and x.serial not in asked
+
     made: dict[int, Tensor] = {}
-    for node in reach(roots.values()):
+    waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
+    for node in nodes:
         inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-        if isinstance(node.op, Contract):
-            made[node.serial] = _ordered(node.op, inputs, node)
+        op = node.op
+        if isinstance(op, Contract):
+            alone = node.serial in readers and private(node)
+            if alone and isinstance(readers[node.serial][0].op, PermuteDims):
+                waiting[node.serial] = Tensor(op, inputs, node.type)
+            else:
+                made[node.serial] = _ordered(op, inputs, node)
+        elif isinstance(op, PermuteDims) and node.inputs[0].serial in waiting:
+            inner = waiting[node.inputs[0].serial]
+            assert isinstance(inner.op, Contract)
+            a, b, out = letters(inner.op.spec)
+            moved = "".join(out[k] for k in op.order)
+            whole = Contract(f"{a},{b}->{moved}")
+            made[node.serial] = _ordered(whole, inner.inputs, node)
         elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            made[node.serial] = Tensor(node.op, inputs, node.type)
+            made[node.serial] = Tensor(op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
 
 def _ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     """The contraction with its dimensions in groups: batch, m, k, n."""
-    a, b, out = letters(op.spec)
+    (x, y), (a, b, out) = inputs, letters(op.spec)
+    own = [c for c in out if (c in a) != (c in b)]
+    if own and own[0] in b:  # rows of the result are of the second operand
+        x, y, a, b = y, x, b, a
     batch = "".join(c for c in out if c in a and c in b)
     m = "".join(c for c in out if c not in b)
     n = "".join(c for c in out if c not in a)
     k = "".join(c for c in a if c in b and c not in out)
-    wanted = batch + m + k, batch + k + n, batch + m + n
-    if (a, b, out) == wanted:
-        found = Tensor(op, inputs, node.type)
-    else:
-        x, y = _permuted(inputs[0], a, wanted[0]), _permuted(inputs[1], b, wanted[1])
-        found = Contract(f"{wanted[0]},{wanted[1]}->{wanted[2]}")(x, y)
+    x, y = _permuted(x, a, batch + m + k), _permuted(y, b, batch + k + n)
+    found = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")(x, y)
     found.origin = node.origin
-    return _permuted(found, wanted[2], out)
+    return _permuted(found, batch + m + n, out)
 
 
 def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:

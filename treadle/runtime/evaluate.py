@@ -17,7 +17,7 @@ from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import engine
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, as_tensor
+from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
@@ -47,6 +47,12 @@ def _extra_references() -> int:
     return next(sys.getrefcount(node) for node in nodes)
 
 
+def _array_references() -> int:
+    """What sys.getrefcount counts of an array that only a node refers to."""
+    node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
+    return sys.getrefcount(node.stored)
+
+
 def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
     inside: dict[int, int] = {}
@@ -60,12 +66,35 @@ def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
     return found
 
 
+def owned(nodes: Sequence[Tensor], alone: int) -> set[int]:
+    """The old versions whose arrays only this run and their Variables refer to."""
+    inside: dict[int, int] = {}
+    for node in nodes:
+        if node.stored is None:
+            for x in node.inputs:
+                inside[x.serial] = inside.get(x.serial, 0) + 1
+    found = set()
+    for node in nodes:
+        if isinstance(node.op, Version) and node.stored is not None:
+            # One more reference to the node is its Variable's.
+            count = alone + inside.get(node.serial, 0) + 1
+            sole = sys.getrefcount(node) <= count
+            if sole and sys.getrefcount(node.stored) <= _ARRAY_ALONE:
+                found.add(node.serial)
+    return found
+
+
 def run(
-    roots: Iterable[Tensor], feeds: Mapping[int, Any] | None = None
+    roots: Iterable[Tensor],
+    feeds: Mapping[int, Any] | None = None,
+    *,
+    spent: bool = False,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
-    A failing run drops the thread's pending updates: the Variables stay as they were.
+    With `spent` the caller cuts all that depends on an updated Variable, so that its
+    old array may be overwritten where nothing else refers to it. A failing run drops
+    the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()
@@ -80,7 +109,8 @@ def run(
     keep &= {node.serial for node in nodes if node.stored is None}
     if current().check:
         _check(nodes)
-    values = engine(current().engine).run(nodes, feeds or {}, keep)
+    old = owned(nodes, _ALONE) if spent else frozenset()
+    values = engine(current().engine).run(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -219,3 +249,4 @@ on_change(_watch_eager)
 if current().eager:
     watchers.append(_at_once)
 _ALONE = _extra_references()
+_ARRAY_ALONE = _array_references()

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from treadle.engines.native.contraction import plan_matmul
 from treadle.engines.native.emit import emit
+from treadle.engines.native.finish import epilogue_of
 from treadle.loops.kernel import Kernel
 from treadle.program.program import Launch, Product, Program
 
 __all__ = ["Code", "coded"]
 
-# A number; a buffer and a shift in bytes; "scratch", "status" or the name of a function.
+# A number; a buffer and a shift in bytes; "scratch", "status" or a function's name.
 Argument = int | tuple[int, int] | str
 
 
@@ -55,7 +56,7 @@ def _launch(step: Launch) -> Code:
 
 def _product(step: Product) -> Code:
     batch, m, n, k = step.layout.sizes
-    double = step.dtype.itemsize == 8
+    finish = step.finish
     made = plan_matmul(
         batch,
         m,
@@ -64,18 +65,24 @@ def _product(step: Product) -> Code:
         step.layout.a,
         step.layout.b,
         step.layout.c,
-        "double" if double else "float",
+        "double" if step.dtype.itemsize == 8 else "float",
+        epilogue_of(finish.kernel, step.own) if finish else None,
     )
     a, b = (
         (number, offset * step.dtype.itemsize)
-        for number, offset in zip(step.read, step.offsets, strict=True)
+        for number, offset in zip(step.operands, step.offsets, strict=True)
     )
     if made.swapped:
         a, b = b, a
     texts = {made.name: made.text} | {f.name: f.text for f in made.functions}
-    arguments: list[Argument] = [a, b, (step.written[0], 0), "scratch"]
+    arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
+    if finish:
+        arguments += [(number, 0) for number in finish.buffers]
+    arguments.append("scratch")
     arguments += [f.name for f in made.functions]
     arguments += made.arguments
+    if finish:
+        arguments += finish.integers
     return Code(
         made.name, texts, tuple(arguments), made.total, made.grain, made.scratch
     )

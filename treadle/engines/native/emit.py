@@ -43,8 +43,10 @@ HEAVY = 24  # ops: a longer loop body is written once, under a mask
 class Emitter(Access):
     """The state of one function that is being written."""
 
-    def __init__(self, kernel: Kernel, name: str) -> None:
-        super().__init__(kernel, Builder(name, SIGNATURE))
+    def __init__(
+        self, kernel: Kernel, name: str, builder: Builder | None = None
+    ) -> None:
+        super().__init__(kernel, builder or Builder(name, SIGNATURE))
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
 

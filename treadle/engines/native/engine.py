@@ -11,6 +11,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Engine, Values, engine, provide_engine
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.scalars import supports
+from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
@@ -18,6 +19,7 @@ from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.build import KERNELS, build
 from treadle.rewrite.expand import expand
+from treadle.rewrite.straighten import straighten
 
 __all__ = ["Native"]
 
@@ -55,7 +57,11 @@ class Native(Engine):
         self.programs: OrderedDict[Any, tuple[Linked, list[int]]] = OrderedDict()
 
     def run(
-        self, nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
     ) -> Values:
         place = {node.serial: k for k, node in enumerate(nodes)}
         key = self._key(nodes, place, feeds, keep)
@@ -70,7 +76,8 @@ class Native(Engine):
             node = nodes[k]
             arrays.append(feeds.get(node.serial, node.stored))
         try:
-            found = linked.run(arrays)
+            own = {k for k, n in enumerate(leaves) if nodes[n].serial in spent}
+            found = linked.run(arrays, own)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -101,9 +108,13 @@ class Native(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
-        graph = expand(nodes, feeds, keep, claimed)
-        roots = {place[serial]: root for serial, root in graph.roots.items()}
-        program = build(graph.arguments, roots, supported, 64, bool(current().optimize))
+        optimize = bool(current().optimize)
+        with pushed(TraceFrame("a program")):  # what rules build here is never run
+            graph = expand(nodes, feeds, keep, claimed)
+            roots = {place[serial]: root for serial, root in graph.roots.items()}
+            roots = straighten(roots)
+            replaced = {place[k]: x for k, x in graph.replaced.items()}
+            program = build(graph.arguments, roots, supported, 64, optimize, replaced)
         return Linked(program), [place[x.serial] for x in graph.leaves]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -133,8 +133,11 @@ class Linked:
 
     # -- a run -----------------------------------------------------------------------
 
-    def run(self, arrays: Arrays) -> dict[int, Any]:
-        """The results for the values of the arguments, in the program's order."""
+    def run(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
+        """The results for the values of the arguments, in the program's order.
+
+        Arguments numbered in `spent` may be overwritten.
+        """
         program = self.program
         options = current()
         memory = memory_of(options.arena)
@@ -146,7 +149,14 @@ class Linked:
         for n, x in self.constants:
             alive[n] = x
             addresses[n] = x.ctypes.data
+        free = {program.arguments[k] for k in spent}
+        for result, argument in program.shared:
+            x = alive[argument]
+            if argument in free and x.flags.c_contiguous:
+                alive[result], addresses[result] = x, addresses[argument]
         for b in self.results:
+            if b.number in alive:
+                continue
             alive[b.number], addresses[b.number] = memory.results.lend(
                 b.type.shape, b.type.dtype
             )

@@ -1,6 +1,8 @@
 """Threads."""
 from __future__ import annotations
+
 import ctypes
+
 _K = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 class Pool:
     threads = 1

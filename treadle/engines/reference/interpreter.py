@@ -18,7 +18,11 @@ class Reference(Engine):
     name = "reference"
 
     def run(
-        self, nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
     ) -> Values:
         last: dict[int, int] = {}
         for node in nodes:

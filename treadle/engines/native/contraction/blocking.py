@@ -20,17 +20,18 @@ class Blocking:
     packed: bool = True  # panels of B are copied (also where they must be)
     copied: bool = False  # blocks of A are copied (only where they can be)
     held: bool = False  # sums of several blocks of k are kept apart from C
+    flat: bool = False  # low and wide tiles (also where the rows are few)
     far: bool = False  # C is not in a near cache and is prefetched
 
 
-def widths_of_tiles(host: Host, rows: int) -> tuple[int, ...]:
-    """The tiles for blocks of at least so many rows."""
-    return FLAT if rows <= rows_of_tile(host, FLAT[-1]) else TALL
+def widths_of_tiles(host: Host, m: int, cut: Blocking) -> tuple[int, ...]:
+    """The widths of the panels that go with the tiles of a cut, in vectors."""
+    few = m // cut.blocks_m <= rows_of_tile(host, FLAT[-1])
+    return FLAT if few or cut.flat else TALL
 
 
 def choose(
     host: Host, size: int, m: int, n: int, k: int, a: tuple[int, ...], b: tuple[int, ...]
 ) -> Blocking:
     """The cut for C[m, n] = A[m, k] B[k, n]; strides a = (row, k), b = (k, column)."""
-    tile_m = rows_of_tile(host, widths_of_tiles(host, m)[-1])
-    return Blocking(packed=m > 4 * tile_m)
+    return Blocking(packed=m > 448)

@@ -72,7 +72,7 @@ def plan_matmul(
     own = kernel(machine, structure, epilogue)
     pack = pack_rows if b[2] == 1 else pack_transposed if b[1] == 1 else pack_general
     functions = (
-        tile_function(machine, dtype, widths_of_tiles(machine, m // cut.blocks_m)),
+        tile_function(machine, dtype, widths_of_tiles(machine, m, cut)),
         pack(machine, dtype),
         copy_block(machine, dtype),
     )
@@ -105,7 +105,7 @@ def _fields(
     """The integers of the kernel by name."""
     m, n, k = sizes
     lanes = machine.vector // size
-    widths = widths_of_tiles(machine, m // cut.blocks_m)
+    widths = widths_of_tiles(machine, m, cut)
     tile_m, tile_n = rows_of_tile(machine, widths[-1]), widths[-1] * lanes
     bytes_a, bytes_b, bytes_c = (tuple(size * x for x in s) for s in (a, b, c))
     direct = plain and c[2] == 1 and not cut.held

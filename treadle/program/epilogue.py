@@ -1,0 +1,132 @@
+"""Element-wise units done by the product they read, on each vector of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from treadle.graph.tensor import Tensor
+from treadle.loops.index import Axis, Index, Quotient, Remainder
+from treadle.loops.kernel import Kernel, Loop
+from treadle.loops.lower import flat
+from treadle.loops.nest import Region, kernel_of
+from treadle.loops.schedule import all_indices, taken_apart
+from treadle.program.contract import Layout, rows
+from treadle.program.group import Unit, operand_places, run_of, sources, unflatten
+
+__all__ = ["epilogue_kernel", "epilogues"]
+
+
+def epilogues(
+    units: Sequence[Unit],
+    products: Mapping[int, Layout],
+    asked: Collection[int],
+) -> dict[int, Unit]:
+    """For each product, by serial, the unit that can be done on its result.
+
+    The unit must be the only one that reads the product, read each element where its
+    own loops are, and wait for nothing that waits for the product.
+    """
+    readers: dict[int, list[Unit]] = {}
+    for unit in units:
+        for node in unit.nodes:
+            for x in node.inputs:
+                for p, _ in sources(x, None):
+                    if p.serial in products and unit not in readers.get(p.serial, []):
+                        readers.setdefault(p.serial, []).append(unit)
+    by_bit = {u.number: u for u in units}
+    found: dict[int, Unit] = {}
+    taken: set[int] = set()
+    for product in units:
+        (node, *rest) = product.nodes
+        own = readers.get(node.serial, [])
+        if rest or node.serial not in products or node.serial in asked:
+            continue
+        if len(own) != 1 or own[0].number in taken:
+            continue
+        (unit,) = own
+        if _waits(unit, product, by_bit) or not _fits(unit, node, products):
+            continue
+        found[node.serial] = unit
+        taken.add(unit.number)
+        _joined(product, unit, units)
+    return found
+
+
+def _waits(unit: Unit, product: Unit, units: Mapping[int, Unit]) -> bool:
+    """Whether the unit reads something that itself waits for the product."""
+    bit = 1 << product.number
+    before = unit.before & ~bit
+    while before:
+        k = before.bit_length() - 1
+        before &= ~(1 << k)
+        if k in units and units[k].before & bit:
+            return True
+    return False
+
+
+def _fits(unit: Unit, node: Tensor, products: Mapping[int, Layout]) -> bool:
+    """Whether a unit's loops run over a product as it lies in memory."""
+    region = unit.region
+    layout = products[node.serial]
+    batch, m, n, _ = layout.sizes
+    if region is None or region.inner:
+        return False
+    straight = zip(layout.c, rows((batch, m, n)), (batch, m, n), strict=True)
+    if any(own != wanted for own, wanted, extent in straight if extent != 1):
+        return False
+    whole = run_of(region.axes)
+    for member in unit.nodes:
+        for x, at in operand_places(member, region.placement[member.serial]):
+            for p, place in sources(x, at):
+                if p is not node:
+                    continue
+                if place is None or flat(place, node.type.shape) != whole:
+                    return False
+    return True
+
+
+def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
+    """The product now waits for what its unit waits for, and so do its readers."""
+    bit = 1 << product.number
+    product.before |= unit.before & ~bit
+    for other in units:
+        if other.before & bit:
+            other.before |= product.before
+
+
+def epilogue_kernel(
+    unit: Unit,
+    layout: Layout,
+    stored: Sequence[Tensor],
+    has_buffer: Callable[[Tensor], bool],
+    lanes: int,
+) -> tuple[Kernel, list[Tensor]] | None:
+    """The unit as a kernel over batch, rows and columns of the product it reads.
+
+    None where its columns would not be even steps through memory.
+    """
+    region = unit.region
+    assert region is not None
+    batch, m, n, _ = layout.sizes
+    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
+    place = flat([Index.of(a) for a in axes], (batch, m, n))
+    extents = tuple(a.extent for a in region.axes)
+    by = dict(zip(region.axes, unflatten(place, extents), strict=True))
+    moved = Region(axes, nodes=list(region.nodes))
+    for serial, at in region.placement.items():
+        moved.placement[serial] = tuple(i.replaced(by) for i in at)
+    kernel, nodes = kernel_of(moved, stored, has_buffer)
+    for i in all_indices(kernel.body):
+        for atom, _ in i.terms:
+            divided = isinstance(atom, (Quotient, Remainder))
+            if divided and axes[2] in atom.index.axes():  # type: ignore[union-attr]
+                return None
+    if any(s.data() for s in all_indices(kernel.body)):
+        return None
+    passes = taken_apart(kernel).passes
+    body = tuple(p for p in passes)
+    nest: tuple[Loop, ...] = (Loop(axes[2], body, "vector", lanes),)  # type: ignore[arg-type]
+    for axis in (axes[1], axes[0]):
+        nest = (Loop(axis, nest, "parallel"),)
+    return replace(kernel, body=nest), nodes
