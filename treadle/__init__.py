@@ -81,6 +81,7 @@ from treadle.ops.window import *
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.function import *
+from treadle.runtime.lower import *
 from treadle.viz.dot import *
 from treadle.viz.show import *
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.errors import OptionError
@@ -12,6 +13,28 @@ from treadle.base.options import register_engine
 from treadle.graph.tensor import Tensor
 
 Values = dict[int, Any]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes a program takes: its arena, the most that is alive at once, its results."""
+
+    arena: int
+    largest_live_set: int
+    results: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph at each level, as text; `fallbacks` lists the ops without kernels."""
+
+    graph: str
+    kernels: str
+    program: str
+    llvm: str
+    asm: str
+    memory: Footprint
+    fallbacks: tuple[str, ...]
 
 
 class Engine:
@@ -35,6 +58,14 @@ class Engine:
         """
         raise NotImplementedError
 
+    def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
+        """What the nodes in `keep` are compiled to; `graph` is their text."""
+        raise OptionError(f"engine {self.name!r} has no programs to look at")
+
+    def latest(self) -> Lowered | None:
+        """The program that ran last in this thread."""
+        return None
+
 
 _engines: dict[str, Callable[[], Engine]] = {}
 _made: dict[str, Engine] = {}
@@ -53,7 +84,7 @@ def provide_engine(name: str, make: Callable[[], Engine]) -> None:
 def engine(name: str) -> Engine:
     """The engine of a name; "auto" is the best there is."""
     if name == "auto":
-        name = "reference"
+        name = "native"
     if name not in _made:
         if name in _modules and name not in _engines:
             importlib.import_module(_modules[name])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import Argument, Kernel, Literal, Loop, Statement, Store
+from treadle.loops.lower import Strides, placed
 
-__all__ = ["Kernels", "nested", "place_of", "zeros"]
+__all__ = ["Kernels", "nested", "zeros"]
 
 Kernels = list[tuple[Kernel, list[Tensor]]]
 
@@ -23,18 +21,10 @@ def nested(
     return body
 
 
-def place_of(at: Sequence[Index], shape: Shape) -> Index:
-    """The place of an element in row-major order."""
-    found = Index()
-    for i, n in zip(at, shape, strict=True):
-        found = found * n + i
-    return found
-
-
-def zeros(node: Tensor) -> tuple[Kernel, list[Tensor]]:
+def zeros(node: Tensor, strides: Strides) -> tuple[Kernel, list[Tensor]]:
     """The kernel that fills a node's buffer with zeros."""
     axes = [Axis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
-    place = place_of([Index.of(a) for a in axes], node.type.shape)
+    place = placed([Index.of(a) for a in axes], strides(node))
     store = Store(0, place, Literal(0, node.type.dtype))
     loops = nested([a for a in axes if a.extent != 1], (store,), "parallel")
     return Kernel("zeros", (Argument(node.type.dtype, True),), loops), [node]

@@ -8,6 +8,7 @@ family, at indices that are arithmetic on loop axes.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,10 +41,21 @@ from treadle.ops.random import UniformBits
 from treadle.ops.select import Select
 from treadle.ops.slice import SetSlice, Unslice
 
-__all__ = ["Lowering", "combiner", "flat", "has_rule", "is_computed", "wide"]
+__all__ = [
+    "Lowering",
+    "Strides",
+    "combiner",
+    "flat",
+    "has_rule",
+    "is_computed",
+    "placed",
+    "row_major",
+    "wide",
+]
 
 At = tuple[Index, ...]
 Guards = tuple[Guard, ...]
+Strides = Callable[[Tensor], Sequence[int]]
 
 
 def flat(at: Sequence[Index], shape: Shape) -> Index:
@@ -52,6 +64,20 @@ def flat(at: Sequence[Index], shape: Shape) -> Index:
     for i, n in zip(at, shape, strict=True):
         found = found * n + i
     return found
+
+
+def placed(at: Sequence[Index], strides: Sequence[int]) -> Index:
+    """The place of an element in memory with these strides, in elements."""
+    found = Index()
+    for i, step in zip(at, strides, strict=True):
+        found = found + i * step
+    return found
+
+
+def row_major(node: Tensor) -> tuple[int, ...]:
+    """The strides of a node whose last dimension is the innermost, in elements."""
+    shape = node.type.shape
+    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
 def broadcast(at: At, shape: Shape) -> At:
@@ -91,11 +117,15 @@ class Lowering:
     """Expressions of nodes over the axes of one kernel.
 
     `buffer` gives the number of the buffer of a node that is stored, or None for one
-    that is to be computed; `known` has what other statements of the kernel compute.
+    that is to be computed, and `strides` how it lies there; `known` has what other
+    statements of the kernel compute.
     """
 
-    def __init__(self, buffer: Callable[[Tensor], int | None]) -> None:
+    def __init__(
+        self, buffer: Callable[[Tensor], int | None], strides: Strides = row_major
+    ) -> None:
         self.buffer = buffer
+        self.strides = strides
         self.known: dict[int, tuple[At, Expression]] = {}
         self._memo: dict[Any, Expression] = {}
 
@@ -107,7 +137,7 @@ class Lowering:
         if key not in self._memo:
             number = self.buffer(node)
             if number is not None:
-                place = flat(at, node.type.shape)
+                place = placed(at, self.strides(node))
                 found: Expression = Load(number, place, node.type.dtype, guards)
             else:
                 found = self._rule(node, at, guards)

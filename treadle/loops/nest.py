@@ -27,7 +27,7 @@ from treadle.loops.kernel import (
     Statement,
     Store,
 )
-from treadle.loops.lower import At, Lowering, combiner, flat, wide
+from treadle.loops.lower import At, Lowering, Strides, combiner, placed, row_major, wide
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
@@ -58,6 +58,13 @@ class Region:
         at = self.placement[node.serial]
         return any(a in self.inner for i in at for a in i.axes())
 
+    def folds(self, node: Tensor) -> bool:
+        """Whether a node is folded in the inner loops; a sum of one term is not."""
+        if not isinstance(node.op, Reduction):
+            return False
+        at = self.reads[node.serial]
+        return any(a in self.inner for k in node.op.axes for a in at[k].axes())
+
 
 class _Buffers:
     """The buffers of a kernel in the order they are first met."""
@@ -77,15 +84,19 @@ class _Buffers:
 
 
 def kernel_of(
-    region: Region, stored: Sequence[Tensor], has_buffer: Callable[[Tensor], bool]
+    region: Region,
+    stored: Sequence[Tensor],
+    has_buffer: Callable[[Tensor], bool],
+    strides: Strides = row_major,
 ) -> tuple[Kernel, list[Tensor]]:
     """The kernel that computes a region, and the nodes its buffers belong to.
 
-    `stored` are the members it writes; `has_buffer` tells of nodes outside of it.
+    `stored` are the members it writes; `has_buffer` tells of nodes outside of it, and
+    `strides` how nodes lie in memory.
     """
     members = {n.serial for n in region.nodes}
     buffers = _Buffers(lambda n: n.serial not in members and has_buffer(n))
-    lowering = Lowering(buffers)
+    lowering = Lowering(buffers, strides)
     passes = _passes(region)
     written = {n.serial for n in stored}
     count = 1 + max(passes.values(), default=0)
@@ -95,7 +106,7 @@ def kernel_of(
     for node in region.nodes:
         at = region.placement[node.serial]
         turn = passes[node.serial]
-        if isinstance(node.op, Reduction) and region.inner:
+        if region.folds(node):
             number = sum(map(len, folds))
             accumulator, value = _fold(region, lowering, node, number)
             folds[turn - 1].append((accumulator, value))
@@ -121,7 +132,7 @@ def kernel_of(
         buffers.nodes.append(node)
 
     def store(node: Tensor, value: Expression) -> Store:
-        place = flat(region.placement[node.serial], node.type.shape)
+        place = placed(region.placement[node.serial], strides(node))
         return Store(buffers.numbers[node.serial], place, value)
 
     body: list[Statement] = []
@@ -151,8 +162,7 @@ def _passes(region: Region) -> dict[int, int]:
     found: dict[int, int] = {}
     for node in region.nodes:
         before = _pass_of(node, found)
-        folds = bool(region.inner) and isinstance(node.op, Reduction)
-        found[node.serial] = before + folds
+        found[node.serial] = before + region.folds(node)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from treadle.base.dtypes import bool_
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.loops.fill import Kernels, nested, place_of, zeros
+from treadle.loops.fill import Kernels, nested, zeros
 from treadle.loops.index import Axis, Datum, Index
 from treadle.loops.kernel import (
     Apply,
@@ -20,6 +20,7 @@ from treadle.loops.kernel import (
     Load,
     Store,
 )
+from treadle.loops.lower import Strides, placed
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add
 from treadle.ops.gather import Unindex
@@ -48,13 +49,14 @@ def _added(
     axes: Sequence[Axis],
     ordered: Sequence[Axis],
     target: Sequence[Index],
+    strides: Strides,
 ) -> Kernels:
     """Zeros, then values[axes] added at `target`; `ordered` axes run one by one."""
-    place = place_of([Index.of(a) for a in axes], values.type.shape)
+    place = placed([Index.of(a) for a in axes], strides(values))
     count = len(ids)
     store = Store(
         count + 1,
-        place_of(target, node.type.shape),
+        placed(target, strides(node)),
         Load(count, place, values.type.dtype),
         Add(),
     )
@@ -64,31 +66,31 @@ def _added(
     arguments = [Argument(x.type.dtype) for x in (*ids, values)]
     arguments.append(Argument(node.type.dtype, True))
     kernel = Kernel(node.op.name.lower(), tuple(arguments), loops, ordered=True)
-    return [zeros(node), (kernel, [*ids, values, node])]
+    return [zeros(node, strides), (kernel, [*ids, values, node])]
 
 
-def _rows(node: Tensor) -> Kernels:
+def _rows(node: Tensor, strides: Strides) -> Kernels:
     ids, values = node.inputs
     axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     rank = ids.type.ndim
     at = [Index.of(a) for a in axes]
-    load = Load(0, place_of(at[:rank], ids.type.shape), ids.type.dtype)
+    load = Load(0, placed(at[:rank], strides(ids)), ids.type.dtype)
     row = _position(load, node.type.shape[0], False)
-    return _added(node, values, [ids], axes, axes[:rank], [row, *at[rank:]])
+    return _added(node, values, [ids], axes, axes[:rank], [row, *at[rank:]], strides)
 
 
-def _put_along(node: Tensor) -> Kernels:
+def _put_along(node: Tensor, strides: Strides) -> Kernels:
     values, ids = node.inputs
     op: Any = node.op
     axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
-    load = Load(0, place_of(at, ids.type.shape), ids.type.dtype)
+    load = Load(0, placed(at, strides(ids)), ids.type.dtype)
     target = list(at)
     target[op.axis] = _position(load, op.extent, True)
-    return _added(node, values, [ids], axes, [axes[op.axis]], target)
+    return _added(node, values, [ids], axes, [axes[op.axis]], target, strides)
 
 
-def _unindex(node: Tensor) -> Kernels:
+def _unindex(node: Tensor, strides: Strides) -> Kernels:
     values, *ids = node.inputs
     op: Any = node.op
     axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
@@ -100,13 +102,13 @@ def _unindex(node: Tensor) -> Kernels:
     for k, (axis, i) in enumerate(zip(op.axes, ids, strict=True)):
         own = [Index.of(a) for a in here[rank - i.type.ndim :]]
         own = [Index() if n == 1 else x for n, x in zip(i.type.shape, own, strict=True)]
-        load = Load(k, place_of(own, i.type.shape), i.type.dtype)
+        load = Load(k, placed(own, strides(i)), i.type.dtype)
         places[axis] = _position(load, op.shape[axis], True)
     target = [places[k] if k in places else next(rest) for k in range(len(op.shape))]
-    return _added(node, values, ids, axes, here, target)
+    return _added(node, values, ids, axes, here, target, strides)
 
 
-SCATTERS: dict[type[Op], Callable[[Tensor], Kernels]] = {
+SCATTERS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     RowsToDense: _rows,
     PutAlong: _put_along,
     Unindex: _unindex,

@@ -16,6 +16,7 @@ from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import (
     Accumulator,
     Kernel,
+    Load,
     Loop,
     Statement,
     Store,
@@ -171,6 +172,26 @@ def _divisions(kernel: Kernel) -> int:
     )
 
 
+def reorder(kernel: Kernel) -> Kernel:
+    """Loops in the order of memory: what moves farthest in it is outermost."""
+    nest = taken_apart(kernel)
+    written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
+    read = [e.index for e in expressions(kernel.body) if isinstance(e, Load)]
+
+    def sorted_by_steps(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        for i in [*written, *read]:
+            if all(i.coefficient(a) for a in axes):
+                return tuple(sorted(axes, key=lambda a: -abs(i.coefficient(a))))
+        return axes
+
+    rows, inner = sorted_by_steps(nest.rows), nest.inner
+    if not kernel.ordered:
+        inner = sorted_by_steps(inner)
+    if (rows, inner) == (nest.rows, nest.inner):
+        return kernel
+    return put_together(kernel, Nest(rows, inner, nest.passes), None, 0)
+
+
 def merge(kernel: Kernel) -> Kernel:
     """Neighboring axes joined where every index runs through both as through one."""
     while True:
@@ -238,7 +259,7 @@ def lanes_for(extent: int, width: int) -> int:
 
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
-    kernel = merge(split(kernel))
+    kernel = merge(reorder(split(kernel)))
     axis = vector_axis(kernel)
     if axis is None:
         return kernel

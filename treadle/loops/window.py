@@ -12,20 +12,14 @@ import numpy as np
 from treadle.base.dtypes import DType, bool_, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.loops.fill import nested, zeros
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index
 from treadle.loops.kernel import (
     Apply,
-    Argument,
     Counter,
     Expression,
     Guard,
     Inside,
-    Kernel,
     Literal,
-    Load,
-    Statement,
-    Store,
 )
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr
 from treadle.ops.compare import Equal, Greater, LogicalNot
@@ -34,7 +28,7 @@ from treadle.ops.parts import IsNan
 from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool, SumPoolGradient
 from treadle.ops.select import Maximum, Select
 
-__all__ = ["POOLS", "few_taps", "max_pool_gradient"]
+__all__ = ["POOLS", "few_taps", "lowest", "outside", "taps"]
 
 At = tuple[Index, ...]
 Guards = tuple[Guard, ...]
@@ -71,7 +65,7 @@ def taps(op: Any, at: At, shape: tuple[int, ...]) -> Iterator[tuple[At, Guards]]
         yield tuple(source), tuple(inside)
 
 
-def _outside(x: Expression, inside: Guards, other: Expression) -> Expression:
+def outside(x: Expression, inside: Guards, other: Expression) -> Expression:
     if not inside:
         return x
     return _apply(Select(), Inside(inside, bool_), x, other)
@@ -82,7 +76,7 @@ def _max_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     least = lowest(node.type.dtype)
     found: Expression = least
     for k, (source, inside) in enumerate(taps(node.op, at, x.type.shape)):
-        value = _outside(read(x, source, guards + inside), inside, least)
+        value = outside(read(x, source, guards + inside), inside, least)
         found = value if k == 0 else _apply(Maximum(), found, value)
     return found
 
@@ -92,7 +86,7 @@ def _sum_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     zero = Literal(0, node.type.dtype)
     found: Expression = zero
     for source, inside in taps(node.op, at, x.type.shape):
-        value = _outside(read(x, source, guards + inside), inside, zero)
+        value = outside(read(x, source, guards + inside), inside, zero)
         found = _apply(Add(), found, value)
     return found
 
@@ -141,7 +135,7 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
             source.append(own)
             inside.append(Guard(own, 0, n))
         value = read(g, tuple(source), guards + tuple(inside))
-        found = _apply(Add(), found, _outside(value, tuple(inside), zero))
+        found = _apply(Add(), found, outside(value, tuple(inside), zero))
     return found
 
 
@@ -151,61 +145,3 @@ POOLS: dict[type[Op], Callable[[Read, Tensor, At, Guards], Expression]] = {
     MaxPoolPositions: _positions,
     SumPoolGradient: _sum_pool_gradient,
 }
-
-
-def _overlap(op: Any) -> bool:
-    """Whether an element may lie in several windows."""
-    return any(
-        d * (k - 1) + 1 > s
-        for k, s, d in zip(op.kernel, op.stride, op.dilation, strict=True)
-    )
-
-
-def max_pool_gradient(node: Tensor) -> list[tuple[Kernel, list[Tensor]]]:
-    """Zeros, and then each window's value at its first greatest element."""
-    op: Any = node.op
-    x, g = node.inputs
-    shape, dtype = x.type.shape, node.type.dtype
-    axes = [Axis(f"w{k}", n) for k, n in enumerate(g.type.shape)]
-    at = tuple(map(Index.of, axes))
-    number = Index()
-    for axis in axes:
-        number = number * axis.extent + Index.of(axis)
-    share = Load(1, number, g.type.dtype)
-    zero = Literal(0, dtype)
-    body: list[Statement] = []
-    values: list[tuple[Index, Guards, Expression]] = []
-    for source, inside in taps(op, at, shape):
-        element = Index()
-        for i, n in zip(source, shape, strict=True):
-            element = element * n + i
-        loaded = Load(0, element, x.type.dtype, inside)
-        values.append((element, inside, _outside(loaded, inside, lowest(x.type.dtype))))
-    greatest: Expression = values[0][2]
-    for _, _, value in values[1:]:
-        greatest = _apply(Maximum(), greatest, value)
-    taken: Expression = Literal(False, bool_)
-    overlap = _overlap(op)
-    for element, inside, value in values:
-        hit = _apply(Equal(), value, greatest, dtype=bool_)
-        hit = _apply(BitwiseOr(), hit, _apply(IsNan(), value, dtype=bool_))
-        hit = _apply(BitwiseAnd(), hit, _apply(LogicalNot(), taken))
-        taken = _apply(BitwiseOr(), taken, hit)
-        own = _apply(Select(), hit, share, zero)
-        body.append(Store(2, element, own, Add() if overlap else None, inside))
-    arguments = (Argument(x.type.dtype), Argument(g.type.dtype), Argument(dtype, True))
-    real = [a for a in axes if a.extent != 1]
-    if overlap:  # windows that share elements are done one after the other
-        outer = [a for a in axes[:2] if a.extent != 1]
-        inner = nested([a for a in axes[2:] if a.extent != 1], tuple(body), "serial")
-        loops = nested(outer, inner, "parallel")
-    else:
-        loops = nested(real, tuple(body), "parallel")
-    steps = [(Kernel("maxpoolgradient", arguments, loops), [x, g, node])]
-    covered = not overlap and all(
-        n == k * m and low == high == 0
-        for n, k, m, (low, high) in zip(
-            shape[2:], op.kernel, g.type.shape[2:], op.padding, strict=True
-        )
-    )
-    return steps if covered else [zeros(node), *steps]

@@ -90,7 +90,8 @@ def after_readers(
     """Let the unit that makes a new version wait for all that read the old one.
 
     `pairs` are (new version, old version); `step` maps the number of a unit that
-    another one does to that other. Where a reader waits for the new version, nothing changes.
+    another one does to that other. A reader that waits for the new version stays where
+    it is.
     """
     by_number = {u.number: u for u in units}
     maker = {n.serial: step.get(u.number, u.number) for u in units for n in u.nodes}

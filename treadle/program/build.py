@@ -14,16 +14,18 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
 from treadle.loops.kernel import Kernel
+from treadle.loops.lower import Strides, row_major
 from treadle.loops.nest import kernel_of
 from treadle.loops.parameters import parameterize
 from treadle.loops.scatter import SCATTERS
 from treadle.loops.schedule import schedule
-from treadle.loops.window import few_taps, max_pool_gradient
+from treadle.loops.unpool import max_pool_gradient
+from treadle.loops.window import few_taps
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
-from treadle.program.contract import Layout, View, layout_of, rows, view_of
+from treadle.program.contract import Layout, View, layout_of, view_of
 from treadle.program.epilogue import epilogue_kernel, epilogues
 from treadle.program.group import (
     MEMBERS,
@@ -34,6 +36,7 @@ from treadle.program.group import (
     ordered,
     sources,
 )
+from treadle.program.layout import orders_of, strides_in
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -47,7 +50,7 @@ from treadle.program.program import (
 
 __all__ = ["build"]
 
-KERNELS: dict[type[Op], Callable[[Tensor], Kernels]] = {
+KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     MaxPoolGradient: max_pool_gradient,
     **SCATTERS,
 }
@@ -97,10 +100,16 @@ class _Building:
         self.most = MEMBERS if fuse else 1
         self.nodes = [n for n in reach(list(roots.values())) if not _is_leaf(n)]
         self.results = {n.serial for n in roots.values()}
+        self.orders = orders_of(self.nodes, self.results) if fuse else {}
         self.buffers: list[Buffer] = []
         self.number: dict[int, int] = {}
         self.constants: list[tuple[int, Tensor]] = []
         self.steps: list[Step] = []
+
+    def strides(self, node: Tensor) -> tuple[int, ...]:
+        """How a node lies in its buffer, in elements."""
+        order = self.orders.get(node.serial)
+        return row_major(node) if order is None else strides_in(node, order)
 
     def fuses(self, node: Tensor) -> bool:
         return self.supported(node)
@@ -165,8 +174,8 @@ class _Building:
             return None
         choices = []
         for x in node.inputs:
-            copy = View(x, 0, rows(x.type.shape))
-            view = view_of(x, self.looked_through)
+            copy = View(x, 0, self.strides(x))
+            view = view_of(x, self.looked_through, self.strides)
             choices.append([copy] if view is None else [view, copy])
         for views in itertools.product(*choices):
             layout = layout_of(node, *[v.strides for v in views])
@@ -199,7 +208,8 @@ class _Building:
 
     def _buffer(self, node: Tensor, type_: Type, place: str) -> int:
         number = len(self.buffers)
-        self.buffers.append(Buffer(number, type_, place))
+        order = self.orders.get(node.serial, ())
+        self.buffers.append(Buffer(number, type_, place, order))
         self.number[node.serial] = number
         return number
 
@@ -229,7 +239,7 @@ class _Building:
             if node.serial in self.products:
                 self._multiply(node)
             elif type(node.op) in KERNELS and self._plain(node):
-                for kernel, nodes in KERNELS[type(node.op)](node):
+                for kernel, nodes in KERNELS[type(node.op)](node, self.strides):
                     self._launch(kernel, nodes, [node])
             else:
                 self._fallback(node)
@@ -237,7 +247,7 @@ class _Building:
         stored = [n for n in unit.nodes if n.serial in self.stored]
         if not stored:
             return
-        kernel, nodes = kernel_of(unit.region, stored, self._has_buffer)
+        kernel, nodes = kernel_of(unit.region, stored, self._has_buffer, self.strides)
         self._launch(kernel, nodes, stored)
 
     def _plain(self, node: Tensor) -> bool:
@@ -294,6 +304,7 @@ class _Building:
             layout,
             stored,
             lambda n: n is node or self._has_buffer(n),
+            self.strides,
             lanes,
         )
         if made is None or len(made[1]) > OPERANDS:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import flat
+from treadle.loops.lower import Strides, placed, row_major
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
 __all__ = ["Layout", "View", "layout_of", "view_of"]
 
-Strides = tuple[int, int, int]
+Steps = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Layout:
     """
 
     sizes: tuple[int, int, int, int]
-    a: Strides
-    b: Strides
-    c: Strides
+    a: Steps
+    b: Steps
+    c: Steps
 
 
-def view_of(x: Tensor, looked_through: Callable[[Tensor], bool]) -> View | None:
+def view_of(
+    x: Tensor, looked_through: Callable[[Tensor], bool], strides: Strides = row_major
+) -> View | None:
     """The strided view of stored memory that a node is; None where it is none."""
     axes = [Axis(f"d{k}", n) for k, n in enumerate(x.type.shape)]
     at = tuple(map(Index.of, axes))
@@ -52,7 +54,7 @@ def view_of(x: Tensor, looked_through: Callable[[Tensor], bool]) -> View | None:
         (inner,) = base.inputs
         at = tuple(Index.of(i) for i in base.op.index(at, inner.type))
         base = inner
-    place = flat(at, base.type.shape)
+    place = placed(at, strides(base))
     if any(not isinstance(atom, Axis) for atom, _ in place.terms):
         return None
     return View(base, place.constant, tuple(place.coefficient(a) for a in axes))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
-from treadle.loops.lower import flat
+from treadle.loops.lower import Strides, flat
 from treadle.loops.nest import Region, kernel_of
 from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout, rows
@@ -70,7 +70,7 @@ def _fits(unit: Unit, node: Tensor, products: Mapping[int, Layout]) -> bool:
     region = unit.region
     layout = products[node.serial]
     batch, m, n, _ = layout.sizes
-    if region is None or region.inner:
+    if region is None or region.inner or n == 1:
         return False
     straight = zip(layout.c, rows((batch, m, n)), (batch, m, n), strict=True)
     if any(own != wanted for own, wanted, extent in straight if extent != 1):
@@ -100,6 +100,7 @@ def epilogue_kernel(
     layout: Layout,
     stored: Sequence[Tensor],
     has_buffer: Callable[[Tensor], bool],
+    strides: Strides,
     lanes: int,
 ) -> tuple[Kernel, list[Tensor]] | None:
     """The unit as a kernel over batch, rows and columns of the product it reads.
@@ -116,7 +117,7 @@ def epilogue_kernel(
     moved = Region(axes, nodes=list(region.nodes))
     for serial, at in region.placement.items():
         moved.placement[serial] = tuple(i.replaced(by) for i in at)
-    kernel, nodes = kernel_of(moved, stored, has_buffer)
+    kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
     for i in all_indices(kernel.body):
         for atom, _ in i.terms:
             divided = isinstance(atom, (Quotient, Remainder))

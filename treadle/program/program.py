@@ -16,7 +16,15 @@ from treadle.graph.origin import Origin
 from treadle.loops.kernel import Apply, Kernel, Loop, expressions, statements
 from treadle.program.contract import Layout
 
-__all__ = ["Buffer", "Fallback", "Launch", "Product", "Program", "Step"]
+__all__ = [
+    "Buffer",
+    "Fallback",
+    "Launch",
+    "Product",
+    "Program",
+    "Step",
+    "program_text",
+]
 
 SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
 PART = 32_768  # scalar operations in one part of a step that is cut
@@ -33,6 +41,7 @@ class Buffer:
     number: int
     type: Type
     place: str
+    order: tuple[int, ...] = ()  # of its dimensions in memory, if not row-major
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ def grain_of(total: int, multiple: int, cost: int) -> int:
     return -(-part // multiple) * multiple
 
 
-def written_text(program: Program) -> str:
+def program_text(program: Program) -> str:
     """The program as text: buffers, then one line a step."""
     lines = []
     for b in program.buffers:

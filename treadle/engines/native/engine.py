@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Engine, Values, engine, provide_engine
+from treadle.engines.base import Engine, Lowered, Values, engine, provide_engine
 from treadle.engines.native.linked import Linked, PositionError
+from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
@@ -54,6 +56,7 @@ class Native(Engine):
     name = "native"
 
     def __init__(self) -> None:
+        self._thread = threading.local()
         self.programs: OrderedDict[Any, tuple[Linked, list[int]]] = OrderedDict()
 
     def run(
@@ -71,6 +74,7 @@ class Native(Engine):
             if len(self.programs) > PROGRAMS:
                 self.programs.popitem(last=False)
         linked, leaves = entry
+        self._thread.linked = linked
         arrays = []
         for k in leaves:
             node = nodes[k]
@@ -83,6 +87,15 @@ class Native(Engine):
             engine("reference").run(nodes, feeds, keep)
             raise
         return {nodes[k].serial: array for k, array in found.items()}
+
+    def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
+        place = {node.serial: k for k, node in enumerate(nodes)}
+        linked, _ = self._compile(nodes, place, {}, keep)
+        return lowered(linked, graph)
+
+    def latest(self) -> Lowered | None:
+        linked = getattr(self._thread, "linked", None)
+        return None if linked is None else lowered(linked, "")
 
     def _key(
         self,

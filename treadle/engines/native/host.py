@@ -85,7 +85,9 @@ def cores() -> int:
         found = [len(os.sched_getaffinity(0))]
     else:
         found = [os.cpu_count() or 1]
-    found += [int(q) for q in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
+    found += [
+        int(q) for q in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    ]
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isdecimal() and int(wanted):
         found.append(int(wanted))

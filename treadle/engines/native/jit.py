@@ -1,18 +1,262 @@
-"""Machine code from LLVM IR."""
+"""Machine code in memory: found, read from disk, or compiled and loaded.
+
+Code is known by what it was made from: the same text under the same host and versions
+is one entry, whatever program asks. Entries not used for longest leave the table when
+it is full, and their code is freed when nobody holds its address either.
+"""
+
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache
 
 import llvmlite.binding as llvm
 
-llvm.initialize_native_target(); llvm.initialize_native_asmprinter()
-_tm=llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(),features=llvm.get_host_cpu_features().flatten(),opt=2)
-_known: dict[str,Any]={}
+import treadle
+from treadle.engines.native import compiler, half
+from treadle.engines.native.cache import disk_cache, key
+from treadle.engines.native.compiler import compile_texts
+from treadle.engines.native.host import Host, host
+
+__all__ = [
+    "Address",
+    "Entry",
+    "Stats",
+    "assembly",
+    "compile_functions",
+    "optimized",
+    "stats",
+    "table",
+]
+
+_FUNCTIONS = 8192  # in the table at most,
+_BYTES = 64 << 20  # and so much of object code
+_LIBRARIES = 256  # loaded by one linker, which keeps 9 KB of each until it goes itself
+
+
+class Address(int):
+    """Where a function begins. The code stays loaded as long as this object lives.
+
+    Hold on to it (or to the dict it came in), not only to a copy of the number.
+    """
+
+    library: _Library
+
+
+class _Library:
+    """Functions loaded together; unloaded when the last of their addresses has gone."""
+
+    def __init__(self, tracker: llvm.orcjit.ResourceTracker) -> None:
+        self.tracker = tracker
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function in the table: its name in the text, its code and the code's size."""
+
+    name: str
+    address: Address
+    size: int
+
+
+@dataclass
+class Stats:
+    """What was done since the process began, in numbers of functions and seconds.
+
+    functions and bytes: in the table now.
+    """
+
+    compiled: int = 0
+    compile_seconds: float = 0.0
+    from_disk: int = 0
+    disk_seconds: float = 0.0
+    loaded: int = 0
+    load_seconds: float = 0.0
+    functions: int = 0
+    bytes: int = 0
+
+
+_lock = threading.RLock()
+_table: OrderedDict[bytes, Entry] = OrderedDict()
+_stats = Stats()
+
+
 def compile_functions(texts: Mapping[str, str]) -> dict[str, int]:
-    for n,t in texts.items():
-        if n not in _known:
-            m=llvm.parse_assembly(t); o=_tm.emit_object(m)
-            e=llvm.create_mcjit_compiler(llvm.parse_assembly(""),_tm); e.add_object_file(llvm.ObjectFileRef.from_data(o)); e.finalize_object()
-            _known[n]=(e.get_function_address(n),e)
-    return {n:_known[n][0] for n in texts}
+    """The addresses of functions by name, each from a text that defines it.
+
+    A text is a module of LLVM IR; what else it defines must be `internal`. The values
+    are `Address` objects: the code is sure to exist as long as they do.
+    """
+    machine = host()
+    keys = {name: _key(name, text, machine) for name, text in texts.items()}
+    with _lock:
+        missing = {k: name for name, k in keys.items() if k not in _table}
+        fresh = {}
+        if missing:
+            wanted = {k: texts[name] for k, name in missing.items()}
+            objects = _objects(wanted, machine)
+            fresh = _load({name: objects[k] for k, name in missing.items()}, machine)
+        found: dict[str, int] = {}
+        for name, k in keys.items():
+            if k in missing:
+                _insert(k, fresh[name])
+            _table.move_to_end(k)
+            found[name] = _table[k].address
+        _trim()
+        return found
+
+
+def table() -> list[Entry]:
+    """The functions in memory, the longest unused first."""
+    with _lock:
+        return list(_table.values())
+
+
+def stats() -> Stats:
+    """What was compiled, read and loaded, and how long that took."""
+    with _lock:
+        return replace(_stats)
+
+
+def assembly(text: str) -> str:
+    """The machine instructions of a text on this host, to look at."""
+    return compiler.assembly(text, host())
+
+
+def optimized(text: str) -> str:
+    """The IR of a text that code generation begins with, to look at."""
+    return compiler.optimized(text, host())
+
+
+# -- object code -----------------------------------------------------------------------
+
+
+def _key(name: str, text: str, machine: Host) -> bytes:
+    """What the machine code of a function depends on, in 32 bytes."""
+    versions = (*compiler.VERSIONS, treadle.__version__)
+    facts = (machine.triple, machine.cpu, machine.features, *versions)
+    return key(name, text, *facts, compiler.FLAGS)
+
+
+def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
+    """The object code of texts by their keys, from disk where it is."""
+    cache = disk_cache()
+    found: dict[bytes, bytes] = {}
+    start = time.perf_counter()
+    for k in texts if cache else ():
+        content = cache.read(k) if cache else None
+        if content is not None:
+            found[k] = content
+    middle = time.perf_counter()
+    made = compile_texts({k: t for k, t in texts.items() if k not in found}, machine)
+    end = time.perf_counter()
+    for k, content in made.items() if cache else ():
+        if cache and not cache.write(k, content):
+            break  # no space or no right: not worth more attempts now
+    _stats.from_disk += len(found)
+    _stats.compiled += len(made)
+    _stats.compile_seconds += end - middle
+    _stats.disk_seconds += middle - start + time.perf_counter() - end
+    return found | made
+
+
+# -- loading ---------------------------------------------------------------------------
+
+
+def _load(objects: Mapping[str, bytes], machine: Host) -> dict[str, Entry]:
+    """Load objects, together if their internal names allow it."""
+    start = time.perf_counter()
+    try:
+        addresses = _link(objects, machine)
+    except RuntimeError:
+        if len(objects) == 1:
+            raise
+        addresses = {}
+        for name, data in objects.items():
+            addresses |= _link({name: data}, machine)
+    _stats.loaded += len(objects)
+    _stats.load_seconds += time.perf_counter() - start
+    return {n: Entry(n, a, len(objects[n])) for n, a in addresses.items()}
+
+
+def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
+    """Make a library of objects; addresses of the functions they are named by."""
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    for name, data in objects.items():
+        builder.add_object_img(data).export_symbol(name)
+    for name in half.TEXTS:
+        word = name.encode()
+        if any(word in data and n not in half.TEXTS for n, data in objects.items()):
+            builder.import_symbol(name, _half_function(name, machine))
+    linker = _linker(machine)
+    tracker = builder.link(linker.session, f"treadle.{linker.count}")
+    linker.count += 1
+    library = _Library(tracker)
+    found = {}
+    for name in objects:
+        found[name] = Address(tracker[name])
+        found[name].library = library
+    return found
+
+
+@dataclass
+class _Linker:
+    """A session of LLVM's ORC linker, and how many libraries it has made."""
+
+    session: llvm.orcjit.LLJIT
+    count: int = 0
+
+
+_linkers: dict[Host, _Linker] = {}
+
+
+def _linker(machine: Host) -> _Linker:
+    """The linker in use. A full one goes when the last of its libraries does.
+
+    It places all sections of an object within reach of each other, as the small code
+    model needs, and reports what cannot be found instead of ending the process.
+    """
+    found = _linkers.get(machine)
+    if found is None or found.count >= _LIBRARIES:
+        session = llvm.create_lljit_compiler(
+            compiler.make_machine(machine), use_jit_link=True, suppress_errors=True
+        )
+        found = _linkers[machine] = _Linker(session)
+    return found
+
+
+@cache
+def _half_function(name: str, machine: Host) -> Address:
+    """A conversion of half floats, compiled at its first use."""
+    made = compiler.compile_texts({b"": half.TEXTS[name]}, machine)[b""]
+    return _link({name: made}, machine)[name]
+
+
+# -- the table -------------------------------------------------------------------------
+
+
+def _insert(k: bytes, entry: Entry) -> None:
+    _table[k] = entry
+    _stats.functions += 1
+    _stats.bytes += entry.size
+
+
+def _trim() -> None:
+    """Drop the entries longest unused while there are too many."""
+    while _stats.functions > _FUNCTIONS or _stats.bytes > _BYTES:
+        _, entry = _table.popitem(last=False)
+        _stats.functions -= 1
+        _stats.bytes -= entry.size
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit a compilation half done
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )

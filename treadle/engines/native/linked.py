@@ -79,12 +79,11 @@ class Linked:
             b.number for b in buffers if b.place == "arena" and b.number in first
         ]
         self.sizes = [buffers[n].type.nbytes for n in self.planned]
-        self.plan: Plan = plan(
-            [
-                Range(size, first[n], last[n])
-                for n, size in zip(self.planned, self.sizes, strict=True)
-            ]
-        )
+        self.ranges = [
+            Range(size, first[n], last[n])
+            for n, size in zip(self.planned, self.sizes, strict=True)
+        ]
+        self.plan: Plan = plan(self.ranges)
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
         for k, n in enumerate(self.planned):
             self.dying[last[n]].append(k)
@@ -213,9 +212,12 @@ class Linked:
         def array(n: int) -> np.ndarray[Any, Any]:
             if n in alive:
                 return alive[n]
-            t = self.program.buffers[n].type
+            b = self.program.buffers[n]
+            t, order = b.type, b.order or tuple(range(b.type.ndim))
             raw = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
-            return np.frombuffer(raw, np.uint8).view(t.dtype).reshape(t.shape)
+            flat = np.frombuffer(raw, np.uint8).view(t.dtype)
+            laid = flat.reshape([t.shape[k] for k in order])
+            return laid.transpose([order.index(k) for k in range(t.ndim)])
 
         found = compute_at(
             step.op, step.type, [array(n) for n in step.read], step.origin

@@ -1,16 +1,176 @@
-"""Threads."""
+"""Native threads that run the steps of a program.
+
+One native call runs all steps and lets go of Python's lock. Workers are Python threads
+that enter native code once and stay there: they spin for some tens of microseconds,
+then sleep in the kernel. A step is published by one store; whoever is awake claims
+parts of it, and it is over when all its parts are, so a worker that sleeps on or comes
+late costs nothing, and one that is gone cannot make a run hang.
+
+Sleeping needs Linux and the instructions are those of x86-64 (`runner.py`); elsewhere
+a pool is one thread.
+"""
+
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
+import os
+import sys
+import threading
+import weakref
+from functools import cache
+from typing import Any
 
-_K = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+from treadle.engines.native.host import cores, host
+from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.runner import PORTABLE, SIZE, TEXTS, THREADS
+
+__all__ = ["Pool", "pool"]
+
+_LINE = 64  # bytes of a cache line
+_POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
+_RUN = ctypes.CFUNCTYPE(_INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
+_WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
+_HALT = ctypes.CFUNCTYPE(None, _POINTER)
+
+
 class Pool:
-    threads = 1
-    def run(self, steps: int, count: int, args: int, status: int) -> None:
-        for k in range(count):
-            r = (ctypes.c_int64 * 8).from_address(steps + 64 * k)
-            if r[2]: _K(r[0])(args + 8 * r[1], 0, r[2], 0)
-            if ctypes.c_int64.from_address(status).value: return
-_p = Pool()
-def pool(threads: object = None) -> Pool:
-    return _p
+    """The calling thread and `threads - 1` workers, which start at the first run.
+
+    Any number of Python threads may run programs on one pool: while one has the
+    workers the others run all their steps themselves. A forked child has workers of
+    its own.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = max(1, threads) if _workers_exist() else 1
+        self._native: Any = None  # the runner; None until started
+        self._state: _State | None = None
+        _pools.add(self)
+
+    def run(
+        self, steps_pointer: int, count: int, args_pointer: int, status_pointer: int
+    ) -> int:
+        """Run `count` step records in order; how many were run.
+
+        steps_pointer: records of 8 int64: function, index of the step's arguments in
+        the table at `args_pointer`, total items, grain (items that are worth a part),
+        and four unused. Stops after a step that leaves the int64 at `status_pointer`
+        other than 0, and counts it.
+        """
+        native = self._native or self._start()
+        place = self._state.address if self._state else 0
+        found: int = native(place, steps_pointer, count, args_pointer, status_pointer)
+        return found
+
+    def _start(self) -> Any:
+        with _lock:
+            if self._native is None:
+                functions = _functions()
+                state = _State(self.threads)
+                state.start(functions)
+                self._state = state
+                self._native = _RUN(functions["treadle_run"])
+                if state.workers:
+                    weakref.finalize(self, state.halt).atexit = False
+            return self._native
+
+    def _close(self) -> None:
+        if self._state:
+            self._state.halt()
+            self._state.join()
+
+    def _forget(self) -> None:
+        """In a forked child, where the workers are not."""
+        self._native = self._state = None
+
+
+class _State:
+    """What native code shares with the workers of one pool, and their threads."""
+
+    def __init__(self, threads: int) -> None:
+        self.memory = ctypes.create_string_buffer(SIZE + _LINE)
+        self.address = -(-ctypes.addressof(self.memory) // _LINE) * _LINE
+        self.threads = threads
+        self.workers: list[threading.Thread] = []
+        self.functions: dict[str, int] = {}
+
+    def start(self, functions: dict[str, int]) -> None:
+        """Start the workers: as many as the system allows."""
+        self.functions = functions  # their code stays loaded
+        count = ctypes.c_int64.from_address(self.address + THREADS)
+        count.value = 1
+        for number in range(1, self.threads):
+            thread = threading.Thread(
+                target=_work,
+                args=(functions["treadle_work"], self.address, number, self.memory),
+                name=f"treadle-{number}",
+                daemon=True,
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                break
+            self.workers.append(thread)
+            count.value += 1
+
+    def halt(self) -> None:
+        """Tell the workers to leave; a run that goes on does without them."""
+        if self.workers:
+            _HALT(self.functions["treadle_halt"])(self.address)
+
+    def join(self) -> None:
+        for thread in self.workers:
+            thread.join(1.0)
+
+
+def _work(function: int, address: int, number: int, memory: object) -> None:
+    """The life of a worker; `memory` is what the address is in."""
+    _WORK(function)(address, number)
+
+
+@cache
+def _functions() -> dict[str, int]:
+    """The native functions; kept, so that their code stays loaded."""
+    return compile_functions(TEXTS if _workers_exist() else PORTABLE)
+
+
+@cache
+def _workers_exist() -> bool:
+    return sys.platform == "linux" and host().triple.startswith("x86_64")
+
+
+_lock = threading.Lock()
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_shared: dict[int, Pool] = {}
+
+
+def pool(threads: int = 0) -> Pool:
+    """The process's pool of so many threads; of all its cores for 0, and at most."""
+    found = _shared.get(threads)
+    if found is None:
+        most = cores()
+        number = min(threads, most) if threads > 0 else most
+        found = _shared.setdefault(number, Pool(number))
+        _shared[threads] = found
+    return found
+
+
+@atexit.register
+def _close_all() -> None:
+    """Workers leave native code before the interpreter takes itself apart."""
+    for one in list(_pools):
+        with contextlib.suppress(RuntimeError):
+            one._close()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for one in list(_pools):
+        one._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -21,6 +21,7 @@ class Blocking:
     copied: bool = False  # blocks of A are copied (only where they can be)
     held: bool = False  # sums of several blocks of k are kept apart from C
     flat: bool = False  # low and wide tiles (also where the rows are few)
+    ahead: bool = False  # the next panel of B is prefetched
     far: bool = False  # C is not in a near cache and is prefetched
 
 

@@ -29,7 +29,7 @@ FIELDS = (
     *("batch_c", "row_c", "column_c", "m", "n", "k"),
     *("blocks_m", "blocks_n", "block_n", "block_k"),
     *("tile_m", "tile_n", "direct", "packed", "copied", "copy_row", "copy_k"),
-    *("far", "step_tile", "step_panel", "scratch", "at_sums", "at_a"),
+    *("far", "ahead", "step_tile", "step_panel", "scratch", "at_sums", "at_a"),
 )  # strides in bytes; the meaning of the others is told in blocking.py
 
 
@@ -133,6 +133,7 @@ class _Kernel:
                 wide = self._least(g["tile_n"], b.sub(columns, panels.index))
                 panel, k_b = self._panel(self._at(own, (panels.index, "column_b")), k, wide)
                 self.column = b.add(column, panels.index)
+                self.ahead = self._ahead(own, panels.index, columns)
                 sums = b.sdiv(panels.index, g["tile_n"])
                 sums = self._at(
                     b.offset(self.scratch, g["at_sums"], "i8"), (sums, "step_panel")
@@ -140,6 +141,14 @@ class _Kernel:
                 self._tiles(
                     batch, row, rows, tiles, wide, k, left, row_a, k_a, panel, k_b, sums, first, last
                 )
+
+    def _ahead(self, own: Value, index: Value, columns: Value) -> Value:
+        """Where the panel after this one lies: beside it, or in the next rows of k."""
+        b, g = self.b, self.given
+        following = b.add(index, g["tile_n"])
+        beside = self._at(own, (following, "column_b"))
+        below = self._at(own, (g["block_k"], "k_b"))
+        return b.select(b.compare("slt", following, columns), beside, below)
 
     def _left(self, a: Value, rows: Value, k: Value) -> tuple[Value, Value, Value]:
         """The block of A and its strides: where it lies, or its copy."""
@@ -219,13 +228,19 @@ class _Kernel:
         c = self._at(
             g["C"], (batch, "batch_c"), (row, "row_c"), (self.column, "column_c")
         )
-        with b.loop(b.i64(0), tiles, b.i64(1), [b.i64(0), left, c, sums]) as over:
-            done, a, to, held = over.values
+        line = b.i64(self.host.vector)
+        carried = [b.i64(0), left, c, sums, self.ahead]
+        with b.loop(b.i64(0), tiles, b.i64(1), carried) as over:
+            done, a, to, held, ahead = over.values
+            asks = b.compare("slt", over.index, g["ahead"])
+            far = b.select(asks, ahead, panel)
+            step = b.select(asks, g["k_b"], b.i64(0))
             more = b.convert("zext", b.compare("slt", over.index, extra), "i64")
             height = b.add(low, more)
             shape = b.add(b.mul(height, b.i64(16)), vectors)
             out = b.select(direct, to, held)
-            self._call("tile", [a, row_a, k_a, panel, k_b, k, out, row_out, again, shape])
+            given = [a, row_a, k_a, panel, k_b, k, out, row_out, again, far, step, shape]
+            self._call("tile", given)
             with b.when(ending):
                 self._finish(batch, b.add(row, done), height, wide, held, width, to)
             over.next(
@@ -234,6 +249,7 @@ class _Kernel:
                     b.offset(a, b.mul(height, row_a), "i8"),
                     self._at(to, (height, "row_c")),
                     b.offset(held, g["step_tile"], "i8"),
+                    b.offset(ahead, line, "i8"),
                 ]
             )
 

@@ -122,7 +122,7 @@ def _fields(
     by_row = a[2] == 1
     copied = cut.copied and (by_row or a[1] == 1)
     inner = block_k if by_row else block_m
-    row = (-(-inner // lanes) * lanes) * size
+    row = (-(-inner // lanes) | 1) * machine.vector  # odd: rows fall into all sets
     outer = block_m if by_row else block_k
     copy = row * outer if copied else 0
     scratch = -(-(panel + sums + copy) // 64) * 64
@@ -134,6 +134,7 @@ def _fields(
         tile_m=tile_m, tile_n=tile_n, direct=int(direct), packed=int(cut.packed or b[2] != 1),
         copied=(2 if by_row else 1) if copied else 0,
         copy_row=row if by_row else size, copy_k=size if by_row else row,
-        far=2 if cut.far else 0, step_tile=step_tile, step_panel=step_panel, scratch=scratch,
+        far=2 if cut.far else 0, ahead=widths[-1] if cut.ahead and b[2] == 1 else 0,
+        step_tile=step_tile, step_panel=step_panel, scratch=scratch,
         at_sums=panel, at_a=panel + sums,
     )  # fmt: skip

@@ -28,6 +28,8 @@ _PARAMETERS = [
     ("out", "ptr"),
     ("row_out", "i64"),
     ("again", "i64"),
+    ("ahead", "ptr"),
+    ("step_ahead", "i64"),
 ]
 
 
@@ -42,7 +44,7 @@ def rows_of_tile(host: Host, width: int) -> int:
 
 @lru_cache
 def tile_function(host: Host, dtype: str, widths: tuple[int, ...]) -> Function:
-    """tile(a, row_a, k_a, b, k_b, k, out, row_out, again, shape): strides in bytes.
+    """tile(a, row_a, k_a, b, k_b, k, out, row_out, again, ahead, step_ahead, shape).
 
     out[i, :] (+)= sum over k of a[i, k] b[k, :]; `again` + 1 asks for the sum with what
     out holds and + 2 to prefetch it; shape is 16 height + width. b and out are read and written in whole vectors.
@@ -77,7 +79,7 @@ def _tile(host: Host, dtype: str, height: int, width: int) -> Builder:
     b.branch_if(b.compare("sgt", arg["again"], b.i64(1)), ask, ready)
     b.start(ask)
     for p in places:
-        _prefetch(b, p)
+        _prefetch(b, p, 1, 3)
     b.branch(ready)
     b.start(ready)
     zero = Value("zeroinitializer", kind)
@@ -120,11 +122,13 @@ def _over_k(
     rows, twice = _row_pointers(b, height)
     b.branch_if(b.compare("sgt", arg["k"], b.i64(0)), loop, end)
     b.start(loop)
-    carried = [arg["k"], arg["b"], *rows, *sums]
+    carried = [arg["k"], arg["b"], arg["ahead"], *rows, *sums]
     names = [b.define(x.type, "") for x in carried]
     at = len(b.lines) - len(names)
-    left, row_b = names[:2]
-    rows_a, inner = names[2 : 2 + len(rows)], names[2 + len(rows) :]
+    left, row_b, ahead = names[:3]
+    rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
+    if len(sums) >= 8 and width > 1:
+        _prefetch(b, ahead, 0, 2)
     ys = [
         b.load(sums[0].type, b.offset(row_b, b.i64(j * host.vector), "i8"))
         for j in range(width)
@@ -138,6 +142,7 @@ def _over_k(
         for j in range(width):
             after.append(_add_product(b, host, x, ys[j], inner[i * width + j]))
     following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
+    following += [b.offset(ahead, arg["step_ahead"], "i8")]
     following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
     _close(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
@@ -162,9 +167,9 @@ def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
     return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
 
 
-def _prefetch(b: Builder, place: Value) -> None:
-    """Ask for the line of an address before it is written."""
-    flags = [Value(str(x), "i32") for x in (1, 3, 1)]
+def _prefetch(b: Builder, place: Value, write: int, nearness: int) -> None:
+    """Ask for the line of an address, to the first cache (3) or the second (2)."""
+    flags = [Value(str(x), "i32") for x in (write, nearness, 1)]
     b.call("llvm.prefetch.p0", "void", [place, *flags])
 
 

@@ -1,0 +1,49 @@
+"""Every op of the registry on the native engine, in every mode of its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.numerics import assert_close
+from tests.ops.test_contract import CASES, arrays_of, results
+from treadle.graph.leaves import constant_node
+from treadle.graph.meaning import compute
+from treadle.graph.op import Sample
+
+MODES = ["fast", "poison", "guard"]
+
+
+def check(sample: Sample, arrays: list[Any]) -> None:
+    """The native engine's results are the op's NumPy meaning, by its class."""
+    y = sample.op(*[constant_node(a) for a in arrays])
+    want = compute(sample.op, y.type, arrays)
+    wants = want if isinstance(want, tuple) else (want,)
+    terms = max([a.size for a in arrays], default=1)
+    for r, w in zip(results(y), wants, strict=True):
+        assert_close(r.numpy(), w, sample.op.traits.tolerance, terms)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sample", CASES)
+def test_an_op_means_the_same(sample: Sample, mode: str) -> None:
+    with td.options(engine="native", arena=mode):
+        check(sample, arrays_of(sample))
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_an_op_means_the_same_in_float64(sample: Sample) -> None:
+    if sample.differentiable == ():
+        pytest.skip("of one type only")
+    with td.options(engine="native", optimize=False):
+        check(sample, arrays_of(sample, wide=True))
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_operands_may_be_views(sample: Sample) -> None:
+    arrays = [np.asarray(a.T.copy()).T for a in arrays_of(sample)]
+    with td.options(engine="native"):
+        check(sample, arrays)

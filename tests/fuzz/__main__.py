@@ -1,0 +1,41 @@
+"""`python -m tests.fuzz --count 5000 --seed 0`: a campaign of random graphs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from tests.fuzz.graphs import compare, draw, shrink, source
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    start, failures = time.monotonic(), 0
+    for k in range(given.count):
+        recipe = draw(given.seed + k)
+        optimize = k % 4 != 3
+        try:
+            found = compare(recipe, optimize=optimize)
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        if found:
+            failures += 1
+            print(f"seed {given.seed + k}: {found}")
+
+            def fails(r: object, optimize: bool = optimize) -> bool:
+                try:
+                    return bool(compare(r, optimize=optimize))  # type: ignore[arg-type]
+                except Exception:
+                    return True
+
+            print(source(shrink(recipe, fails)), flush=True)
+    took = time.monotonic() - start
+    print(f"{given.count} graphs from seed {given.seed}: {failures} differ, {took:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

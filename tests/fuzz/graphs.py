@@ -1,0 +1,323 @@
+"""Random valid graphs: drawn, run on two engines, compared, and made smaller.
+
+A recipe is a list of rows: an op by name, the numbers of the rows it reads, attributes.
+Values stay within a few units, so that the reference is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+
+__all__ = ["Recipe", "compare", "draw", "shrink", "source"]
+
+Shape = tuple[int, ...]
+EXTENTS = (1, 2, 3, 5, 7, 16, 33)
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "negative": lambda x: -x,
+    "tanh": td.tanh,
+    "sigmoid": td.sigmoid,
+    "sin": td.sin,
+    "exp": lambda x: td.exp(td.clip(x, -3.0, 3.0)),
+    "log": lambda x: td.log(td.abs(x) + 0.5),
+    "sqrt": lambda x: td.sqrt(td.abs(x) + 0.25),
+    "relu": td.relu,
+    "square": lambda x: td.square(td.clip(x, -3.0, 3.0)),
+    "erf": td.erf,
+    "softmax": lambda x: td.softmax(x, -1) if x.shape else x,
+    "layer_norm": lambda x: td.layer_norm(x, eps=0.1) if x.shape else x,
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: td.clip(x, -3.0, 3.0) * td.clip(y, -3.0, 3.0),
+    "divide": lambda x, y: x / (td.abs(y) + 0.5),
+    "maximum": td.maximum,
+    "minimum": td.minimum,
+    "where": lambda x, y: td.where(x > y, x, y * 0.5),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value of a recipe: how it is made of earlier ones."""
+
+    op: str
+    inputs: tuple[int, ...] = ()
+    attribute: Any = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Rows in order; `seed` draws the arrays of the rows that are inputs."""
+
+    rows: tuple[Row, ...]
+    seed: int
+
+
+def apply(row: Row, xs: list[Any]) -> Any:
+    """The tensor of a row from those it reads."""
+    a = row.attribute
+    if row.op in UNARY:
+        return UNARY[row.op](*xs)
+    if row.op in BINARY:
+        return BINARY[row.op](*xs)
+    if row.op in ("sum", "max", "mean"):
+        axes, keepdims = a
+        return getattr(td, row.op)(xs[0], axes, keepdims=keepdims)
+    if row.op == "permute_dims":
+        return td.permute_dims(xs[0], a)
+    if row.op == "reshape":
+        return td.reshape(xs[0], a)
+    if row.op == "broadcast_to":
+        return td.broadcast_to(xs[0], a)
+    if row.op == "slice":
+        return xs[0][tuple(slice(*s) for s in a)]
+    if row.op == "concat":
+        return td.concat(xs, a)
+    if row.op == "pad":
+        return td.pad(xs[0], a, value=0.5)
+    if row.op == "flip":
+        return td.flip(xs[0], a)
+    if row.op == "take":
+        return td.take(xs[0], a[0], a[1])
+    if row.op == "matmul":
+        return td.matmul(xs[0], xs[1]) / float(xs[0].shape[-1])
+    if row.op == "cumulative_sum":
+        return td.cumulative_sum(xs[0], axis=a) / 4.0
+    raise AssertionError(row.op)
+
+
+def build(recipe: Recipe, dtype: str) -> tuple[list[Any], list[Any]]:
+    """The inputs of a recipe and all its values, as tensors."""
+    rng = np.random.default_rng(recipe.seed)
+    inputs, values = [], []
+    for row in recipe.rows:
+        if row.op == "input":
+            drawn = rng.uniform(-2.0, 2.0, row.attribute)
+            x = td.asarray(drawn.astype(np.float32).astype(dtype))
+            inputs.append(x)
+            values.append(x)
+        else:
+            values.append(apply(row, [values[k] for k in row.inputs]))
+    return inputs, values
+
+
+def outputs_of(recipe: Recipe) -> list[int]:
+    """The rows that no other row reads."""
+    read = {k for row in recipe.rows for k in row.inputs}
+    return [k for k in range(len(recipe.rows)) if k not in read]
+
+
+def results(recipe: Recipe, dtype: str, gradient: bool) -> tuple[list[Any], float]:
+    """Outputs (and derivatives by the inputs), and the largest value on the way."""
+    inputs, values = build(recipe, dtype)
+    outputs = [values[k] for k in outputs_of(recipe)]
+    found = list(outputs)
+    if gradient:
+        total = outputs[0].sum()
+        for y in outputs[1:]:
+            total = total + td.tanh(y).sum()
+        found += td.grad(total, inputs, unused="zero")
+    wanted = td.evaluate(*found, *values)
+    arrays = wanted[: len(found)] if isinstance(wanted, tuple) else [wanted]
+    everything = wanted if isinstance(wanted, tuple) else (wanted,)
+    largest = max(float(np.abs(v).max(initial=0.0)) for v in everything)
+    return list(arrays), largest
+
+
+def compare(recipe: Recipe, gradient: bool = True, optimize: bool = True) -> str:
+    """What differs between the engines beyond rounding; nothing where they agree.
+
+    |native - exact| <= 4 |reference - exact| + 1024 u max|value on the way|, the exact
+    one being the reference in float64: recipes sum up to 20,000 values and multiply
+    what is left of them, so that a smaller factor finds rounding and not faults.
+    """
+    with td.options(engine="reference", dtype="float64"):
+        exact, _ = results(recipe, "float64", gradient)
+    with td.options(engine="reference"):
+        near, largest = results(recipe, "float32", gradient)
+    with td.options(engine="native", optimize=optimize):
+        got, _ = results(recipe, "float32", gradient)
+    unit = 2.0**-24
+    for k, (e, n, g) in enumerate(zip(exact, near, got, strict=True)):
+        if g.shape != n.shape or g.dtype != n.dtype:
+            return f"result {k} is {g.dtype}{g.shape}, not {n.dtype}{n.shape}"
+        room = 4 * np.abs(n - e).max(initial=0.0)
+        size = max(largest, float(np.abs(e).max(initial=0.0)), 1.0)
+        wrong = np.abs(g - e) > room + 1024 * unit * size
+        if wrong.any() or not np.isfinite(g).all():
+            worst = float(np.abs(g - e).max(initial=0.0))
+            return f"result {k} differs by {worst:.3g}, allowed {room:.3g}"
+    return ""
+
+
+def draw(seed: int, most: int = 40) -> Recipe:
+    """A random recipe: the seed decides everything."""
+    rng = np.random.default_rng(seed)
+    rows: list[Row] = []
+    shapes: list[Shape] = []
+
+    def add(row: Row, shape: Shape) -> None:
+        rows.append(row)
+        shapes.append(shape)
+
+    for _ in range(int(rng.integers(1, 4))):
+        shape = tuple(int(n) for n in rng.choice(EXTENTS, int(rng.integers(0, 4))))
+        add(Row("input", (), shape), shape)
+    for _ in range(int(rng.integers(4, most))):
+        made = _row(rng, shapes)
+        if made is not None:
+            add(*made)
+    return Recipe(tuple(rows), seed)
+
+
+def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
+    """A row that fits the values so far, and its shape."""
+    k = int(rng.integers(max(0, len(shapes) - 8), len(shapes)))
+    shape = shapes[k]
+    kind = rng.choice(["unary", "binary", "fold", "move", "join", "product"])
+    if kind == "unary" or not shape:
+        return Row(str(rng.choice(list(UNARY))), (k,)), shape
+    if kind == "binary":
+        fits = [j for j, s in enumerate(shapes) if _joint(shape, s) is not None]
+        j = int(rng.choice(fits))
+        joint = _joint(shape, shapes[j])
+        assert joint is not None
+        return Row(str(rng.choice(list(BINARY))), (k, j)), joint
+    if kind == "fold":
+        return _fold(rng, k, shape)
+    if kind == "move":
+        return _move(rng, k, shape)
+    if kind == "join":
+        axis = int(rng.integers(len(shape)))
+        same = [
+            j
+            for j, s in enumerate(shapes)
+            if len(s) == len(shape)
+            and all(a == b for d, (a, b) in enumerate(zip(s, shape)) if d != axis)
+        ]
+        j = int(rng.choice(same))
+        total = shape[axis] + shapes[j][axis]
+        if total > 64:
+            return None
+        return Row("concat", (k, j), axis), (*shape[:axis], total, *shape[axis + 1 :])
+    fits = [
+        j
+        for j, s in enumerate(shapes)
+        if len(s) == 2 and len(shape) >= 2 and s[0] == shape[-1]
+    ]
+    if not fits:
+        return None
+    j = int(rng.choice(fits))
+    return Row("matmul", (k, j)), (*shape[:-1], shapes[j][1])
+
+
+def _joint(a: Shape, b: Shape) -> Shape | None:
+    try:
+        found = np.broadcast_shapes(a, b)
+    except ValueError:
+        return None
+    return found if np.prod(found) <= 20_000 else None
+
+
+def _fold(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape]:
+    count = int(rng.integers(1, len(shape) + 1))
+    axes = tuple(sorted(int(a) for a in rng.permutation(len(shape))[:count]))
+    keepdims = bool(rng.integers(2))
+    left = tuple(
+        1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes
+    )
+    return Row(str(rng.choice(["sum", "max", "mean"])), (k,), (axes, keepdims)), left
+
+
+def _move(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape] | None:
+    kind = rng.choice(
+        ["permute_dims", "reshape", "broadcast_to", "slice", "pad", "flip", "take"]
+    )
+    if kind == "permute_dims":
+        order = tuple(int(d) for d in rng.permutation(len(shape)))
+        return Row(kind, (k,), order), tuple(shape[d] for d in order)
+    if kind == "reshape":
+        flat = [int(np.prod(shape))]
+        options = [tuple(flat), (1, *shape), (*shape, 1)]
+        if len(shape) > 1:
+            options.append((shape[0] * shape[1], *shape[2:]))
+        new = options[int(rng.integers(len(options)))]
+        return Row("reshape", (k,), new), new
+    if kind == "broadcast_to":
+        new = (int(rng.choice(EXTENTS)), *shape)
+        return (Row(kind, (k,), new), new) if np.prod(new) <= 20_000 else None
+    if kind == "slice":
+        parts = []
+        for n in shape:
+            start = int(rng.integers(0, n))
+            parts.append((start, int(rng.integers(start + 1, n + 1)), int(rng.integers(1, 3))))
+        new = tuple(len(range(*p)) for p in parts)
+        return Row("slice", (k,), tuple(parts)), new
+    if kind == "pad":
+        widths = tuple((int(rng.integers(3)), int(rng.integers(3))) for _ in shape)
+        new = tuple(n + a + b for n, (a, b) in zip(shape, widths, strict=True))
+        return (Row(kind, (k,), widths), new) if np.prod(new) <= 20_000 else None
+    axis = int(rng.integers(len(shape)))
+    if kind == "flip":
+        return Row(kind, (k,), axis), shape
+    ids = tuple(int(i) for i in rng.integers(-shape[axis], shape[axis], 4))
+    return Row("take", (k,), (ids, axis)), (*shape[:axis], 4, *shape[axis + 1 :])
+
+
+def shrink(recipe: Recipe, fails: Callable[[Recipe], bool]) -> Recipe:
+    """A smaller recipe that still fails: rows are dropped as long as that holds."""
+    smaller = True
+    while smaller:
+        smaller = False
+        for k in reversed(range(len(recipe.rows))):
+            made = _without(recipe, k)
+            if made is not None and _still(made, fails):
+                recipe, smaller = made, True
+                break
+    return recipe
+
+
+def _still(recipe: Recipe, fails: Callable[[Recipe], bool]) -> bool:
+    """Whether a recipe is valid, for the reference engine runs it, and fails."""
+    try:
+        with td.options(engine="reference"):
+            results(recipe, "float32", True)
+    except Exception:
+        return False
+    return fails(recipe)
+
+
+def _without(recipe: Recipe, k: int) -> Recipe | None:
+    """The recipe with a row left out, its readers reading its first operand."""
+    row = recipe.rows[k]
+    if len(recipe.rows) == 1:
+        return None
+    read = any(k in r.inputs for r in recipe.rows)
+    if read and not row.inputs:
+        return None
+    instead = row.inputs[0] if row.inputs else 0
+
+    def moved(j: int) -> int:
+        j = instead if j == k else j
+        return j - 1 if j > k else j
+
+    rows = tuple(
+        Row(r.op, tuple(moved(j) for j in r.inputs), r.attribute)
+        for d, r in enumerate(recipe.rows)
+        if d != k
+    )
+    return Recipe(rows, recipe.seed)
+
+
+def source(recipe: Recipe) -> str:
+    """The recipe as lines to put into a test."""
+    rows = ",\n    ".join(map(repr, recipe.rows))
+    return f"Recipe((\n    {rows},\n), {recipe.seed})"

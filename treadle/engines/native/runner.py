@@ -1,0 +1,276 @@
+"""The runner of steps and the workers that help it, as LLVM IR for x86-64 Linux.
+
+State of a pool, in bytes from its beginning; what different threads write stands on
+different cache lines:
+
+      0  parts of the current step nobody has claimed, 32 bits, and above them its
+         number, 32 bits: one word, so that a claim is for the step it was meant for
+     64  workers asleep        68  1: workers leave
+    128  parts that are done
+    192  the current step: function, arguments, total, items in a part, parts
+    256  1: a run is using the workers        264  number of threads
+
+Fields at 192 are written while no part is unclaimed or unfinished, and read only after
+a claim, so late workers never see a mixture of two steps.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PORTABLE", "SIZE", "TEXTS", "THREADS"]
+
+SIZE = 320  # bytes of the state
+THREADS = 264  # where the number of threads stands in it
+_SPINS = 3000  # pauses before a worker sleeps: 30 to 100 us
+_PATIENCE = 1000  # pauses before the caller offers its core while it waits for parts
+_PARTS = 64  # parts of a step for each thread at most, whatever its grain
+
+_COMMON = """
+declare void @llvm.x86.sse2.pause()
+declare i64 @syscall(i64, ...)
+
+; Claim a part: how many were unclaimed before, 0 if there was none.
+define internal i64 @claim(ptr %pool) {
+entry:
+  %first = load atomic i64, ptr %pool acquire, align 8
+  br label %again
+again:
+  %state = phi i64 [%first, %entry], [%seen, %try]
+  %left = and i64 %state, 4294967295
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %end, label %try
+try:
+  %less = sub i64 %state, 1
+  %pair = cmpxchg ptr %pool, i64 %state, i64 %less acq_rel acquire
+  %seen = extractvalue {i64, i1} %pair, 0
+  %won = extractvalue {i64, i1} %pair, 1
+  br i1 %won, label %end, label %again
+end:
+  ret i64 %left
+}
+
+; Do the part claimed when %left were unclaimed.
+define internal void @part(ptr %pool, i64 %left, i64 %worker) {
+  %done = getelementptr i8, ptr %pool, i64 128
+  %step = getelementptr i8, ptr %pool, i64 192
+  %step1 = getelementptr i8, ptr %pool, i64 200
+  %step2 = getelementptr i8, ptr %pool, i64 208
+  %step3 = getelementptr i8, ptr %pool, i64 216
+  %step4 = getelementptr i8, ptr %pool, i64 224
+  %function = load ptr, ptr %step, align 8
+  %arguments = load ptr, ptr %step1, align 8
+  %total = load i64, ptr %step2, align 8
+  %items = load i64, ptr %step3, align 8
+  %parts = load i64, ptr %step4, align 8
+  %number = sub i64 %parts, %left
+  %begin = mul i64 %number, %items
+  %rest = sub i64 %total, %begin
+  %last = icmp slt i64 %rest, %items
+  %count = select i1 %last, i64 %rest, i64 %items
+  %end = add i64 %begin, %count
+  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  %before = atomicrmw add ptr %done, i64 1 release
+  ret void
+}
+"""
+
+_WORK = f"""
+define void @treadle_work(ptr %pool, i64 %worker) {{
+entry:
+  %number = getelementptr i8, ptr %pool, i64 4
+  %asleep = getelementptr i8, ptr %pool, i64 64
+  %leave = getelementptr i8, ptr %pool, i64 68
+  br label %look
+look:
+  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [0, %sleep]
+  %state = load atomic i64, ptr %pool acquire, align 8
+  %left = and i64 %state, 4294967295
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %idle, label %claim
+claim:
+  %got = call i64 @claim(ptr %pool)
+  %lost = icmp eq i64 %got, 0
+  br i1 %lost, label %look, label %own
+own:
+  call void @part(ptr %pool, i64 %got, i64 %worker)
+  br label %look
+idle:
+  %leaving = load atomic i32, ptr %leave acquire, align 4
+  %stay = icmp eq i32 %leaving, 0
+  br i1 %stay, label %wait, label %end
+wait:
+  %n1 = add i64 %n, 1
+  %awake = icmp slt i64 %n1, {_SPINS}
+  br i1 %awake, label %pause, label %sleep
+pause:
+  call void @llvm.x86.sse2.pause()
+  br label %look
+sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128)
+  %seen = lshr i64 %state, 32
+  %a = atomicrmw add ptr %asleep, i32 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(
+      i64 202, ptr %number, i64 128, i64 %seen, ptr null, ptr null, i64 0)
+  %b = atomicrmw sub ptr %asleep, i32 1 seq_cst
+  br label %look
+end:
+  ret void
+}}
+"""
+
+_SHARE = f"""
+define internal void @share(
+    ptr %pool, ptr %function, ptr %arguments, i64 %total, i64 %grain, i64 %threads) {{
+entry:
+  %number = getelementptr i8, ptr %pool, i64 4
+  %asleep = getelementptr i8, ptr %pool, i64 64
+  %done = getelementptr i8, ptr %pool, i64 128
+  %step = getelementptr i8, ptr %pool, i64 192
+  %step1 = getelementptr i8, ptr %pool, i64 200
+  %step2 = getelementptr i8, ptr %pool, i64 208
+  %step3 = getelementptr i8, ptr %pool, i64 216
+  %step4 = getelementptr i8, ptr %pool, i64 224
+  %total1 = sub i64 %total, 1
+  %grains1 = udiv i64 %total1, %grain  ; one less than there are
+  %most = mul i64 %threads, {_PARTS}
+  %times1 = udiv i64 %grains1, %most
+  %times = add i64 %times1, 1
+  %items = mul i64 %grain, %times
+  %parts1 = udiv i64 %total1, %items
+  %parts = add i64 %parts1, 1
+  store ptr %function, ptr %step, align 8
+  store ptr %arguments, ptr %step1, align 8
+  store i64 %total, ptr %step2, align 8
+  store i64 %items, ptr %step3, align 8
+  store i64 %parts, ptr %step4, align 8
+  store atomic i64 0, ptr %done monotonic, align 8
+  %old = load atomic i64, ptr %pool monotonic, align 8
+  %bare = and i64 %old, -4294967296
+  %next = add i64 %bare, 4294967296
+  %new = or i64 %next, %parts
+  %was = atomicrmw xchg ptr %pool, i64 %new seq_cst
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %all = icmp eq i32 %sleepers, 0
+  br i1 %all, label %claim, label %wake
+wake:  ; futex 202, wake 129
+  %r = call i64 (i64, ...) @syscall(
+      i64 202, ptr %number, i64 129, i64 %parts1, ptr null, ptr null, i64 0)
+  br label %claim
+claim:
+  %got = call i64 @claim(ptr %pool)
+  %lost = icmp eq i64 %got, 0
+  br i1 %lost, label %join, label %own
+own:
+  call void @part(ptr %pool, i64 %got, i64 0)
+  br label %claim
+join:
+  %n = phi i64 [0, %claim], [%n1, %pause], [%n, %offer]
+  %ready = load atomic i64, ptr %done acquire, align 8
+  %over = icmp eq i64 %ready, %parts
+  br i1 %over, label %end, label %wait
+wait:
+  %n1 = add i64 %n, 1
+  %patient = icmp slt i64 %n1, {_PATIENCE}
+  br i1 %patient, label %pause, label %offer
+pause:
+  call void @llvm.x86.sse2.pause()
+  br label %join
+offer:  ; sched_yield 24
+  %y = call i64 (i64, ...) @syscall(i64 24)
+  br label %join
+end:
+  ret void
+}}
+
+"""
+
+_ALONE = """
+define internal void @share(
+    ptr %pool, ptr %function, ptr %arguments, i64 %total, i64 %grain, i64 %threads) {
+  call void %function(ptr %arguments, i64 0, i64 %total, i64 0)
+  ret void
+}
+"""
+
+_RUN = f"""
+; Run %count records of 64 bytes; how many were run, the one that set the status too.
+define i64 @treadle_run(
+    ptr %pool, ptr %steps, i64 %count, ptr %table, ptr %status) {{
+entry:
+  %busy = getelementptr i8, ptr %pool, i64 256
+  %place = getelementptr i8, ptr %pool, i64 {THREADS}
+  %threads = load i64, ptr %place, align 8
+  %single = icmp slt i64 %threads, 2
+  br i1 %single, label %loop, label %lease
+lease:
+  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %free = extractvalue {{i32, i1}} %pair, 1
+  br label %loop
+loop:
+  %shared = phi i1 [false, %entry], [%free, %lease], [%shared, %after]
+  %k = phi i64 [0, %entry], [0, %lease], [%k1, %after]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %step, label %end
+step:
+  %bytes = mul i64 %k, 64
+  %record = getelementptr i8, ptr %steps, i64 %bytes
+  %record1 = getelementptr i8, ptr %record, i64 8
+  %record2 = getelementptr i8, ptr %record, i64 16
+  %record3 = getelementptr i8, ptr %record, i64 24
+  %function = load ptr, ptr %record, align 8
+  %index = load i64, ptr %record1, align 8
+  %total = load i64, ptr %record2, align 8
+  %grain = load i64, ptr %record3, align 8
+  %arguments = getelementptr i64, ptr %table, i64 %index
+  %whole = icmp sge i64 %grain, %total
+  %uncut = icmp slt i64 %grain, 1
+  %small = or i1 %whole, %uncut
+  %helped = xor i1 %small, true
+  %parallel = and i1 %helped, %shared
+  br i1 %parallel, label %share, label %alone
+share:
+  call void @share(ptr %pool, ptr %function, ptr %arguments,
+      i64 %total, i64 %grain, i64 %threads)
+  br label %after
+alone:
+  %some = icmp sgt i64 %total, 0
+  br i1 %some, label %call, label %after
+call:
+  call void %function(ptr %arguments, i64 0, i64 %total, i64 0)
+  br label %after
+after:
+  %k1 = add i64 %k, 1
+  %found = load i64, ptr %status, align 8
+  %fine = icmp eq i64 %found, 0
+  br i1 %fine, label %loop, label %end
+end:
+  %ran = phi i64 [%k, %loop], [%k1, %after]
+  br i1 %shared, label %release, label %out
+release:
+  store atomic i32 0, ptr %busy release, align 4
+  br label %out
+out:
+  ret i64 %ran
+}}
+"""
+
+_HALT = """
+declare i64 @syscall(i64, ...)
+
+define void @treadle_halt(ptr %pool) {
+  %number = getelementptr i8, ptr %pool, i64 4
+  %leave = getelementptr i8, ptr %pool, i64 68
+  store atomic i32 1, ptr %leave seq_cst, align 4
+  %was = atomicrmw add ptr %pool, i64 4294967296 seq_cst
+  %r = call i64 (i64, ...) @syscall(
+      i64 202, ptr %number, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
+  ret void
+}
+"""
+
+# Functions by name: (pool, steps, count, table, status) -> number of steps run;
+# (pool, worker), which returns when told to leave; (pool), which tells all workers.
+TEXTS = {
+    "treadle_run": _COMMON + _SHARE + _RUN,
+    "treadle_work": _COMMON + _WORK,
+    "treadle_halt": _HALT,
+}
+PORTABLE = {"treadle_run": _ALONE + _RUN}  # for one thread, on any system

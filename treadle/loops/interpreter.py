@@ -1,0 +1,100 @@
+"""Kernels run step by step in Python: slow, and what the generated code must equal."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.graph.meaning import compute
+from treadle.graph.op import Op
+from treadle.loops.index import Axis, Index
+from treadle.loops.kernel import (
+    Apply,
+    Counter,
+    Expression,
+    Fold,
+    Folded,
+    Guard,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+)
+
+__all__ = ["interpret"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Run:
+    """The buffers, the loop variables and the accumulators of a run."""
+
+    def __init__(self, buffers: Sequence[Array]) -> None:
+        self.buffers = buffers
+        self.at: dict[Axis, int] = {}
+        self.folds: dict[int, Any] = {}
+
+    def run(self, body: Sequence[Statement]) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                for a in s.folds:
+                    self.folds[a.number] = np.array(a.start, a.dtype)
+                stop = s.axis.extent
+                if s.stop is not None:
+                    stop = min(stop, self.index(s.stop))
+                for k in range(stop):
+                    self.at[s.axis] = k
+                    self.run(s.body)
+            elif isinstance(s, Fold):
+                a = s.accumulator
+                pair = [self.folds[a.number], self.value(s.value)]
+                self.folds[a.number] = _scalar(a.combine, pair, a.dtype)
+            elif self.holds(s.guards):
+                place = self.index(s.index)
+                value = self.value(s.value)
+                target = self.buffers[s.buffer]
+                if s.combine is not None:
+                    value = _scalar(s.combine, [target[place], value], target.dtype)
+                target[place] = value
+
+    def index(self, i: Index) -> int:
+        return int(i.value(self.at, lambda x: int(self.value(x))))
+
+    def holds(self, guards: Sequence[Guard]) -> bool:
+        return all(g.low <= self.index(g.index) < g.high for g in guards)
+
+    def value(self, x: Expression) -> Any:
+        if isinstance(x, Literal):
+            return np.asarray(x.value, x.dtype)
+        if isinstance(x, Load):
+            if not self.holds(x.guards):
+                return np.zeros((), x.dtype)
+            return self.buffers[x.buffer][self.index(x.index)]
+        if isinstance(x, Counter):
+            return np.asarray(self.index(x.index)).astype(x.dtype)
+        if isinstance(x, Inside):
+            return np.asarray(self.holds(x.guards))
+        if isinstance(x, Folded):
+            return self.folds[x.accumulator.number]
+        assert isinstance(x, Apply)
+        return _scalar(x.op, [self.value(c) for c in x.inputs], x.dtype)
+
+
+def _scalar(op: Op, values: Sequence[Any], dtype: Any) -> Any:
+    return compute(op, _point(dtype), [np.asarray(v) for v in values])
+
+
+@functools.lru_cache(maxsize=64)
+def _point(dtype: Any) -> Type:
+    return Type((), dtype)
+
+
+def interpret(kernel: Kernel, buffers: Sequence[Array]) -> None:
+    """Run a kernel with sizes on flat arrays, which it writes into."""
+    _Run(buffers).run(kernel.body)

@@ -1,0 +1,126 @@
+"""Kernels as text: loops by indentation, each shared value named once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.loops.index import Index
+from treadle.loops.kernel import (
+    Apply,
+    Counter,
+    Expression,
+    Fold,
+    Folded,
+    Guard,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    children,
+    expressions,
+)
+
+__all__ = ["kernel_text"]
+
+
+class _Writer:
+    """Lines, and the names of values that are used more than once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.names: dict[Expression, str] = {}
+        uses: dict[Expression, int] = {}
+        for x in expressions(kernel.body):
+            for c in children(x):
+                uses[c] = uses.get(c, 0) + 1
+        self.shared = {x for x, n in uses.items() if n > 1}
+
+    def text(self) -> str:
+        given = ", ".join(
+            f"b{k}: {a.dtype.name}{' written' if a.written else ''}"
+            for k, a in enumerate(self.kernel.arguments)
+        )
+        sizes = ", ".join(f"n{k}" for k in range(self.kernel.integers))
+        head = f"kernel {self.kernel.name or 'kernel'}({given})"
+        self.lines.append(head + (f" of {sizes}" if sizes else ""))
+        self.body(self.kernel.body, 1)
+        return "\n".join(self.lines)
+
+    def put(self, depth: int, line: str) -> None:
+        self.lines.append("  " * depth + line)
+
+    def body(self, body: Sequence[Statement], depth: int) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                extent = s.axis.extent
+                size = extent if isinstance(extent, int) else f"n{extent.slot}"
+                lanes = f" by {s.lanes}" if s.lanes else ""
+                for a in s.folds:
+                    self.put(depth, f"a{a.number}: {a.dtype.name} = {a.start}")
+                stop = f" up to {self.index(s.stop)}" if s.stop is not None else ""
+                self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{stop}")
+                self.body(s.body, depth + 1)
+                self.names = {}
+            elif isinstance(s, Fold):
+                value = self.value(s.value, depth)
+                combine = s.accumulator.combine.name
+                self.put(depth, f"a{s.accumulator.number} = {combine} with {value}")
+            else:
+                self.store(s, depth)
+
+    def store(self, s: Store, depth: int) -> None:
+        value = self.value(s.value, depth)
+        joined = f"{s.combine.name} with " if s.combine else ""
+        where = self.where(s.guards)
+        self.put(depth, f"b{s.buffer}[{self.index(s.index)}]{where} = {joined}{value}")
+
+    def index(self, i: Index) -> str:
+        return str(i.data_mapped(lambda x: self.value(x, 0)) if i.data() else i)
+
+    def where(self, guards: Sequence[Guard]) -> str:
+        parts = [
+            f"{_size(g.low)} <= {self.index(g.index)} < {_size(g.high)}" for g in guards
+        ]
+        return f" where {' and '.join(parts)}" if parts else ""
+
+    def value(self, x: Expression, depth: int) -> str:
+        """A value as text; a shared one gets a line and a name first."""
+        if x in self.names:
+            return self.names[x]
+        written = self._written(x, depth)
+        if x in self.shared and isinstance(x, (Apply, Load)) and depth:
+            name = f"v{len(self.names)}"
+            self.put(depth, f"{name} = {written}")
+            self.names[x] = name
+            return name
+        return written
+
+    def _written(self, x: Expression, depth: int) -> str:
+        if isinstance(x, Literal):
+            return f"{x.value}"
+        if isinstance(x, Load):
+            return f"b{x.buffer}[{self.index(x.index)}]{self.where(x.guards)}"
+        if isinstance(x, Counter):
+            return f"({self.index(x.index)})"
+        if isinstance(x, Inside):
+            return f"({self.where(x.guards).removeprefix(' where ')})"
+        if isinstance(x, Folded):
+            return f"a{x.accumulator.number}"
+        inputs = ", ".join(self.value(c, depth) for c in x.inputs)
+        fields = ", ".join(f"{k}={v!r}" for k, v in x.op.attributes())
+        if x.op.name == "Cast":
+            return f"{x.dtype.name}({inputs})"
+        return f"{x.op.name.lower()}({inputs}{', ' + fields if fields else ''})"
+
+
+def _size(x: object) -> str:
+    return f"n{x.slot}" if hasattr(x, "slot") else str(x)
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """A kernel as text."""
+    return _Writer(kernel).text()

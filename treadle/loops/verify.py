@@ -1,0 +1,76 @@
+"""What must hold of a kernel, told in sentences."""
+
+from __future__ import annotations
+
+from treadle.loops.index import Axis
+from treadle.loops.kernel import (
+    Accumulator,
+    Fold,
+    Folded,
+    Kernel,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+    indices,
+    statements,
+)
+
+__all__ = ["kernel_problems"]
+
+
+def kernel_problems(kernel: Kernel) -> list[str]:
+    """What is wrong with a kernel; nothing for one that is right.
+
+    Axes are used inside their loops, accumulators inside or after theirs; buffers
+    exist, have the dtype they are stored with, and are written only if they say so.
+    """
+    found: list[str] = []
+    _check(kernel, kernel.body, [], [], found)
+    for s in statements(kernel.body):
+        if isinstance(s, Store):
+            if s.buffer >= len(kernel.arguments):
+                found.append(f"b{s.buffer} is no buffer")
+            elif not kernel.arguments[s.buffer].written:
+                found.append(f"b{s.buffer} is stored to but not marked as written")
+            elif kernel.arguments[s.buffer].dtype != s.value.dtype:
+                found.append(f"b{s.buffer} is stored {s.value.dtype.name}")
+    for x in expressions(kernel.body):
+        if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
+            found.append(f"b{x.buffer} is no buffer")
+    return found
+
+
+def _check(
+    kernel: Kernel,
+    body: tuple[Statement, ...],
+    axes: list[Axis],
+    folds: list[Accumulator],
+    found: list[str],
+) -> None:
+    known = list(folds)
+    for s in body:
+        if isinstance(s, Loop):
+            if s.axis in axes:
+                found.append(f"axis {s.axis.name} has two loops, one inside the other")
+            if s.kind not in ("parallel", "serial", "vector"):
+                found.append(f"a loop is {s.kind}")
+            if (s.kind == "vector") != bool(s.lanes):
+                found.append(f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes")
+            if s.kind == "parallel" and s.folds:
+                found.append(f"parallel loop {s.axis.name} folds")
+            known += s.folds
+            _check(kernel, s.body, [*axes, s.axis], known, found)
+            continue
+        if isinstance(s, Fold) and s.accumulator not in known:
+            found.append(f"a{s.accumulator.number} is folded into before it starts")
+        for x in expressions((s,)):
+            if isinstance(x, Folded) and x.accumulator not in known:
+                found.append(f"a{x.accumulator.number} is read before it starts")
+            for i in indices(x):
+                found += [
+                    f"axis {a.name} is used outside of its loop"
+                    for a in i.axes()
+                    if a not in axes
+                ]
