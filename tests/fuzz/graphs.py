@@ -187,6 +187,8 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
         return Row(str(rng.choice(list(UNARY))), (k,)), shape
     if kind == "binary":
         fits = [j for j, s in enumerate(shapes) if _joint(shape, s) is not None]
+        if not fits:
+            return None
         j = int(rng.choice(fits))
         joint = _joint(shape, shapes[j])
         assert joint is not None

@@ -10,9 +10,12 @@ from typing import Any
 from treadle.base.errors import OptionError
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
+from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 
 Values = dict[int, Any]
+MANY = 50_000  # nodes of a graph that takes seconds to compile
+TINY = 256  # bytes of a node on average
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,18 @@ def provide_engine(name: str, make: Callable[[], Engine]) -> None:
     """Register an engine under the name `td.options(engine=)` takes."""
     _engines[name] = make
     register_engine(name)
+
+
+def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
+    """The engine that runs a graph; "auto" decides by the graph alone.
+
+    One of very many nodes with hardly any elements is done sooner than compiled.
+    """
+    if name != "auto" or len(nodes) < MANY:
+        return engine(name)
+    sizes = [n.type.nbytes for n in nodes if not isinstance(n.type, TupleType)]
+    tiny = sum(sizes) < TINY * len(nodes)
+    return engine("reference" if tiny else "native")
 
 
 def engine(name: str) -> Engine:

@@ -47,7 +47,7 @@ __all__ = [
     "combiner",
     "flat",
     "has_rule",
-    "is_computed",
+    "is_virtual",
     "placed",
     "row_major",
     "wide",
@@ -111,6 +111,11 @@ def has_rule(op: Op) -> bool:
 def is_computed(op: Op) -> bool:
     """Whether elements of the result take work: they are computed once, and kept."""
     return isinstance(op, (Elementwise, UniformBits)) or type(op) in POOLS
+
+
+def is_virtual(node: Tensor) -> bool:
+    """Whether a node is looked through: no value is computed, only chosen."""
+    return has_rule(node.op) and not is_computed(node.op)
 
 
 class Lowering:
@@ -243,8 +248,9 @@ def _position(
 
 def _take_along(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     x, ids = node.inputs
-    axis = node.op.axis  # type: ignore[attr-defined]
-    place = _position(self, ids, at, x.type.shape[axis], True, guards)
+    op: Any = node.op
+    axis = op.axis
+    place = _position(self, ids, at, x.type.shape[axis], not op.labels, guards)
     return self.value(x, (*at[:axis], place, *at[axis + 1 :]), guards)
 
 

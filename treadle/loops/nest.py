@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.base.dtypes import DType
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis
+from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -27,7 +27,16 @@ from treadle.loops.kernel import (
     Statement,
     Store,
 )
-from treadle.loops.lower import At, Lowering, Strides, combiner, placed, row_major, wide
+from treadle.loops.lower import (
+    At,
+    Lowering,
+    Strides,
+    combiner,
+    is_virtual,
+    placed,
+    row_major,
+    wide,
+)
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
@@ -96,60 +105,71 @@ def kernel_of(
     """
     members = {n.serial for n in region.nodes}
     buffers = _Buffers(lambda n: n.serial not in members and has_buffer(n))
-    lowering = Lowering(buffers, strides)
-    passes = _passes(region)
-    written = {n.serial for n in stored}
-    count = 1 + max(passes.values(), default=0)
-    folds: list[list[tuple[Accumulator, Expression]]] = [[] for _ in range(count)]
-    stores: list[list[tuple[Tensor, Expression]]] = [[] for _ in range(count)]
-    at_rows: list[tuple[Tensor, Expression]] = []
+    work = _Work(region, Lowering(buffers, strides))
     for node in region.nodes:
-        at = region.placement[node.serial]
-        turn = passes[node.serial]
-        if region.folds(node):
-            number = sum(map(len, folds))
-            accumulator, value = _fold(region, lowering, node, number)
-            folds[turn - 1].append((accumulator, value))
-            total: Expression = Folded(accumulator, accumulator.dtype)
-            if accumulator.dtype != node.type.dtype:
-                total = _cast(total, node)
-            lowering.known[node.serial] = at, total
-        elif isinstance(node.op, Reduction):  # of one element: that element
-            (x,) = node.inputs
-            value = lowering.value(x, region.reads[node.serial])
-            lowering.known[node.serial] = at, value
-        else:
-            lowering.known[node.serial] = at, lowering.value(node, at)
-        if node.serial in written:
-            value = lowering.known[node.serial][1]
-            if region.is_full(node):
-                stores[turn].append((node, value))
-            else:
-                at_rows.append((node, value))
+        work.add(node)
     first = len(buffers.nodes)
     for node in stored:
         buffers.numbers[node.serial] = len(buffers.nodes)
         buffers.nodes.append(node)
-
-    def store(node: Tensor, value: Expression) -> Store:
+    for node in stored:
         place = placed(region.placement[node.serial], strides(node))
-        return Store(buffers.numbers[node.serial], place, value)
-
-    body: list[Statement] = []
-    for turn in range(count):
-        statements: list[Statement] = [Fold(a, v) for a, v in folds[turn]]
-        statements += [store(n, v) for n, v in stores[turn]]
-        if statements:
-            body += _nest(region, statements, tuple(a for a, _ in folds[turn]))
-    body += [store(n, v) for n, v in at_rows]
-    nest: tuple[Statement, ...] = tuple(body)
-    for axis in reversed(region.rows):
-        nest = (Loop(axis, nest, "parallel"),)
+        work.store(node, buffers.numbers[node.serial], place)
     arguments = tuple(
         Argument(n.type.dtype, k >= first) for k, n in enumerate(buffers.nodes)
     )
     name = "_".join(dict.fromkeys(n.op.name.lower() for n in region.nodes))[:48]
-    return Kernel(name, arguments, nest), buffers.nodes
+    return Kernel(name, arguments, work.nest()), buffers.nodes
+
+
+class _Work:
+    """What each pass over the inner loops folds and stores, and what a row stores."""
+
+    def __init__(self, region: Region, lowering: Lowering) -> None:
+        self.region = region
+        self.lowering = lowering
+        self.passes = _passes(region)
+        count = 1 + max(self.passes.values(), default=0)
+        self.folds: list[list[Fold]] = [[] for _ in range(count)]
+        self.stores: list[list[Store]] = [[] for _ in range(count)]
+        self.at_rows: list[Store] = []
+
+    def add(self, node: Tensor) -> None:
+        """Write out a member, whose operands have been."""
+        region, lowering = self.region, self.lowering
+        at = region.placement[node.serial]
+        if region.folds(node):
+            number = sum(map(len, self.folds))
+            accumulator, value = _fold(region, lowering, node, number)
+            self.folds[self.passes[node.serial] - 1].append(Fold(accumulator, value))
+            found: Expression = Folded(accumulator, accumulator.dtype)
+            if accumulator.dtype != node.type.dtype:
+                found = _cast(found, node)
+        elif isinstance(node.op, Reduction):  # of one element: that element
+            found = lowering.value(node.inputs[0], region.reads[node.serial])
+        else:
+            found = lowering.value(node, at)
+        lowering.known[node.serial] = at, found
+
+    def store(self, node: Tensor, buffer: int, place: Index) -> None:
+        """Store a member where its value is known: in its pass, or once a row."""
+        own = Store(buffer, place, self.lowering.known[node.serial][1])
+        if self.region.is_full(node):
+            self.stores[self.passes[node.serial]].append(own)
+        else:
+            self.at_rows.append(own)
+
+    def nest(self) -> tuple[Statement, ...]:
+        """The loops around it all."""
+        body: list[Statement] = []
+        for folds, stores in zip(self.folds, self.stores, strict=True):
+            if folds or stores:
+                starts = tuple(f.accumulator for f in folds)
+                body += _nest(self.region, [*folds, *stores], starts)
+        nest: tuple[Statement, ...] = (*body, *self.at_rows)
+        for axis in reversed(self.region.rows):
+            nest = (Loop(axis, nest, "parallel"),)
+        return nest
 
 
 def _cast(total: Expression, node: Tensor) -> Expression:
@@ -176,7 +196,7 @@ def _pass_of(node: Tensor, known: dict[int, int]) -> int:
         seen.add(x.serial)
         if x.serial in known:
             latest = max(latest, known[x.serial])
-        elif x.stored is None:
+        elif is_virtual(x):
             stack += x.inputs
     return latest
 

@@ -177,7 +177,7 @@ class CrossEntropy(OfLabels):
         return np.subtract(total, _at(shifted, labels, self.axis))
 
     def expand(self, *xs: Tensor) -> Tensor:
-        return -pick(log_softmax(xs[0], self.axis), xs[1], self.axis)
+        return -pick(log_softmax(xs[0], self.axis), xs[1], self.axis, counted=True)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
@@ -257,7 +257,7 @@ class PickLabel(OfLabels):
         return _at(arrays[0], arrays[1], self.axis)
 
     def expand(self, *xs: Tensor) -> Tensor:
-        return pick(xs[0], xs[1], self.axis)
+        return pick(xs[0], xs[1], self.axis, counted=True)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
@@ -350,7 +350,8 @@ class SparsemaxLoss(OfLabels):
         x, labels = xs
         z = x - functions.stop_gradient(x.max(self.axis, keepdims=True))
         p = sparsemax(z, self.axis)
-        return sum(p * z - p * p * 0.5, self.axis) + 0.5 - pick(z, labels, self.axis)
+        own = pick(z, labels, self.axis, counted=True)
+        return sum(p * z - p * p * 0.5, self.axis) + 0.5 - own
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs

@@ -93,9 +93,13 @@ def cols(x: Any, ids: Any) -> Tensor:
 
 @op(tolerance="E")
 class TakeAlong(Family):
-    """x[.., ids[.., j, ..], ..] along `axis`: one position for each element."""
+    """x[.., ids[.., j, ..], ..] along `axis`: one position for each element.
+
+    A negative position counts from the end; for labels it is an error.
+    """
 
     axis: int
+    labels: bool = False
     family = "gather"
     arity = 2
 
@@ -106,7 +110,9 @@ class TakeAlong(Family):
 
     def numpy(self, *arrays: Any) -> Array:
         x, ids = arrays
-        return np.take_along_axis(x, in_range(ids, x.shape[self.axis]), self.axis)
+        what = "label" if self.labels else "index"
+        known = in_range(ids, x.shape[self.axis], what, not self.labels)
+        return np.take_along_axis(x, known, self.axis)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return PutAlong(self.axis, xs[0].type.shape[self.axis])(g, xs[1]), None
@@ -117,6 +123,7 @@ class TakeAlong(Family):
             Sample(cls(1), (Input((2, 3)), np.array([[2], [-3]]))),
             Sample(cls(0), (Input((3, 2)), np.array([[2, 0], [0, 0], [1, 1], [2, 2]]))),
             Sample(cls(0), (Input((3,)), np.zeros((0,), np.int64))),
+            Sample(cls(1, True), (Input((2, 3)), np.array([[2], [0]]))),
         ]
 
     @classmethod
@@ -208,8 +215,10 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1) -> Tensor:
 
 
 @provide
-def pick(x: Any, labels: Any, axis: Any = -1) -> Tensor:
+def pick(x: Any, labels: Any, axis: Any = -1, *, counted: bool = False) -> Tensor:
     """The element that `labels` name along `axis`: y[i] = x[i, labels[i]].
+
+    A negative label counts from the end unless labels are `counted` from 0.
 
     >>> import treadle as td
     >>> td.pick([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
@@ -219,7 +228,7 @@ def pick(x: Any, labels: Any, axis: Any = -1) -> Tensor:
     k = resolve_axis(axis, node.type)
     t = where.type
     shape = (*t.shape[:k], 1, *t.shape[k:])
-    found = TakeAlong(k)(node, reshape(where, shape))
+    found = TakeAlong(k, counted)(node, reshape(where, shape))
     names = node.type.axes and some(node.type.axes[:k] + node.type.axes[k + 1 :])
     return reshape(found, t.shape, axes=names)
 

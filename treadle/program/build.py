@@ -14,7 +14,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
 from treadle.loops.kernel import Kernel
-from treadle.loops.lower import Strides, row_major
+from treadle.loops.lower import Strides, is_virtual, row_major
 from treadle.loops.nest import kernel_of
 from treadle.loops.parameters import parameterize
 from treadle.loops.scatter import SCATTERS
@@ -32,7 +32,6 @@ from treadle.program.group import (
     OPERANDS,
     Unit,
     group,
-    is_virtual,
     ordered,
     sources,
 )

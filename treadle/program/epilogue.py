@@ -115,8 +115,12 @@ def epilogue_kernel(
     extents = tuple(a.extent for a in region.axes)
     by = dict(zip(region.axes, unflatten(place, extents), strict=True))
     moved = Region(axes, nodes=list(region.nodes))
-    for serial, at in region.placement.items():
-        moved.placement[serial] = tuple(i.replaced(by) for i in at)
+    for own, new in (
+        (region.placement, moved.placement),
+        (region.reads, moved.reads),
+    ):
+        for serial, at in own.items():
+            new[serial] = tuple(i.replaced(by) for i in at)
     kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
     for i in all_indices(kernel.body):
         for atom, _ in i.terms:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, broadcast, flat, has_rule, is_computed
+from treadle.loops.lower import At, broadcast, flat, is_virtual
 from treadle.loops.nest import Region
-from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.families import Elementwise, Movement, Output, Reduction
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 
-__all__ = ["Unit", "group", "is_virtual", "run_of"]
+__all__ = ["Unit", "group", "run_of"]
 
 MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
@@ -35,11 +35,6 @@ class Unit:
     region: Region | None = None
     before: int = 0  # bits of the units that must run first
     operands: set[int] = field(default_factory=set)
-
-
-def is_virtual(node: Tensor) -> bool:
-    """Whether a node is looked through: no value is computed, only chosen."""
-    return has_rule(node.op) and not is_computed(node.op)
 
 
 def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
@@ -104,6 +99,27 @@ def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
     return at
 
 
+def rebase(region: Region, shape: Shape) -> None:
+    """Let the loops of a region run over a shape, if that divides none of its indices.
+
+    Loops over more dimensions than before leave a fold the choice between them.
+    """
+    axes, at = domain(shape)
+    if len(axes) <= len(region.axes):
+        return
+    place = flat(at, shape)
+    own = unflatten(place, tuple(a.extent for a in region.axes))
+    by = dict(zip(region.axes, own, strict=True))
+    moved = {
+        serial: tuple(i.replaced(by) for i in known)
+        for serial, known in region.placement.items()
+    }
+    for i in [*own, *[i for known in moved.values() for i in known]]:
+        if any(not isinstance(atom, Axis) for atom, _ in i.terms):
+            return
+    region.axes, region.placement = axes, moved
+
+
 class Grouping:
     """The units made so far, and the one that each node belongs to."""
 
@@ -123,6 +139,12 @@ class Grouping:
             self._begin(node)
         else:
             self._new(node, None)
+
+    def unit(self, x: Tensor) -> Unit | None:
+        """The unit that computes a node; a part of several results is of their unit."""
+        if isinstance(x.op, Output):
+            (x,) = x.inputs
+        return self.unit_of.get(x.serial)
 
     def _new(self, node: Tensor, region: Region | None) -> Unit:
         unit = Unit(len(self.units), [node], region)
@@ -160,7 +182,7 @@ class Grouping:
     def _depend(self, unit: Unit, x: Tensor) -> None:
         """Note that a unit reads a node, of another unit or of none."""
         unit.operands.add(x.serial)
-        other = self.unit_of.get(x.serial)
+        other = self.unit(x)
         if other is None or other is unit:
             return
         new = (other.before | 1 << other.number) & ~unit.before
@@ -178,7 +200,7 @@ class Grouping:
         """The units of a node's producers, the newest first."""
         found = {}
         for x, _ in self._reads(node):
-            unit = self.unit_of.get(x.serial)
+            unit = self.unit(x)
             if unit is not None and unit.region is not None:
                 found[unit.number] = unit
         return [found[k] for k in sorted(found, reverse=True)]
@@ -191,7 +213,7 @@ class Grouping:
             return False
         bit = 1 << unit.number
         for x, _ in self._reads(node):
-            other = self.unit_of.get(x.serial)
+            other = self.unit(x)
             if other is not None and other is not unit and other.before & bit:
                 return False  # the node waits for what waits for this unit
         if isinstance(node.op, Reduction):
@@ -246,6 +268,8 @@ class Grouping:
         (x,) = node.inputs
         if x.type.size == 0:
             return False
+        if not region.inner and x.type.size == math.prod(a.extent for a in region.axes):
+            rebase(region, x.type.shape)
         for at in self._of(x, region):
             if not self._fits(region, x, at):
                 continue

@@ -15,7 +15,7 @@ from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
-from treadle.engines.base import engine
+from treadle.engines.base import chosen
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
@@ -110,7 +110,7 @@ def run(
     if current().check:
         _check(nodes)
     old = owned(nodes, _ALONE) if spent else frozenset()
-    values = engine(current().engine).run(nodes, feeds or {}, keep, old)
+    values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]

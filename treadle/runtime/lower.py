@@ -42,6 +42,6 @@ def latest_program() -> Lowered | None:
     >>> import treadle as td
     >>> _ = (td.asarray([1.0]) * 2.0).numpy()
     >>> td.latest_program().fallbacks
-    []
+    ()
     """
     return engine(current().engine).latest()

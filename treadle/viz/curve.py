@@ -24,8 +24,8 @@ def nice_ticks(low: float, high: float, count: int = 6) -> list[float]:
     >>> nice_ticks(0.03, 2.31)
     [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
     """
-    if not high > low:
-        width = abs(low) or 1.0
+    if not high - low > 1e-290:  # narrower, and a step would be no normal number
+        width = abs(low) if abs(low) > 1e-290 else 1.0
         low, high = low - width / 2, high + width / 2
     rough = (high - low) / max(count - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))

@@ -32,7 +32,38 @@ def widths_of_tiles(host: Host, m: int, cut: Blocking) -> tuple[int, ...]:
 
 
 def choose(
-    host: Host, size: int, m: int, n: int, k: int, a: tuple[int, ...], b: tuple[int, ...]
+    host: Host, size: int, sizes: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]
 ) -> Blocking:
-    """The cut for C[m, n] = A[m, k] B[k, n]; strides a = (row, k), b = (k, column)."""
-    return Blocking(packed=m > 448)
+    """The cut for sizes = (batch, m, n, k); strides a = (row, k), b = (k, column)."""
+    batch, m, n, k = (max(x, 1) for x in sizes)
+    few = m <= rows_of_tile(host, FLAT[-1])
+    packed = b[1] != 1
+    block_k = _even(k, 1024 if few else 512)
+    blocks_m = -(-m // (1024 if packed else 256)) if m > 384 else 1
+    tile_n = (FLAT if few else TALL)[-1] * (host.vector // size)
+    parts = min(8, int(seconds(sizes, size) / 8e-6))
+    blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
+    if batch * blocks_m * blocks_n < parts and m // blocks_m >= 28:
+        blocks_m *= 2
+    return Blocking(
+        blocks_m,
+        _even(-(-n // tile_n), -(-(-(-n // tile_n)) // blocks_n)) * tile_n,
+        block_k,
+        packed,
+        copied=m >= 256 and n >= 256 and max(a) * size >= 4096,
+        ahead=m >= 16 and k * n * size > 1 << 18,
+        far=m * n * size > 1 << 20,
+    )
+
+
+def seconds(sizes: tuple[int, ...], size: int) -> float:
+    """About how long a product takes on one thread, to tell what is worth a part."""
+    batch, m, n, k = sizes
+    work = 2.0 * m * n * k * size / 4 / 200e9
+    return batch * (work + (m * k + k * n + m * n) * size / 40e9)
+
+
+def _even(total: int, most: int) -> int:
+    """The size of even pieces of a total that are no larger than `most`."""
+    pieces = -(-total // most)
+    return -(-total // pieces)

@@ -13,7 +13,6 @@ All sizes, strides and cuts are arguments, and so are the functions for tiles an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ..builder import Builder, Value, vector
 from .epilogue import Epilogue, Site, store

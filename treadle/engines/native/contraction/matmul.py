@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .blocking import Blocking, choose, widths_of_tiles
+from .blocking import Blocking, choose, seconds, widths_of_tiles
 from .epilogue import Epilogue
 from .host import Host, host
 from .kernel import FIELDS, Structure, kernel
@@ -60,7 +60,7 @@ def plan_matmul(
         m, n = n, m
         a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
     size = 4 if dtype == "float" else 8
-    cut = blocking or choose(machine, size, m, n, k, a[1:], b[1:])
+    cut = blocking or choose(machine, size, (batch, m, n, k), a[1:], b[1:])
     structure = Structure(
         dtype,
         c[2] == 1,
@@ -80,13 +80,14 @@ def plan_matmul(
     blocks_n = -(-n // max(cut.block_n, 1))
     values = _fields(machine, size, (m, n, k), a, b, c, cut, epilogue is None)
     values |= {"blocks_m": blocks_m, "blocks_n": blocks_n}
+    total = batch * blocks_m * blocks_n
     return MatmulPlan(
         own.name,
         own.text,
         functions,
         tuple(values[name] for name in FIELDS),
-        batch * blocks_m * blocks_n,
-        1,
+        total,
+        max(1, int(total * 4e-6 / max(seconds((batch, m, n, k), size), 1e-9))),
         values["scratch"],
         swapped,
     )

@@ -1,19 +1,19 @@
-"""Functions of one text, and their names by content."""
+"""Functions of one text, their names by content, and pieces of IR they share."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..builder import Builder, Value
+from treadle.engines.native.builder import Builder, Value, lanes, vector
 
-__all__ = ["Function", "join", "opaque"]
+__all__ = ["Function", "join", "lanes_below", "least", "opaque", "shuffle"]
 
 
 @dataclass(frozen=True)
 class Function:
-    """LLVM IR that defines `name`, a function no other text defines otherwise."""
+    """LLVM IR that defines `name`; what else it defines is internal to it."""
 
     name: str
     text: str
@@ -27,12 +27,33 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
         declared |= b.declared
         head = ", ".join(f"{t} %{n}" for n, t in b.parameters)
         body = "\n".join(b.lines)
-        bodies.append(f"define {b.returns} @{b.name}({head}) nounwind {{\n{body}\n}}")
+        bodies.append(f"define {b.returns} @{b.name}({head}) {{\n{body}\n}}")
     text = "\n".join([*sorted(declared.values()), *bodies])
-    name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return Function(name, text.replace("NAME", name))
 
 
 def opaque(b: Builder, x: Value) -> Value:
     """x in a register, while the optimizer no longer knows where it came from."""
     return b.define(x.type, f'call {x.type} asm "", "=r,0"({x})')
+
+
+def least(b: Builder, x: Value, y: Value) -> Value:
+    """The smaller of two integers."""
+    return b.select(b.compare("slt", x, y), x, y)
+
+
+def lanes_below(b: Builder, bound: Value, count: int) -> Value:
+    """The mask of `count` lanes that is true below a bound."""
+    edge = b.splat(b.convert("trunc", bound, "i32"), count)
+    return b.compare("slt", b.sequence("i32", count), edge)
+
+
+def shuffle(
+    b: Builder, x: Value, y: Value, pick: Callable[[int], int], count: int = 0
+) -> Value:
+    """Lane l of the result is lane pick(l) of x and y side by side."""
+    count = count or lanes(x.type)
+    body = ", ".join(f"i32 {pick(lane)}" for lane in range(count))
+    kind = vector(x.type.split()[-1].rstrip(">"), count)
+    return b.define(kind, f"shufflevector {x}, {y}, <{count} x i32> <{body}>")

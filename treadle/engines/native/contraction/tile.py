@@ -10,92 +10,108 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..builder import Builder, Value, vector
-from .host import Host
-from .text import Function, join, opaque
+from treadle.engines.native.builder import Builder, Value, vector
+from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.text import Function, join, lanes_below, opaque
 
-__all__ = ["FLAT", "TALL", "rows_of_tile", "tile_function"]
+__all__ = ["FLAT", "PARAMETERS", "TALL", "rows_of_tile", "tile_function"]
 
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 FLAT = (1, 2, 3, 4)  # and of those with few rows
-_PARAMETERS = [
+PARAMETERS = [
     ("a", "ptr"),
     ("row_a", "i64"),
     ("k_a", "i64"),
     ("b", "ptr"),
     ("k_b", "i64"),
+    ("column_b", "i64"),
     ("k", "i64"),
     ("out", "ptr"),
     ("row_out", "i64"),
     ("again", "i64"),
     ("ahead", "ptr"),
     ("step_ahead", "i64"),
+    ("height", "i64"),
+    ("columns", "i64"),
 ]
 
 
-def rows_of_tile(host: Host, width: int) -> int:
+def rows_of_tile(machine: Machine, width: int) -> int:
     """The most rows of a tile `width` vectors wide: its sums fill the registers.
 
     Left free are the vectors of B and one broadcast element of A.
     """
-    held = width if host.registers >= 32 else min(width, 2)
-    return min((host.registers - 1 - held) // width, 14)
+    held = width if machine.registers >= 32 else min(width, 2)
+    return min((machine.registers - 1 - held) // width, 14)
 
 
 @lru_cache
-def tile_function(host: Host, dtype: str, widths: tuple[int, ...]) -> Function:
-    """tile(a, row_a, k_a, b, k_b, k, out, row_out, again, ahead, step_ahead, shape).
+def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Function:
+    """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
-    out[i, :] (+)= sum over k of a[i, k] b[k, :]; `again` + 1 asks for the sum with what
-    out holds and + 2 to prefetch it; shape is 16 height + width. b and out are read and written in whole vectors.
-    Rows cut evenly never make tiles of less than half the height, so the tall function
-    leaves those out.
+    `again` + 1 asks for the sum with what out holds, + 2 to prefetch that. The lines at
+    ahead + i step_ahead, i < k, are prefetched into the second cache by all but the
+    smallest tiles. Columns of b and out lie side by side; where the machine has masks
+    no column past the last is touched, elsewhere whole vectors are read and written.
+
+    Rows cut evenly never make tiles of less than half the height, so the function for
+    tall products leaves those out.
     """
-    tallest = rows_of_tile(host, max(widths))
-    least = 1 if widths == FLAT else (tallest + 1) // 2
-    shapes = [(h, v) for v in widths for h in range(least, tallest + 1)]
-    main = Builder("NAME", [*_PARAMETERS, ("shape", "i64")])
-    builders = [main]
-    given = ", ".join(f"{kind} %{name}" for name, kind in _PARAMETERS)
+    tallest = rows_of_tile(machine, max(widths))
+    smallest = 1 if widths == FLAT else (tallest + 1) // 2
+    shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
+    b = Builder("NAME", PARAMETERS)
+    builders = [b]
+    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
     cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
-    main.emit(f"switch i64 %shape, label %none [{cases}]")
+    count = machine.lanes(dtype)
+    width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
+    shape = b.add(b.mul(b.arguments["height"], b.i64(16)), width)
+    b.emit(f"switch {shape}, label %none [{cases}]")
     for h, v in shapes:
-        main.start(f"s{h}x{v}")
-        main.emit(f"tail call void @NAME.{h}x{v}({given})")
-        main.ret()
-        builders.append(_tile(host, dtype, h, v))
-    main.start("none")
-    main.emit("unreachable")
+        b.start(f"s{h}x{v}")
+        b.emit(f"tail call void @NAME.{h}x{v}({given})")
+        b.ret()
+        builders.append(_tile(machine, dtype, h, v))
+    b.start("none")
+    b.emit("unreachable")
     return join("tile", builders)
 
 
-def _tile(host: Host, dtype: str, height: int, width: int) -> Builder:
+def _tile(machine: Machine, dtype: str, height: int, width: int) -> Builder:
     """One shape of tile as a function of its own."""
-    b = Builder(f"NAME.{height}x{width}", _PARAMETERS, "internal void")
+    b = Builder(f"NAME.{height}x{width}", PARAMETERS, "internal void")
     arg = b.arguments
-    kind = vector(dtype, host.lanes(dtype))
-    places = _places(b, arg["out"], arg["row_out"], height, width, host.vector)
-    ask, ready = b.label("ask"), b.label("ready")
-    b.branch_if(b.compare("sgt", arg["again"], b.i64(1)), ask, ready)
-    b.start(ask)
-    for p in places:
-        _prefetch(b, p, 1, 3)
-    b.branch(ready)
-    b.start(ready)
+    count = machine.lanes(dtype)
+    kind = vector(dtype, count)
+    masks: list[Value | None] = [None] * width
+    if machine.masks:
+        edge = b.sub(arg["columns"], b.i64((width - 1) * count))
+        masks[-1] = lanes_below(b, edge, count)
+    places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
+    with b.when(b.compare("sgt", arg["again"], b.i64(1))):
+        for p in places:
+            _prefetch(b, p, 1, 3)
     zero = Value("zeroinitializer", kind)
-    sums = _over_k(b, host, dtype, [zero] * len(places), width)
+    sums = _over_k(b, machine, dtype, [zero] * len(places), masks)
     load, fresh = b.label("load"), b.label("fresh")
     more = b.and_(arg["again"], b.i64(1))
     b.branch_if(b.compare("eq", more, b.i64(0)), fresh, load)
-    b.start(fresh)
-    for x, p in zip(sums, places, strict=True):
-        b.store(x, p)
-    b.ret()
-    b.start(load)
-    for x, p in zip(sums, places, strict=True):
-        b.store(b.fadd(b.load(kind, p), x), p)
-    b.ret()
+    for again in (False, True):
+        b.start(load if again else fresh)
+        for i, (x, p) in enumerate(zip(sums, places, strict=True)):
+            mask = masks[i % width]
+            y = b.fadd(_load(b, kind, p, mask), x) if again else x
+            if mask is None:
+                b.store(y, p)
+            else:
+                b.masked_store(y, p, mask)
+        b.ret()
     return b
+
+
+def _load(b: Builder, kind: str, place: Value, mask: Value | None) -> Value:
+    return b.load(kind, place) if mask is None else b.masked_load(kind, place, mask)
 
 
 def _places(
@@ -113,10 +129,15 @@ def _places(
 
 
 def _over_k(
-    b: Builder, host: Host, dtype: str, sums: list[Value], width: int
+    b: Builder,
+    machine: Machine,
+    dtype: str,
+    sums: list[Value],
+    masks: Sequence[Value | None],
 ) -> list[Value]:
     """The loop over k, tested at its end and left out for an empty sum."""
     arg = b.arguments
+    width = len(masks)
     height = len(sums) // width
     before, loop, end = b.block, b.label("loop"), b.label("end")
     rows, twice = _row_pointers(b, height)
@@ -130,17 +151,17 @@ def _over_k(
     if len(sums) >= 8 and width > 1:
         _prefetch(b, ahead, 0, 2)
     ys = [
-        b.load(sums[0].type, b.offset(row_b, b.i64(j * host.vector), "i8"))
-        for j in range(width)
+        _load(b, sums[0].type, b.offset(row_b, b.i64(j * machine.vector), "i8"), mask)
+        for j, mask in enumerate(masks)
     ]
     after = []
     for i in range(height):
         place = rows_a[i // 3]
         if i % 3:
             place = b.offset(place, arg["row_a"] if i % 3 == 1 else twice, "i8")
-        x = b.splat(b.load(dtype, place), host.lanes(dtype))
+        x = b.splat(b.load(dtype, place), machine.lanes(dtype))
         for j in range(width):
-            after.append(_add_product(b, host, x, ys[j], inner[i * width + j]))
+            after.append(add_product(b, machine, x, ys[j], inner[i * width + j]))
     following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
     following += [b.offset(ahead, arg["step_ahead"], "i8")]
     following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
@@ -187,6 +208,6 @@ def _close(
         b.lines[at + k] = f"  {own.name} = phi {own.type} {pairs}"
 
 
-def _add_product(b: Builder, host: Host, x: Value, y: Value, z: Value) -> Value:
+def add_product(b: Builder, machine: Machine, x: Value, y: Value, z: Value) -> Value:
     """x y + z; in two roundings where the machine has no fused instruction."""
-    return b.fma(x, y, z) if host.fused else b.fadd(b.fmul(x, y), z)
+    return b.fma(x, y, z) if machine.fused else b.fadd(b.fmul(x, y), z)

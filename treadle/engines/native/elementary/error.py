@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from treadle.engines.native.elementary.terms import Term, fma, formula, polynomial, where
+from treadle.engines.native.elementary.terms import (
+    Term,
+    fma,
+    formula,
+    polynomial,
+    where,
+)
 
 __all__ = ["erf"]
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from treadle.engines.native.elementary.terms import Term, fma, formula, polynomial, where
+from treadle.engines.native.elementary.terms import (
+    Term,
+    fma,
+    formula,
+    polynomial,
+    where,
+)
 
 __all__ = ["log"]
 

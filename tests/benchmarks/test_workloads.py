@@ -1,0 +1,155 @@
+"""Every workload at a tiny size in treadle; no peer but NumPy is needed."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from benchmarks import pictures as pictures_module
+from benchmarks import resident
+from benchmarks.bandwidth import copy_seconds, per_element
+from benchmarks.libraries import library_of
+from benchmarks.one import measure
+from benchmarks.pictures import pictures
+from benchmarks.workload import SIZES
+from benchmarks.workloads import NAMES, contraction, elementwise, memory, workload
+
+PARTS = [(name, part) for name in NAMES for part in workload(name).parts]
+STEPS = [(name, part) for name, part in PARTS if workload(name).check_steps > 1]
+
+
+@pytest.fixture(autouse=True)
+def own_options() -> Iterator[None]:
+    """A measurement sets the threads of its process; give them back."""
+    with td.options():
+        yield
+
+
+def measured(
+    name: str, part: str, implementation: str = "treadle", **given: Any
+) -> Any:
+    setting = {"part": part, "sizes": "tiny", "quick": True, "check": False}
+    chosen = Namespace(**{**setting, "threads": 1, **given})
+    return measure(workload(name), implementation, chosen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_is_whole(name: str) -> None:
+    work = workload(name)
+    assert work.name == name
+    assert set(work.sizes) == set(SIZES)
+    assert "treadle" in work.implementations
+    libraries = {library_of(name) for name in work.implementations}
+    assert all(c.against in {*libraries, "fastest", "bound"} for c in work.claims)
+
+
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_treadle_is_measured(name: str, part: str) -> None:
+    figures = measured(name, part)
+    assert figures
+    for figure in figures.values():
+        assert all(s > 0 for s in figure["seconds"])
+        assert ("megabytes" in figure) == workload(name).memory
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_claim_speaks_of_a_case(name: str) -> None:
+    work = workload(name)
+    cases: set[str] = set()
+    for part in work.parts:
+        sizes = work.sizes["tiny"]
+        given = work.data(sizes, part)
+        found = work.implementations["treadle"](sizes, part, given, True)
+        cases |= {case.name for case in found}
+    for claim in work.claims:
+        assert any(fnmatchcase(case, claim.case) for case in cases), claim
+
+
+@pytest.mark.parametrize(("name", "part"), STEPS)
+def test_checked_values_are_the_same_each_time(name: str, part: str) -> None:
+    first, second = (measured(name, part, check=True) for _ in range(2))
+    assert first == second
+    (figure,) = first.values()
+    assert all(math.isfinite(value) for value in figure["values"])
+    learns = part in ("step", "train")
+    assert (len(set(figure["values"])) > 1) == learns
+
+
+def test_products_are_those_of_numpy() -> None:
+    ours, numpys = (
+        measured("contraction", "gemm", name, check=True)
+        for name in ("treadle", "openblas")
+    )
+    assert ours.keys() == numpys.keys()
+    for name in ours:
+        assert ours[name]["values"] == pytest.approx(numpys[name]["values"], abs=1e-4)
+
+
+def test_chains_are_what_they_say() -> None:
+    given = elementwise.data(workload("elementwise").sizes["tiny"], "chains")
+    ops = {"exp": np.exp, "tanh": np.tanh, "erf": np.vectorize(math.erf)}
+    found = measured("elementwise", "chains", check=True)
+    lengths = {"chain of 4": 4, "chain of 16": 16}
+    for name, steps in elementwise.CHAINS.items():
+        assert len(steps) == lengths.get(name, 1)
+        x, z = given.x.astype(np.float64), given.z.astype(np.float64)
+        expected = elementwise.told(elementwise.chained(name, x, z, ops))
+        assert found[name]["values"] == pytest.approx([expected], rel=1e-4, abs=1e-4)
+
+
+def test_the_convolutions_are_those_of_resnet_50() -> None:
+    assert len(contraction.RESNET) == len(set(contraction.RESNET)) == 23
+    last = contraction.RESNET[-1]
+    assert (last.channels, last.size, last.outputs) == (2048, 7, 512)
+
+
+def test_pictures_are_real_or_of_the_same_shape(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place in (pictures_module._DEBIAN, tmp_path / "nothing"):
+        monkeypatch.setattr(pictures_module, "_DEBIAN", place)
+        images, labels = pictures(2, 3, 27)
+        assert images.shape == (2, 3, 1, 27, 27) and images.dtype == np.float32
+        assert labels.shape == (2, 3) and labels.dtype == np.int64
+        assert 0 <= images.min() < images.max() <= 1
+        assert labels.min() >= 0 and labels.max() < 10
+
+
+def test_the_peak_is_seen_and_reset() -> None:
+    before = resident.resident()
+    large = np.ones(8 << 20, np.float32)
+    del large
+    assert resident.peak() > before + 25
+    resident.reset_peak()
+    assert resident.peak() < before + 25
+
+
+def test_what_the_machine_allows() -> None:
+    assert copy_seconds(1 << 16, 3) > 0
+
+    def make(n: int) -> Any:
+        x = np.ones(n, np.float32)
+        return lambda count: [x * x for _ in range(count)]
+
+    assert per_element(make, ((1 << 15, 1 << 17),)) >= 0
+
+
+def test_memory_is_that_of_the_planned_step() -> None:
+    rows = memory.measure("tiny")
+    measured_rows = [row for row in rows if row.samples]
+    assert len(measured_rows) == 2 * len(memory.STEPS)
+    assert all(r.samples[0] >= 1 for r in measured_rows if r.unit == "x")
+
+
+def test_an_engine_without_a_plan_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(td, "latest_program", lambda: None)
+    with pytest.raises(RuntimeError, match="tells no planned memory"):
+        memory.footprint("lenet", "step", "tiny")

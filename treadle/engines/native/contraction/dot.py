@@ -1,0 +1,166 @@
+"""Sums along the vectors: tiles for few rows of A and a B consecutive along k.
+
+Such a B is read once, in place, a vector of k at a time for several columns. Each sum
+is a vector of partial sums until the end, when the lanes are added in halves.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from treadle.engines.native.builder import Builder, Value, vector
+from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    shuffle,
+)
+from treadle.engines.native.contraction.tile import PARAMETERS, add_product
+
+__all__ = ["DOT_ROWS", "dot_function"]
+
+DOT_ROWS = 4
+_COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and rows - 1
+
+
+@lru_cache
+def dot_function(machine: Machine, dtype: str) -> Function:
+    """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
+
+    a and b are consecutive along k, columns of b lie column_b apart and those of out
+    side by side; nothing is prefetched.
+    """
+    b = Builder("NAME", PARAMETERS)
+    builders = [b]
+    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
+    cases = " ".join(f"i64 {h}, label %s{h}" for h in range(1, DOT_ROWS + 1))
+    b.emit(f"switch {b.arguments['height']}, label %none [{cases}]")
+    for h in range(1, DOT_ROWS + 1):
+        b.start(f"s{h}")
+        b.emit(f"tail call void @NAME.{h}({given})")
+        b.ret()
+        builders.append(_rows(machine, dtype, h))
+    b.start("none")
+    b.emit("unreachable")
+    return join("dot", builders)
+
+
+def _rows(machine: Machine, dtype: str, height: int) -> Builder:
+    """All columns for so many rows: in groups, then one by one."""
+    b = Builder(f"NAME.{height}", PARAMETERS, "internal void")
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    together = min(_COLUMNS[machine.registers][height - 1], count)
+    mask = lanes_below(b, b.srem(arg["k"], b.i64(count)), count)
+    whole = b.sub(arg["columns"], b.srem(arg["columns"], b.i64(together)))
+    ranges = [(b.i64(0), whole, together), (whole, arg["columns"], 1)]
+    for start, stop, width in ranges:
+        with b.loop(start, stop, b.i64(width)) as over:
+            sums = _group(b, machine, dtype, height, width, over.index, mask)
+            row = b.offset(arg["out"], over.index, dtype)
+            for i in range(height):
+                x = _reduce(b, sums[i * width : (i + 1) * width], width)
+                _put(b, x, row)
+                row = b.offset(row, arg["row_out"], "i8")
+    b.ret()
+    return b
+
+
+def _group(
+    b: Builder,
+    machine: Machine,
+    dtype: str,
+    height: int,
+    width: int,
+    column: Value,
+    mask: Value,
+) -> list[Value]:
+    """The vectors of partial sums of some columns, row after row."""
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    kind = vector(dtype, count)
+    rows, columns = [arg["a"]], [_step(b, arg["b"], column, arg["column_b"])]
+    for _ in range(height - 1):
+        rows.append(b.offset(rows[-1], arg["row_a"], "i8"))
+    for _ in range(width - 1):
+        columns.append(b.offset(columns[-1], arg["column_b"], "i8"))
+
+    def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
+        places = [b.offset(p, k, dtype) for p in (*rows, *columns)]
+        held = [
+            b.load(kind, p) if mask is None else b.masked_load(kind, p, mask)
+            for p in places
+        ]
+        return [
+            add_product(b, machine, held[i], held[height + j], sums[i * width + j])
+            for i in range(height)
+            for j in range(width)
+        ]
+
+    left = b.srem(arg["k"], b.i64(count))
+    whole = b.sub(arg["k"], left)
+    zeros = [Value("zeroinitializer", kind)] * (height * width)
+    with b.loop(b.i64(0), whole, b.i64(count), zeros) as over:
+        over.next(add(over.index, over.values, None))
+    before, some, end = b.block, b.label("some"), b.label("end")
+    b.branch_if(b.compare("sgt", left, b.i64(0)), some, end)
+    b.start(some)
+    last = add(whole, over.values, mask)
+    after = b.block
+    b.branch(end)
+    b.start(end)
+    return [
+        b.define(kind, f"phi {kind} [{x.name}, %{before}], [{y.name}, %{after}]")
+        for x, y in zip(over.values, last, strict=True)
+    ]
+
+
+def _step(b: Builder, base: Value, index: Value, stride: Value) -> Value:
+    return b.offset(base, b.mul(index, stride), "i8")
+
+
+def _reduce(b: Builder, vectors: list[Value], width: int) -> Value:
+    """One vector of the sums over the lanes of each of `width` vectors.
+
+    Halves of lanes are added, and two vectors of halves become one, until one vector
+    holds a part for each; then its parts are halved.
+    """
+    length = int(vectors[0].type[1:].split()[0])  # lanes of a part
+    total = length
+    while length > 1:
+        half = length // 2
+
+        def low(lane: int, half: int = half) -> int:
+            return lane // half * 2 * half + lane % half
+
+        def high(lane: int, half: int = half) -> int:
+            return low(lane, half) + half
+
+        if len(vectors) > 1:
+            pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        else:
+            pairs = [(vectors[0], vectors[0])]
+            total //= 2
+        vectors = [
+            b.fadd(shuffle(b, x, y, low, total), shuffle(b, x, y, high, total))
+            for x, y in pairs
+        ]
+        length = half
+    return vectors[0]
+
+
+def _put(b: Builder, x: Value, place: Value) -> None:
+    """Store sums, or what is there plus them."""
+    load, store = b.label("load"), b.label("store")
+    before = b.block
+    again = b.and_(b.arguments["again"], b.i64(1))
+    b.branch_if(b.compare("eq", again, b.i64(0)), store, load)
+    b.start(load)
+    y = b.fadd(b.load(x.type, place), x)
+    b.branch(store)
+    b.start(store)
+    b.store(
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{load}]"),
+        place,
+    )

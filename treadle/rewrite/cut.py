@@ -1,0 +1,62 @@
+"""Long folds to few results cut in two, so that their parts can be done side by side.
+
+The order of a sum is decided here, by its own shape: neither fusion nor threads
+change it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.ops.families import Reduction
+from treadle.ops.movement import Reshape
+
+__all__ = ["cut_folds"]
+
+LONG = 1 << 18  # elements of a fold that is cut
+FEW = 1 << 12  # results, of which a kernel has enough to do side by side
+PARTS = range(16, 257)
+
+
+def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """The roots, with each long fold as a fold of parts and a fold of these."""
+    made: dict[int, Tensor] = {}
+    for node in reach(roots.values()):
+        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        if isinstance(node.op, Reduction):
+            found = _cut(node.op, inputs[0])
+            if found is not None:
+                found.origin = node.origin
+                made[node.serial] = found
+                continue
+        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            made[node.serial] = Tensor(node.op, inputs, node.type)
+            made[node.serial].origin = node.origin
+    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _cut(op: Reduction, x: Tensor) -> Tensor | None:
+    """The fold in two, or None where it is short or does not divide."""
+    shape = x.type.shape
+    extents = [shape[k] for k in op.axes]
+    results = x.type.size // max(math.prod(extents), 1)
+    if x.type.size < LONG or results > FEW or not op.axes:
+        return None
+    first = op.axes[0]
+    n = shape[first]
+    if len(op.axes) > 1 and n in PARTS:
+        inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
+        return replace(op, axes=op.axes)(inner)  # type: ignore[type-var]
+    parts = max((c for c in PARTS if n % c == 0 and c < n), default=0)
+    if not parts:
+        return None
+    split = (*shape[:first], parts, n // parts, *shape[first + 1 :])
+    wide = Reshape(split)(x)
+    inside = tuple(k + 1 for k in op.axes)
+    part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
+    kept = (*split[: first + 1], *part.type.shape[first + 2 :])
+    return replace(op, axes=op.axes)(Reshape(kept)(part))  # type: ignore[type-var]
