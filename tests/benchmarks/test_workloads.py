@@ -90,7 +90,7 @@ def test_products_are_those_of_numpy() -> None:
     )
     assert ours.keys() == numpys.keys()
     for name in ours:
-        assert ours[name]["values"] == pytest.approx(numpys[name]["values"], abs=1e-4)
+        assert ours[name]["values"] == pytest.approx(numpys[name]["values"], 1e-5)
 
 
 def test_chains_are_what_they_say() -> None:

@@ -21,11 +21,11 @@ from treadle.engines.native.contraction import (
     store,
 )
 from treadle.engines.native.contraction.blocking import Blocking
-from treadle.engines.native.contraction.host import Host, host
+from treadle.engines.native.contraction.machine import Machine, machine
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float": np.float32, "double": np.float64}
-HOSTS = [host(), Host(32, 16, True), Host(16, 16, False)]
+MACHINES = [machine(), Machine(32, 16, True), Machine(16, 16, False)]
 
 
 class Compiler:
@@ -113,7 +113,7 @@ def product(
     sizes: tuple[int, int, int, int],
     layouts: tuple[str, str, str] = ("row", "row", "row"),
     dtype: str = "float",
-    machine: Host | None = None,
+    target: Machine | None = None,
     blocking: Blocking | None = None,
     accumulate: bool = False,
     cut: bool = False,
@@ -130,7 +130,7 @@ def product(
         whole = whole.base
     before, old = whole.copy(), c.copy()
     plan = plan_matmul(
-        batch, m, n, k, steps(a), steps(b), steps(c), dtype, None, accumulate, machine,
+        batch, m, n, k, steps(a), steps(b), steps(c), dtype, None, accumulate, target,
         blocking,
     )  # fmt: skip
     cuts = tuple(range(1, plan.total)) if cut else ()
@@ -151,17 +151,17 @@ LAYOUTS = st.sampled_from(["row", "column", "general"])
     sizes=st.tuples(st.integers(0, 3), SIZES, SIZES, SIZES),
     layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
     dtype=st.sampled_from(["float", "double"]),
-    machine=st.sampled_from(HOSTS),
+    target=st.sampled_from(MACHINES),
     accumulate=st.booleans(),
 )
 def test_any_sizes_and_strides(
     sizes: tuple[int, int, int, int],
     layouts: tuple[str, str, str],
     dtype: str,
-    machine: Host,
+    target: Machine,
     accumulate: bool,
 ) -> None:
-    product(sizes, layouts, dtype, machine, accumulate=accumulate)
+    product(sizes, layouts, dtype, target, accumulate=accumulate)
 
 
 @settings(max_examples=100, deadline=None)
@@ -169,7 +169,10 @@ def test_any_sizes_and_strides(
     sizes=st.tuples(st.integers(1, 2), SIZES, SIZES, SIZES),
     layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
     blocks=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70)),
+    target=st.sampled_from(MACHINES),
+    tiles=st.sampled_from(["tall", "flat", "dot"]),
     packed=st.booleans(),
+    held=st.booleans(),
     copied=st.booleans(),
     accumulate=st.booleans(),
 )
@@ -177,14 +180,16 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
     sizes: tuple[int, int, int, int],
     layouts: tuple[str, str, str],
     blocks: tuple[int, int, int],
+    target: Machine,
+    tiles: str,
     packed: bool,
+    held: bool,
     copied: bool,
     accumulate: bool,
 ) -> None:
-    rows = sizes[2] if layouts[2] == "column" else sizes[1]
-    own = Blocking(min(blocks[0], max(rows, 1)), *blocks[1:], packed, copied)
-    whole = product(sizes, layouts, blocking=own, accumulate=accumulate)
-    parts = product(sizes, layouts, blocking=own, accumulate=accumulate, cut=True)
+    own = Blocking(tiles, *blocks, packed, copied, held)
+    whole = product(sizes, layouts, target=target, blocking=own, accumulate=accumulate)
+    parts = product(sizes, layouts, target=target, blocking=own, accumulate=accumulate, cut=True)
     assert whole.tobytes() == parts.tobytes()
 
 

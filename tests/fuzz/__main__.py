@@ -33,7 +33,8 @@ def main() -> int:
 
             print(source(shrink(recipe, fails)), flush=True)
     took = time.monotonic() - start
-    print(f"{given.count} graphs from seed {given.seed}: {failures} differ, {took:.0f} s")
+    which = f"{given.count} graphs from seed {given.seed}"
+    print(f"{which}: {failures} differ, {took:.0f} s")
     return 1 if failures else 0
 
 

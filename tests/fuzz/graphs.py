@@ -203,7 +203,7 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
             j
             for j, s in enumerate(shapes)
             if len(s) == len(shape)
-            and all(a == b for d, (a, b) in enumerate(zip(s, shape)) if d != axis)
+            and all(s[d] == n for d, n in enumerate(shape) if d != axis)
         ]
         j = int(rng.choice(same))
         total = shape[axis] + shapes[j][axis]
@@ -240,9 +240,8 @@ def _fold(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape]:
 
 
 def _move(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape] | None:
-    kind = rng.choice(
-        ["permute_dims", "reshape", "broadcast_to", "slice", "pad", "flip", "take"]
-    )
+    moves = ["permute_dims", "reshape", "broadcast_to", "slice", "pad", "flip", "take"]
+    kind = str(rng.choice(moves))
     if kind == "permute_dims":
         order = tuple(int(d) for d in rng.permutation(len(shape)))
         return Row(kind, (k,), order), tuple(shape[d] for d in order)
@@ -260,7 +259,8 @@ def _move(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape] | None:
         parts = []
         for n in shape:
             start = int(rng.integers(0, n))
-            parts.append((start, int(rng.integers(start + 1, n + 1)), int(rng.integers(1, 3))))
+            stop = int(rng.integers(start + 1, n + 1))
+            parts.append((start, stop, int(rng.integers(1, 3))))
         new = tuple(len(range(*p)) for p in parts)
         return Row("slice", (k,), tuple(parts)), new
     if kind == "pad":

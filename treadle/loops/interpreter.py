@@ -75,7 +75,8 @@ class _Run:
         if isinstance(x, Load):
             if not self.holds(x.guards):
                 return np.zeros((), x.dtype)
-            return self.buffers[x.buffer][self.index(x.index)]
+            memory = self.buffers[x.buffer]
+            return memory.view(x.dtype)[self.index(x.index)]
         if isinstance(x, Counter):
             return np.asarray(self.index(x.index)).astype(x.dtype)
         if isinstance(x, Inside):

@@ -6,13 +6,14 @@ numbers 0 and 1 are structure, all others are read from the arguments of the cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop, rewritten
 
-__all__ = ["parameterize"]
+__all__ = ["bound", "parameterize"]
 
 
 class _Slots:
@@ -64,3 +65,30 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         kernel, body=body, name="", integers=len(slots.values), checks=slots.checks
     )
     return made, slots.values
+
+
+def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
+    """A kernel with its slots filled again: the inverse of `parameterize`."""
+
+    def number(n: Any) -> Any:
+        return integers[n.slot] if isinstance(n, Parameter) else n
+
+    def axis(a: Axis) -> Axis:
+        return Axis(a.name, number(a.extent))
+
+    def atom(a: Any) -> Any:
+        if isinstance(a, Axis):
+            return axis(a)
+        if isinstance(a, Datum):
+            return Datum(a.value, number(a.extent))
+        return type(a)(index(a.index), number(a.divisor))
+
+    def index(i: Index) -> Index:
+        terms = tuple((atom(a), number(c)) for a, c in i.terms)
+        return Index(terms, number(i.constant))
+
+    def loop(s: Loop) -> Loop:
+        return replace(s, axis=axis(s.axis))
+
+    body = rewritten(kernel.body, index, loop, number)
+    return replace(kernel, body=body, integers=0)

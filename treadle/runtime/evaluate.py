@@ -104,12 +104,12 @@ def run(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     del wanted
+    old = owned(nodes, _ALONE) if spent else set()
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
     keep &= {node.serial for node in nodes if node.stored is None}
     if current().check:
         _check(nodes)
-    old = owned(nodes, _ALONE) if spent else frozenset()
     values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]

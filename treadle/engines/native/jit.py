@@ -120,7 +120,7 @@ def table() -> list[Entry]:
 def stats() -> Stats:
     """What was compiled, read and loaded, and how long that took."""
     with _lock:
-        return replace(_stats)
+        return replace(_stats, functions=len(_table))
 
 
 def assembly(text: str) -> str:
@@ -194,8 +194,8 @@ def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
         if any(word in data and n not in half.TEXTS for n, data in objects.items()):
             builder.import_symbol(name, _half_function(name, machine))
     linker = _linker(machine)
+    linker.count += 1  # also of attempts: a name is taken even if they fail
     tracker = builder.link(linker.session, f"treadle.{linker.count}")
-    linker.count += 1
     library = _Library(tracker)
     found = {}
     for name in objects:
@@ -241,16 +241,14 @@ def _half_function(name: str, machine: Host) -> Address:
 
 
 def _insert(k: bytes, entry: Entry) -> None:
-    _table[k] = entry
-    _stats.functions += 1
     _stats.bytes += entry.size
+    _table[k] = entry
 
 
 def _trim() -> None:
     """Drop the entries longest unused while there are too many."""
-    while _stats.functions > _FUNCTIONS or _stats.bytes > _BYTES:
+    while len(_table) > _FUNCTIONS or (_table and _stats.bytes > _BYTES):
         _, entry = _table.popitem(last=False)
-        _stats.functions -= 1
         _stats.bytes -= entry.size
 
 

@@ -88,9 +88,13 @@ class Linked:
         for k, n in enumerate(self.planned):
             self.dying[last[n]].append(k)
         self.results = [b for b in buffers if b.place == "result"]
-        self.constants = [
-            (n, np.asarray(x, order="C")) for n, x in self.program.constants
-        ]
+        self.constants = {
+            n: np.asarray(x, order="C") for n, x in self.program.constants
+        }
+        # Addresses that are the same in every run; then scratch memory and status.
+        self.fixed = np.zeros(len(buffers) + 2, np.int64)
+        for n, x in self.constants.items():
+            self.fixed[n] = x.ctypes.data
 
     def _fill_table(
         self, codes: Sequence[Code | None], functions: dict[str, int]
@@ -140,13 +144,10 @@ class Linked:
         program = self.program
         options = current()
         memory = memory_of(options.arena)
-        addresses = np.zeros(len(program.buffers) + 2, np.int64)
+        addresses = self.fixed.copy()
         alive: dict[int, np.ndarray[Any, Any]] = {}
         for n, x in zip(program.arguments, arrays, strict=True):
             alive[n] = x = np.asarray(x, order="C")
-            addresses[n] = x.ctypes.data
-        for n, x in self.constants:
-            alive[n] = x
             addresses[n] = x.ctypes.data
         free = {program.arguments[k] for k in spent}
         for result, argument in program.shared:
@@ -171,7 +172,10 @@ class Linked:
             self._execute(table, status, alive, addresses, lease, threads)
         if status[0]:
             raise PositionError
-        return {serial: alive[n] for serial, n in program.results}
+        return {
+            serial: alive[n] if n in alive else self.constants[n]
+            for serial, n in program.results
+        }
 
     def _execute(
         self,
@@ -210,8 +214,8 @@ class Linked:
         assert isinstance(step, Fallback)
 
         def array(n: int) -> np.ndarray[Any, Any]:
-            if n in alive:
-                return alive[n]
+            if n in alive or n in self.constants:
+                return alive[n] if n in alive else self.constants[n]
             b = self.program.buffers[n]
             t, order = b.type, b.order or tuple(range(b.type.ndim))
             raw = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))

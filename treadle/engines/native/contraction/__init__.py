@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .epilogue import Epilogue, Site, store
-from .matmul import MatmulPlan, plan_matmul
+from treadle.engines.native.contraction.epilogue import Epilogue, Site, store
+from treadle.engines.native.contraction.matmul import MatmulPlan, plan_matmul
 
 __all__ = ["Epilogue", "MatmulPlan", "Site", "plan_matmul", "store"]

@@ -1,54 +1,71 @@
-"""How a product is cut: tiles, panels, blocks, copies."""
+"""How a product is cut: tiles, panels, blocks, copies, work items.
+
+The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors; the
+README tells what each buys. None depends on the number of threads.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .host import Host
-from .tile import FLAT, TALL, rows_of_tile
+from treadle.engines.native.contraction.dot import DOT_ROWS
+from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.tile import FLAT, TALL, rows_of_tile
 
-__all__ = ["Blocking", "choose", "widths_of_tiles"]
+__all__ = ["Blocking", "choose", "grain", "tile_size"]
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """The cut of a product; sizes in elements."""
+    """The cut of a product; sizes in elements.
 
+    tiles: "tall", "flat" (few rows; all that blocks of fewer rows than half a tall tile
+    may have) or "dot" (few rows, A and B consecutive along k).
+    """
+
+    tiles: str = "tall"
     blocks_m: int = 1  # blocks of rows, of even height
     block_n: int = 1 << 40
-    block_k: int = 256
-    packed: bool = True  # panels of B are copied (also where they must be)
+    block_k: int = 512
+    packed: bool = False  # panels of B are copied (also where they must be)
     copied: bool = False  # blocks of A are copied (only where they can be)
     held: bool = False  # sums of several blocks of k are kept apart from C
-    flat: bool = False  # low and wide tiles (also where the rows are few)
     ahead: bool = False  # the next panel of B is prefetched
     far: bool = False  # C is not in a near cache and is prefetched
 
 
-def widths_of_tiles(host: Host, m: int, cut: Blocking) -> tuple[int, ...]:
-    """The widths of the panels that go with the tiles of a cut, in vectors."""
-    few = m // cut.blocks_m <= rows_of_tile(host, FLAT[-1])
-    return FLAT if few or cut.flat else TALL
+def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
+    """Rows and columns of the largest tile of a kind; `size` in bytes of an element."""
+    lanes = machine.vector // size
+    if tiles == "dot":
+        return DOT_ROWS, 32
+    width = (FLAT if tiles == "flat" else TALL)[-1]
+    return rows_of_tile(machine, width), width * lanes
 
 
 def choose(
-    host: Host, size: int, sizes: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]
+    machine: Machine, size: int, sizes: tuple[int, ...], a: Pair, b: Pair
 ) -> Blocking:
     """The cut for sizes = (batch, m, n, k); strides a = (row, k), b = (k, column)."""
     batch, m, n, k = (max(x, 1) for x in sizes)
-    few = m <= rows_of_tile(host, FLAT[-1])
-    packed = b[1] != 1
-    block_k = _even(k, 1024 if few else 512)
+    tiles = "flat" if m <= rows_of_tile(machine, FLAT[-1]) else "tall"
+    if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
+        tiles = "dot"
+    packed = tiles != "dot" and b[1] != 1
     blocks_m = -(-m // (1024 if packed else 256)) if m > 384 else 1
-    tile_n = (FLAT if few else TALL)[-1] * (host.vector // size)
-    parts = min(8, int(seconds(sizes, size) / 8e-6))
+    tile_m, tile_n = tile_size(machine, size, tiles)
+    parts = min(8, int(_seconds(sizes, size) / 8e-6))
     blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
-    if batch * blocks_m * blocks_n < parts and m // blocks_m >= 28:
+    if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
         blocks_m *= 2
+    panels = -(-n // tile_n)
     return Blocking(
+        tiles,
         blocks_m,
-        _even(-(-n // tile_n), -(-(-(-n // tile_n)) // blocks_n)) * tile_n,
-        block_k,
+        -(-panels // blocks_n) * tile_n,
+        {"tall": _even(k, 512), "flat": _even(k, 1024), "dot": k}[tiles],
         packed,
         copied=m >= 256 and n >= 256 and max(a) * size >= 4096,
         ahead=m >= 16 and k * n * size > 1 << 18,
@@ -56,10 +73,15 @@ def choose(
     )
 
 
-def seconds(sizes: tuple[int, ...], size: int) -> float:
-    """About how long a product takes on one thread, to tell what is worth a part."""
+def grain(sizes: tuple[int, ...], size: int, total: int) -> int:
+    """Work items that are worth a part for a thread: some microseconds."""
+    return max(1, int(total * 4e-6 / max(_seconds(sizes, size), 1e-9)))
+
+
+def _seconds(sizes: tuple[int, ...], size: int) -> float:
+    """About how long a product takes on one thread."""
     batch, m, n, k = sizes
-    work = 2.0 * m * n * k * size / 4 / 200e9
+    work = m * n * k * size / 400e9
     return batch * (work + (m * k + k * n + m * n) * size / 40e9)
 
 

@@ -154,8 +154,7 @@ def _put(b: Builder, x: Value, place: Value) -> None:
     """Store sums, or what is there plus them."""
     load, store = b.label("load"), b.label("store")
     before = b.block
-    again = b.and_(b.arguments["again"], b.i64(1))
-    b.branch_if(b.compare("eq", again, b.i64(0)), store, load)
+    b.branch_if(b.compare("eq", b.arguments["again"], b.i64(0)), store, load)
     b.start(load)
     y = b.fadd(b.load(x.type, place), x)
     b.branch(store)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..builder import Builder, Value
+from treadle.engines.native.builder import Builder, Value, lanes, vector
 
-__all__ = ["Epilogue", "Site", "store"]
+__all__ = ["Epilogue", "Site", "read", "store"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Site:
 
     The vector holds columns `column`, `column` + 1, ... of one row of one batch
     element; `mask` tells the valid lanes, None when all are. `c` points at the first of
-    them in C, whose columns lie `step` elements apart (None when side by side).
+    them in C, whose columns lie `step` bytes apart (None when side by side).
     """
 
     batch: Value
@@ -46,12 +46,26 @@ class Epilogue:
 def store(b: Builder, x: Value, site: Site) -> None:
     """Write a finished vector to C."""
     if site.step is not None:
-        count = int(x.type[1:].split()[0])
-        shift = b.mul(b.sequence("i64", count), b.splat(site.step, count))
-        kind = x.type.split()[-1].rstrip(">")
-        mask = site.mask or b.constant(f"<{count} x i1>", 1)
-        b.scatter(x, b.offset(site.c, shift, kind), mask)
+        b.scatter(x, *_lanes(b, x.type, site))
     elif site.mask is not None:
         b.masked_store(x, site.c, site.mask)
     else:
         b.store(x, site.c)
+
+
+def read(b: Builder, kind: str, site: Site) -> Value:
+    """What C holds where a finished vector of type `kind` goes."""
+    if site.step is not None:
+        return b.gather(kind, *_lanes(b, kind, site))
+    if site.mask is not None:
+        return b.masked_load(kind, site.c, site.mask)
+    return b.load(kind, site.c)
+
+
+def _lanes(b: Builder, kind: str, site: Site) -> tuple[Value, Value]:
+    """The addresses of the lanes in C, and which are valid."""
+    assert site.step is not None
+    count = lanes(kind)
+    steps = b.mul(b.sequence("i64", count), b.splat(site.step, count))
+    mask = site.mask or b.constant(vector("i1", count), 1)
+    return b.offset(site.c, steps, "i8"), mask

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .blocking import Blocking, choose, seconds, widths_of_tiles
-from .epilogue import Epilogue
-from .host import Host, host
-from .kernel import FIELDS, Structure, kernel
-from .pack import copy_block, pack_general, pack_rows, pack_transposed
-from .text import Function
-from .tile import rows_of_tile, tile_function
+from treadle.engines.native.contraction.blocking import (
+    Blocking,
+    choose,
+    grain,
+    tile_size,
+)
+from treadle.engines.native.contraction.dot import dot_function
+from treadle.engines.native.contraction.epilogue import Epilogue
+from treadle.engines.native.contraction.kernel import FIELDS, Structure, kernel
+from treadle.engines.native.contraction.machine import Machine, machine
+from treadle.engines.native.contraction.pack import (
+    copy_block,
+    pack_general,
+    pack_rows,
+    pack_transposed,
+)
+from treadle.engines.native.contraction.text import Function
+from treadle.engines.native.contraction.tile import FLAT, TALL, tile_function
 
 __all__ = ["MatmulPlan", "plan_matmul"]
+
+Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -21,8 +34,8 @@ class MatmulPlan:
 
     The arguments of the kernel are: the pointers of A, B and C (`swapped`: of B, A and
     C), those of the epilogue, that of the scratch memory (`scratch` bytes for each
-    worker, on a 64 byte boundary), the addresses of `functions`, then `arguments` and the
-    integers of the epilogue.
+    worker, on a 64 byte boundary), the addresses of `functions`, then `arguments` and
+    the integers of the epilogue.
     """
 
     name: str
@@ -35,107 +48,162 @@ class MatmulPlan:
     swapped: bool
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """A product as the kernel sees it: sizes m, n, k; strides in elements."""
+
+    machine: Machine
+    dtype: str
+    batch: int
+    sizes: Triple
+    a: Triple
+    b: Triple
+    c: Triple
+    plain: bool  # finished vectors are stored to C
+
+    @property
+    def size(self) -> int:
+        return 4 if self.dtype == "float" else 8
+
+    def swap(self) -> _Problem:
+        """The transposed product: C^T = B^T A^T."""
+        (m, n, k), a, b, c = self.sizes, self.a, self.b, self.c
+        a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
+        return replace(self, sizes=(n, m, k), a=a, b=b, c=c)
+
+
 def plan_matmul(
     batch: int,
     m: int,
     n: int,
     k: int,
-    a: tuple[int, int, int],
-    b: tuple[int, int, int],
-    c: tuple[int, int, int],
+    a: Triple,
+    b: Triple,
+    c: Triple,
     dtype: str = "float",
     epilogue: Epilogue | None = None,
     accumulate: bool = False,
-    machine: Host | None = None,
+    target: Machine | None = None,
     blocking: Blocking | None = None,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
     Strides are in elements: a by batch, row, k; b by batch, k, column; c by batch, row,
-    column. The order of each sum depends on sizes, strides and machine, not on threads.
+    column. dtype is "float" or "double". The order of each sum depends on sizes,
+    strides and machine, not on threads.
     """
-    machine = machine or host()
-    swapped = epilogue is None and c[2] != 1 and c[1] == 1
-    if swapped:
-        m, n = n, m
-        a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
-    size = 4 if dtype == "float" else 8
-    cut = blocking or choose(machine, size, (batch, m, n, k), a[1:], b[1:])
+    own = target or machine()
+    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None)
+    swapped = given.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
+    problem = given.swap() if swapped else given
+    cut = _lawful(problem, blocking)
+    extra = epilogue or Epilogue("", lambda b, x, site: None)
     structure = Structure(
         dtype,
-        c[2] == 1,
+        problem.c[2] == 1,
         accumulate,
-        epilogue.key if epilogue else None,
-        epilogue.pointers if epilogue else 0,
-        epilogue.integers if epilogue else 0,
+        extra.key or None,
+        extra.pointers,
+        extra.integers,
     )
-    own = kernel(machine, structure, epilogue)
-    pack = pack_rows if b[2] == 1 else pack_transposed if b[1] == 1 else pack_general
-    functions = (
-        tile_function(machine, dtype, widths_of_tiles(machine, m, cut)),
-        pack(machine, dtype),
-        copy_block(machine, dtype),
-    )
-    blocks_m = cut.blocks_m if m else 0
-    blocks_n = -(-n // max(cut.block_n, 1))
-    values = _fields(machine, size, (m, n, k), a, b, c, cut, epilogue is None)
-    values |= {"blocks_m": blocks_m, "blocks_n": blocks_n}
-    total = batch * blocks_m * blocks_n
+    made = kernel(own, structure, epilogue)
+    values = _fields(problem, cut)
+    total = batch * values["blocks_m"] * values["blocks_n"]
     return MatmulPlan(
-        own.name,
-        own.text,
-        functions,
+        made.name,
+        made.text,
+        _functions(problem, cut),
         tuple(values[name] for name in FIELDS),
         total,
-        max(1, int(total * 4e-6 / max(seconds((batch, m, n, k), size), 1e-9))),
+        grain((batch, *problem.sizes), problem.size, total),
         values["scratch"],
         swapped,
     )
 
 
-def _fields(
-    machine: Host,
-    size: int,
-    sizes: tuple[int, int, int],
-    a: tuple[int, int, int],
-    b: tuple[int, int, int],
-    c: tuple[int, int, int],
-    cut: Blocking,
-    plain: bool,
-) -> dict[str, int]:
+def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
+    """The blocking asked for, as far as sizes and strides allow; else the best known."""
+    (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
+    own, size = problem.machine, problem.size
+    cut = wanted or choose(own, size, (problem.batch, m, n, k), a, b)
+    tiles, blocks_m = cut.tiles, max(1, min(cut.blocks_m, m))
+    if tiles == "dot" and (a[1] != 1 or b[0] != 1):
+        tiles = "tall"
+    if tiles == "tall" and m // blocks_m <= tile_size(own, size, "flat")[0]:
+        tiles = "flat"
+    return replace(
+        cut,
+        tiles=tiles,
+        blocks_m=blocks_m,
+        block_n=max(1, min(cut.block_n, n)),
+        block_k=max(1, k if tiles == "dot" else min(cut.block_k, k)),
+        packed=tiles != "dot" and (cut.packed or b[1] != 1),
+        copied=cut.copied and tiles != "dot" and 1 in a,
+        ahead=cut.ahead and b[1] == 1,
+    )
+
+
+def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
+    """What the kernel calls, in the order of FUNCTIONS."""
+    own, dtype, b = problem.machine, problem.dtype, problem.b
+    pack = pack_rows if b[2] == 1 else pack_transposed if b[1] == 1 else pack_general
+    if cut.tiles == "dot":
+        tile = dot_function(own, dtype)
+    else:
+        tile = tile_function(own, dtype, FLAT if cut.tiles == "flat" else TALL)
+    return tile, pack(own, dtype), copy_block(own, dtype)
+
+
+def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
-    m, n, k = sizes
-    lanes = machine.vector // size
-    widths = widths_of_tiles(machine, m, cut)
-    tile_m, tile_n = rows_of_tile(machine, widths[-1]), widths[-1] * lanes
-    bytes_a, bytes_b, bytes_c = (tuple(size * x for x in s) for s in (a, b, c))
-    direct = plain and c[2] == 1 and not cut.held
-    block_m, block_n = -(-m // cut.blocks_m), min(cut.block_n, max(n, 1))
-    block_k = max(min(cut.block_k, k), 1)
-    tiles = -(-block_m // tile_m)
-    tile = tile_m * tile_n * size
-    several = k > block_k
-    step_tile = tile if several else 0
-    step_panel = tiles * tile if several and not direct else 0
-    panels = -(-block_n // tile_n)
-    sums = tile if not several else tiles * tile * (1 if direct else panels)
-    panel = -(-block_k * tile_n * size // 64) * 64
-    by_row = a[2] == 1
-    copied = cut.copied and (by_row or a[1] == 1)
-    inner = block_k if by_row else block_m
-    row = (-(-inner // lanes) | 1) * machine.vector  # odd: rows fall into all sets
-    outer = block_m if by_row else block_k
-    copy = row * outer if copied else 0
-    scratch = -(-(panel + sums + copy) // 64) * 64
+    (m, n, k), size = problem.sizes, problem.size
+    tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
+    names = ("batch_a", "row_a", "k_a", "batch_b", "k_b", "column_b")
+    names += ("batch_c", "row_c", "column_c")
+    strides = (*problem.a, *problem.b, *problem.c)
+    fields = {x: size * s for x, s in zip(names, strides, strict=True)}
+    fields |= dict(m=m, n=n, k=k, tile_m=tile_m, tile_n=tile_n)
+    fields |= dict(block_n=cut.block_n, block_k=cut.block_k)
+    blocks_n = -(-n // cut.block_n)
+    fields |= dict(blocks_m=cut.blocks_m if m else 0, blocks_n=blocks_n)
+    ragged = 2 if problem.machine.masks or cut.tiles == "dot" else 1
+    direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
+    packed = 2 if cut.packed else 0 if ragged == 2 else 1
+    width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
+    fields |= dict(direct=direct, packed=packed, far=int(cut.far))
+    fields["ahead"] = -(-width // 64) if cut.ahead else 0
+    at_sums = cut.block_k * width if packed else 0
+    sums = _kept_sums(fields, cut, width)
+    fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}
+    scratch = at_sums + sums + fields.pop("bytes")
+    return fields | {"scratch": -(-scratch // 64) * 64}
+
+
+def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
+    """Bytes of the sums that do not go to C, with the steps between them filled in.
+
+    One tile if the sum has one block of k; else every tile of a block of C, or of its
+    last panel where only that is not written to C.
+    """
+    tile = fields["tile_m"] * width
+    several = fields["k"] > cut.block_k
+    tiles = -(-(-(-fields["m"] // cut.blocks_m)) // fields["tile_m"])
+    panel = tiles * tile if several else tile
+    all_panels = several and not fields["direct"]
+    fields["step_tile"] = tile if several else 0
+    fields["step_panel"] = panel if all_panels else 0
+    return panel * -(-cut.block_n // fields["tile_n"]) if all_panels else panel
+
+
+def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
+    """How the copy of a block of A lies: rows along k or m, an odd number of lines."""
+    size, along_k = problem.size, problem.a[2] == 1
+    rows = -(-problem.sizes[0] // cut.blocks_m)
+    outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
+    row = (-(-inner * size // 64) | 1) * 64  # odd, so that rows spread over the cache
     return dict(
-        zip(("batch_a", "row_a", "k_a"), bytes_a, strict=True),
-        **dict(zip(("batch_b", "k_b", "column_b"), bytes_b, strict=True)),
-        **dict(zip(("batch_c", "row_c", "column_c"), bytes_c, strict=True)),
-        m=m, n=n, k=k, block_n=block_n, block_k=block_k,
-        tile_m=tile_m, tile_n=tile_n, direct=int(direct), packed=int(cut.packed or b[2] != 1),
-        copied=(2 if by_row else 1) if copied else 0,
-        copy_row=row if by_row else size, copy_k=size if by_row else row,
-        far=2 if cut.far else 0, ahead=widths[-1] if cut.ahead and b[2] == 1 else 0,
-        step_tile=step_tile, step_panel=step_panel, scratch=scratch,
-        at_sums=panel, at_a=panel + sums,
-    )  # fmt: skip
+        copied=(2 if along_k else 1) if cut.copied else 0,
+        copy_row=row if along_k else size,
+        copy_k=size if along_k else row,
+        bytes=row * outer if cut.copied else 0,
+    )

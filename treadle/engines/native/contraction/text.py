@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from treadle.engines.native.builder import Builder, Value, lanes, vector
 
-__all__ = ["Function", "join", "lanes_below", "least", "opaque", "shuffle"]
+__all__ = ["Function", "join", "lanes_below", "least", "opaque", "prefetch", "shuffle"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,12 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
 def opaque(b: Builder, x: Value) -> Value:
     """x in a register, while the optimizer no longer knows where it came from."""
     return b.define(x.type, f'call {x.type} asm "", "=r,0"({x})')
+
+
+def prefetch(b: Builder, place: Value, nearness: int, write: bool = False) -> None:
+    """Ask for the line of an address, into the first cache (3) or the second (2)."""
+    flags = [Value(str(int(x)), "i32") for x in (write, nearness, 1)]
+    b.call("llvm.prefetch.p0", "void", [place, *flags])
 
 
 def least(b: Builder, x: Value, y: Value) -> Value:

@@ -12,7 +12,13 @@ from functools import lru_cache
 
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
-from treadle.engines.native.contraction.text import Function, join, lanes_below, opaque
+from treadle.engines.native.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    opaque,
+    prefetch,
+)
 
 __all__ = ["FLAT", "PARAMETERS", "TALL", "rows_of_tile", "tile_function"]
 
@@ -49,9 +55,8 @@ def rows_of_tile(machine: Machine, width: int) -> int:
 def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Function:
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
-    `again` + 1 asks for the sum with what out holds, + 2 to prefetch that. The lines at
-    ahead + i step_ahead, i < k, are prefetched into the second cache by all but the
-    smallest tiles. Columns of b and out lie side by side; where the machine has masks
+    `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,
+    i < k, are prefetched into the second cache by all but the smallest tiles. Columns of b and out lie side by side; where the machine has masks
     no column past the last is touched, elsewhere whole vectors are read and written.
 
     Rows cut evenly never make tiles of less than half the height, so the function for
@@ -89,14 +94,10 @@ def _tile(machine: Machine, dtype: str, height: int, width: int) -> Builder:
         edge = b.sub(arg["columns"], b.i64((width - 1) * count))
         masks[-1] = lanes_below(b, edge, count)
     places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
-    with b.when(b.compare("sgt", arg["again"], b.i64(1))):
-        for p in places:
-            _prefetch(b, p, 1, 3)
     zero = Value("zeroinitializer", kind)
     sums = _over_k(b, machine, dtype, [zero] * len(places), masks)
     load, fresh = b.label("load"), b.label("fresh")
-    more = b.and_(arg["again"], b.i64(1))
-    b.branch_if(b.compare("eq", more, b.i64(0)), fresh, load)
+    b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
     for again in (False, True):
         b.start(load if again else fresh)
         for i, (x, p) in enumerate(zip(sums, places, strict=True)):
@@ -149,7 +150,7 @@ def _over_k(
     left, row_b, ahead = names[:3]
     rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
     if len(sums) >= 8 and width > 1:
-        _prefetch(b, ahead, 0, 2)
+        prefetch(b, ahead, 2)
     ys = [
         _load(b, sums[0].type, b.offset(row_b, b.i64(j * machine.vector), "i8"), mask)
         for j, mask in enumerate(masks)
@@ -186,12 +187,6 @@ def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
     for _ in range((height - 1) // 3):
         rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
     return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
-
-
-def _prefetch(b: Builder, place: Value, write: int, nearness: int) -> None:
-    """Ask for the line of an address, to the first cache (3) or the second (2)."""
-    flags = [Value(str(x), "i32") for x in (write, nearness, 1)]
-    b.call("llvm.prefetch.p0", "void", [place, *flags])
 
 
 def _close(

@@ -1,33 +1,69 @@
-"""Hyperbolic functions and their inverses."""
+"""Hyperbolic functions by e**x - 1, and their inverses by log(1 + x)."""
 
 from __future__ import annotations
 
-from treadle.engines.native.elementary.terms import Term, fma, formula, polynomial
+import math
 
-__all__ = ["tanh"]
+from treadle.engines.native.elementary.exponential import exponential, less_one
+from treadle.engines.native.elementary.logarithm import one_plus
+from treadle.engines.native.elementary.terms import Term, fma, formula, where
 
-LOG2_E = 1.4426950408889634
-HALF_LN2 = 0.34657359027997264
-ROUNDER_32 = 1.5 * 2.0**23 + 127  # with n added, the last bits are those of 2**n
-# (e**(2 s) - 1 - 2 s) / s**2 on |s| <= ln(2) / 4.
-EXPM1_TWICE_32 = (
-    2.000000238418579,
-    1.3333219289779663,
-    0.6666532754898071,
-    0.2677880525588989,
-    0.0892174020409584,
-)
+__all__ = ["acosh", "asinh", "atanh", "cosh", "sinh", "tanh"]
+
+LN2 = 0.6931471805599453
+FAR = {23: 2.0**14, 52: 2.0**28}  # 1 and its square together are the square here
 
 
-def _tanh32(x: Term) -> Term:
+def _tanh(x: Term) -> Term:
     """y / (y + 2) with y = e**(2 |x|) - 1, where an error in a large y is not seen."""
-    a = x.abs().at_most(10.0)
-    shifted = fma(a, 2 * LOG2_E, ROUNDER_32)
-    s = fma(shifted - ROUNDER_32, -HALF_LN2, a)
-    small = fma(s * s, polynomial(s, EXPM1_TWICE_32), s + s)
-    power = (shifted.bits() << 23).as_float()
-    y = fma(power, small, power - 1.0)
+    a = x.abs().at_most(20.0)
+    _, y = less_one(a + a, exact=False)
     return (y / (y + 2.0)).signed(x)
 
 
-tanh = formula(_tanh32, _tanh32)
+def _sinh(x: Term) -> Term:
+    """(y + y / (y + 1)) / 2 with y = e**|x| - 1; where that overflows y / 2."""
+    a = x.abs()
+    half, y = less_one(a)
+    found = (y + y / (y + 1.0)) * 0.5
+    return where(a > 40.0, half, found).signed(x)
+
+
+def _cosh(x: Term) -> Term:
+    """y + 1 / (4 y) with y = e**|x| / 2."""
+    y = exponential(x.abs(), halvings=1)
+    return y + 0.25 / y
+
+
+def _asinh(x: Term) -> Term:
+    """log(1 + a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|; log(2 a) where a is far."""
+    a = x.abs()
+    far = a > FAR[x.format.digits]
+    square = where(far, x.like(0.0), a * a)
+    near = a + square / (fma(a, a, 1.0).sqrt() + 1.0)
+    y = one_plus(where(far, a, near))
+    return where(far, y + LN2, y).signed(x)
+
+
+def _acosh(x: Term) -> Term:
+    """log(1 + t + sqrt(2 t + t**2)) with t = x - 1; log(2 x) where x is far."""
+    far = x > FAR[x.format.digits]
+    t = x - 1.0
+    near = t + fma(t, t, t + t).sqrt()
+    y = one_plus(where(far, x, near))
+    y = where(far, y + LN2, y)
+    return where(x < 1.0, x.like(math.nan), y)
+
+
+def _atanh(x: Term) -> Term:
+    """log(1 + 2 a / (1 - a)) / 2 with a = |x|."""
+    a = x.abs()
+    return (one_plus((a + a) / (1.0 - a)) * 0.5).signed(x)
+
+
+tanh = formula(_tanh)
+sinh = formula(_sinh)
+cosh = formula(_cosh)
+asinh = formula(_asinh)
+acosh = formula(_acosh)
+atanh = formula(_atanh)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from treadle.engines.native.builder import (
     BITS,
@@ -23,8 +24,9 @@ from treadle.engines.native.builder import (
 )
 
 __all__ = [
-    "Term",
+    "Format",
     "Number",
+    "Term",
     "fma",
     "formula",
     "polynomial",
@@ -36,6 +38,26 @@ FLOATS = (F32, F64)
 INTEGERS = {F32: I32, F64: I64}
 OWN_FLOATS = {I32: F32, I64: F64}
 PART = 512  # bits: wider vectors are computed in parts, to keep values in registers
+
+
+class Format(NamedTuple):
+    """How a float type is laid out: bits of the fraction, and the exponent of 1.0."""
+
+    digits: int
+    bias: int
+
+    @property
+    def rounder(self) -> float:
+        """Adding it rounds to an integer, which is then in the last bits."""
+        return 1.5 * 2.0**self.digits
+
+    @property
+    def sign(self) -> int:
+        """The bits of -0.0."""
+        return -(2 ** (31 if self.digits == 23 else 63))
+
+
+FORMATS = {F32: Format(23, 127), F64: Format(52, 1023)}
 
 
 class Term:
@@ -55,6 +77,11 @@ class Term:
     @property
     def is_float(self) -> bool:
         return self.kind in FLOATS
+
+    @property
+    def format(self) -> Format:
+        """The layout of a float type, or of the one whose bits an integer is."""
+        return FORMATS[OWN_FLOATS.get(self.kind, self.kind)]
 
     def like(self, number: Number) -> Term:
         """A constant of the same type."""
@@ -230,14 +257,13 @@ Formula = Callable[..., Term]
 Function = Callable[..., Value]
 
 
-def formula(single: Formula, double: Formula) -> Function:
-    """A function on values from its formulas for float32 and for float64."""
+def formula(own: Formula) -> Function:
+    """A function on values from its formula, which looks at the kind of its terms."""
 
     def function(b: Builder, *values: Value) -> Value:
-        own = {F32: single, F64: double}[element(values[0].type)]
         return _in_parts(b, own, values)
 
-    return functools.update_wrapper(function, single)
+    return functools.update_wrapper(function, own)
 
 
 def _in_parts(b: Builder, own: Formula, values: Sequence[Value]) -> Value:

@@ -1,0 +1,67 @@
+"""A slice of the campaign over random graphs; `python -m tests.fuzz` runs the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.graphs import Recipe, Row, compare, draw, shrink, source
+
+# Recipes that once differed, as small as they became.
+FOUND = [
+    Recipe(
+        (
+            Row("input", (), (1, 5)),
+            Row("sum", (0,), ((0,), False)),
+            Row("mean", (1,), ((0,), True)),
+        ),
+        1045,
+    ),
+    Recipe(
+        (
+            Row("input", (), (7, 1, 5)),
+            Row("sum", (0,), ((1, 2), True)),
+            Row("sum", (1,), ((2,), False)),
+            Row("max", (2,), ((0, 1), False)),
+        ),
+        1101,
+    ),
+    Recipe(
+        (
+            Row("input", (), (7, 3)),
+            Row("sum", (0,), ((0, 1), True)),
+            Row("matmul", (1, 1)),
+        ),
+        5,
+    ),
+    Recipe(
+        (
+            Row("input", (), (3, 1)),
+            Row("permute_dims", (0,), (1, 0)),
+            Row("matmul", (0, 1)),
+            Row("max", (1,), ((0,), False)),
+        ),
+        5506,
+    ),
+]
+
+
+@pytest.mark.parametrize("recipe", FOUND, ids=lambda r: str(r.seed))
+def test_what_was_found_stays_right(recipe: Recipe) -> None:
+    assert compare(recipe) == ""
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_graphs_agree(seed: int) -> None:
+    recipe = draw(seed, most=24)
+    found = compare(recipe, optimize=seed % 4 != 3)
+    assert not found, f"{found}\n{source(recipe)}"
+
+
+def test_shrinking_keeps_what_fails() -> None:
+    recipe = draw(3)
+
+    def fails(r: Recipe) -> bool:
+        return any(row.op == "concat" for row in r.rows) or len(r.rows) > 6
+
+    assert len(shrink(recipe, fails).rows) <= 7
+    assert eval(source(recipe)) == recipe

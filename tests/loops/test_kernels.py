@@ -1,0 +1,215 @@
+"""Kernels: their text, what holds of them, and what interpreting them gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.numerics import assert_close
+from tests.ops.test_contract import CASES, arrays_of, results
+from treadle.engines.native.engine import claimed, supported
+from treadle.graph.leaves import constant_node
+from treadle.graph.meaning import compute
+from treadle.graph.op import Sample
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import pending
+from treadle.loops.index import Axis, Index
+from treadle.loops.interpreter import interpret
+from treadle.loops.kernel import Loop, Store
+from treadle.loops.parameters import bound, parameterize
+from treadle.loops.text import kernel_text
+from treadle.loops.verify import kernel_problems
+from treadle.program.build import build
+from treadle.program.program import Launch, Program, program_text
+from treadle.rewrite.expand import expand
+
+
+def program_of(*roots: Tensor, vector_bytes: int = 64) -> Program:
+    """The program that computes roots, on a host with vectors of so many bytes."""
+    nodes = pending(roots)
+    graph = expand(nodes, {}, {r.serial for r in roots}, claimed)
+    return build(graph.arguments, graph.roots, supported, vector_bytes)
+
+
+def kernels_of(program: Program) -> list[Launch]:
+    return [s for s in program.steps if isinstance(s, Launch)]
+
+
+def spread(x: Tensor) -> Tensor:
+    """Row by row, over the sum of squares of what is below the greatest."""
+    centered = x - x.max(1, keepdims=True)
+    square = centered * centered
+    return square / square.sum(1, keepdims=True)
+
+
+GOLDEN = {
+    "a chain is one loop": (
+        lambda x: td.sqrt(td.abs(x * 2.0)) + x,
+        """
+kernel multiply_abs_sqrt_add(b0: float32, b1: float32, b2: float32 written) of n0
+  vector i0 < n0 by 64
+    v0 = b0[i0]
+    b2[i0] = add(sqrt(abs(multiply(v0, b1[0]))), v0)
+""",
+    ),
+    "what is divided by a sum takes three passes over a row": (
+        spread,
+        """
+kernel max_subtract_multiply_sum_divide(b0: float32, b1: float32 written) of n0, n1, n2
+  parallel i0 < n0
+    a0: float32 = -inf
+    vector i1 < n2 by 64
+      a0 = Maximum with b0[i0*n1 + i1]
+    a1: float32 = 0
+    vector i1 < n2 by 64
+      v0 = subtract(b0[i0*n1 + i1], a0)
+      a1 = Add with multiply(v0, v0)
+    vector i1 < n2 by 64
+      v0 = subtract(b0[i0*n1 + i1], a0)
+      b1[i0*n1 + i1] = divide(multiply(v0, v0), a1)
+""",
+    ),
+    "a sum over rows keeps its columns side by side": (
+        lambda x: td.sum(x, 0),
+        """
+kernel sum(b0: float32, b1: float32 written) of n0, n1, n2
+  vector i1 < n2 by 64
+    a0: float32 = 0
+    serial i0 < n0
+      a0 = Add with b0[i0*n1 + i1]
+    b1[i1] = a0
+""",
+    ),
+    "movement is index arithmetic": (
+        lambda x: td.permute_dims(x, (1, 0))[::2] + 1.0,
+        """
+kernel add(b0: float32, b1: float32, b2: float32 written) of n0, n1, n2, n3, n4
+  parallel i1 < n2
+    vector i0 < n0 by 64
+      b2[i1*n4 + i0] = add(b0[i0*n1 + i1*n3], b1[0])
+""",
+    ),
+    "a border is a guard": (
+        lambda x: td.pad(x, ((0, 0), (1, 1))),
+        """
+kernel pad(b0: float32, b1: float32, b2: float32 written) of n0, n1, n2, n3, n4, n5
+  parallel i0 < n0
+    vector i1 < n2 by 64
+      b2[i0*n5 + i1] = select((0 <= i1 + -1 < n4), b0[i0*n1 + i1 + -1] \
+where 0 <= i1 + -1 < n3, b1[0])
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_text_of_kernels(name: str) -> None:
+    make, want = GOLDEN[name]
+    x = td.asarray(np.ones((300, 500), np.float32))
+    (step,) = kernels_of(program_of(make(x)))
+    assert kernel_text(step.kernel) == want.strip()
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_interpreting_is_the_meaning(sample: Sample) -> None:
+    arrays = arrays_of(sample)
+    if sum(a.size for a in arrays) > 400:
+        pytest.skip("slow to interpret")
+    y = sample.op(*[constant_node(a) for a in arrays])
+    program = program_of(*results(y))
+    if not all(isinstance(s, Launch) for s in program.steps):
+        pytest.skip("not loops alone")
+    want = compute(sample.op, y.type, arrays)
+    wants = want if isinstance(want, tuple) else (want,)
+    memory: dict[int, Any] = {
+        b.number: np.zeros(b.type.size, b.type.dtype) for b in program.buffers
+    }
+    for n, a in zip(program.arguments, arrays, strict=True):
+        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
+    for n, a in program.constants:
+        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
+    for step in kernels_of(program):
+        kernel = bound(step.kernel, step.integers)
+        assert kernel_problems(kernel) == []
+        interpret(kernel, [memory[n] for n in step.buffers])
+    terms = max([a.size for a in arrays], default=1)
+    found = dict(program.results)
+    for r, w in zip(results(y), wants, strict=True):
+        got = memory[found[r.serial]].reshape(r.type.shape)
+        assert_close(got, w, sample.op.traits.tolerance, terms)
+
+
+def test_sizes_are_no_structure() -> None:
+    kernels = set()
+    for rows, columns in [(300, 500), (37, 130), (1000, 999)]:
+        x = td.asarray(np.ones((rows, columns), np.float32))
+        y = (x - x.max(1, keepdims=True)) * 2.0
+        (step,) = kernels_of(program_of(y))
+        kernels.add(step.kernel)
+    assert len(kernels) == 1
+
+
+def test_what_is_wrong_is_told() -> None:
+    x = td.asarray(np.ones((30, 50), np.float32))
+    (step,) = kernels_of(program_of(x.sum(1)))
+    kernel = bound(step.kernel, step.integers)
+    assert kernel_problems(kernel) == []
+    stray = Store(9, Index.of(Axis("z", 4)), kernel.body[0].body[1].value)  # type: ignore[union-attr]
+    found = kernel_problems(kernel.with_body((*kernel.body, stray)))
+    assert "b9 is no buffer" in found
+    assert "a0 is read before it starts" in found
+    twice = Loop(kernel.body[0].axis, kernel.body, "parallel")  # type: ignore[union-attr]
+    told = " ".join(kernel_problems(kernel.with_body((twice,))))
+    assert "two loops, one inside the other" in told
+    kept = tuple(replace(a, written=False) for a in kernel.arguments)
+    plain = replace(kernel, arguments=kept)
+    assert "b1 is stored to but not marked as written" in kernel_problems(plain)
+
+
+def test_parameters_are_filled_again() -> None:
+    x = td.asarray(np.ones((6, 10), np.float32))
+    (step,) = kernels_of(program_of(td.pad(x, 2)[1:, ::3] + 1.0))
+    kernel = bound(step.kernel, step.integers)
+    again, integers = parameterize(kernel)
+    assert tuple(integers) == step.integers
+    assert again.body == step.kernel.body
+
+
+def test_a_program_as_text() -> None:
+    x = td.asarray(np.ones((4, 3), np.float32))
+    text = program_text(program_of((x @ x.T) + 1.0))
+    assert "product[1, 4, 4, 3] add(b0, b0, b1)" in text
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_index_arithmetic_is_integer_arithmetic(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    axes = [Axis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(1, 7, 3))]
+    made = Index.of(int(rng.integers(0, 9)))
+    at = {a: int(rng.integers(a.extent)) for a in axes}
+
+    def known(i: Index) -> int:
+        return int(i.value(at))
+
+    value = known(made)
+    for _ in range(6):
+        k, n = int(rng.integers(3)), int(rng.integers(1, 12))
+        step = rng.choice(["add", "scale", "quotient", "remainder", "flip"])
+        if step == "add":
+            made, value = made + Index.of(axes[k]) * n, value + at[axes[k]] * n
+        elif step == "scale":
+            made, value = made * n, value * n
+        elif step == "quotient":
+            made, value = made // n, value // n
+        elif step == "remainder":
+            made, value = made % n, value % n
+        else:
+            top = made.bounds()[1]
+            made, value = top - made, top - value
+        assert known(made) == value
+        low, high = made.bounds()
+        assert low <= value <= high
