@@ -7,6 +7,7 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ SECONDS = {"treadle": 0.03, "torch": 0.06, "torch-compile": 0.05}
 class Processes:
     """Stands in for fresh processes and notes which were asked for."""
 
-    def __init__(self, fails: str = "", values: Any = None) -> None:
+    def __init__(
+        self, fails: str = "", values: Any = None, others: Sequence[float] = ()
+    ) -> None:
+        self.others = list(others)
         self.asked: list[tuple[str, str]] = []
         self.fails, self.values = fails, values or {}
 
@@ -49,7 +53,8 @@ class Processes:
         figure: dict[str, Any] = {"seconds": [SECONDS[name]] * 3, "megabytes": 7.0}
         if setting.check:
             figure = {"values": self.values[name]}
-        return {"figures": {"step": {**figure, "work": 3e9}}, "load": 0.0}
+        others = self.others.pop(0) if self.others else 0.0
+        return {"figures": {"step": {**figure, "work": 3e9}}, "others": others}
 
 
 @pytest.fixture
@@ -81,6 +86,18 @@ def test_one_that_fails_is_told_and_left_out(processes: Any) -> None:
     assert "one: failed: torch: out of memory [1]" in told
     assert "torch" not in outcome.samples["step", "time"]
     assert len(outcome.samples["step", "time"]["treadle"]) == 6
+
+
+def test_what_others_disturb_is_repeated(
+    processes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "PAUSE", 0.0)
+    made, setting = processes(others=[0.9, 0.4, 0.1, 0.7]), Setting(quiet=0.2)
+    found = rounds.quietly("toy", "torch", "one", setting, "python")
+    assert (found["others"], len(made.asked)) == (0.1, 3)
+    made = processes(others=[0.9, 0.4, 0.8, 0.7, 0.6, 0.0])
+    found = rounds.quietly("toy", "torch", "one", setting, "python")
+    assert (found["others"], len(made.asked)) == (0.4, rounds.TRIES)
 
 
 def test_tables_and_file_tell_everything(

@@ -189,7 +189,9 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
 ) -> None:
     own = Blocking(tiles, *blocks, packed, copied, held)
     whole = product(sizes, layouts, target=target, blocking=own, accumulate=accumulate)
-    parts = product(sizes, layouts, target=target, blocking=own, accumulate=accumulate, cut=True)
+    parts = product(
+        sizes, layouts, target=target, blocking=own, accumulate=accumulate, cut=True
+    )
     assert whole.tobytes() == parts.tobytes()
 
 
@@ -220,9 +222,7 @@ def test_an_epilogue_gets_every_finished_vector_once(
     bias = random.standard_normal(n).astype(np.float32)
     other = np.full((batch, m, n), 7, np.float32)
     epilogue = Epilogue("relu with bias", relu_with_bias, 2, 2)
-    plan = plan_matmul(
-        batch, m, n, k, steps(a), steps(b), steps(c), "float", epilogue
-    )
+    plan = plan_matmul(batch, m, n, k, steps(a), steps(b), steps(c), "float", epilogue)
     run(
         plan, a.ctypes.data, b.ctypes.data, c.ctypes.data,
         (bias.ctypes.data, other.ctypes.data), (n, m),

@@ -40,6 +40,7 @@ from treadle.ops.pick import OneHot, TakeAlong
 from treadle.ops.random import UniformBits
 from treadle.ops.select import Select
 from treadle.ops.slice import SetSlice, Unslice
+from treadle.ops.window import Unfold, windows_along
 
 __all__ = [
     "Lowering",
@@ -50,6 +51,7 @@ __all__ = [
     "is_virtual",
     "placed",
     "row_major",
+    "unflatten",
     "wide",
 ]
 
@@ -64,6 +66,15 @@ def flat(at: Sequence[Index], shape: Shape) -> Index:
     for i, n in zip(at, shape, strict=True):
         found = found * n + i
     return found
+
+
+def unflatten(place: Index, shape: Shape) -> At:
+    """The indices of the element at a place in row-major order."""
+    found = []
+    for n in reversed(shape):
+        found.append(place % max(n, 1))
+        place = place // max(n, 1)
+    return tuple(reversed(found))
 
 
 def placed(at: Sequence[Index], strides: Sequence[int]) -> Index:
@@ -277,6 +288,25 @@ def _embedding(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expressi
     return self.value(table, (row, *at[rank:]), guards)
 
 
+def _unfold(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+    op: Any = node.op
+    (x,) = node.inputs
+    counts = windows_along(x.type.shape[2:], op.kernel, *op.sliding)
+    channel, *place = unflatten(at[1], (x.type.shape[1], *op.kernel))
+    source, inside = [at[0], channel], []
+    rows = zip(
+        unflatten(at[2], counts), place, x.type.shape[2:], *op.sliding, strict=True
+    )
+    for i, p, n, s, (before, after), d in rows:
+        own = i * s + p * d - before
+        source.append(own)
+        if before or after:
+            inside.append(Guard(own, 0, n))
+    here = tuple(inside)
+    value = self.value(x, tuple(source), guards + here)
+    return select(here, value, Literal(0, node.type.dtype)) if here else value
+
+
 def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     (ids,) = node.inputs
     op: Any = node.op
@@ -304,5 +334,6 @@ RULES: dict[type[Op], Callable[[Lowering, Tensor, At, Guards], Expression]] = {
     Gather: _gather,
     Embedding: _embedding,
     OneHot: _one_hot,
+    Unfold: _unfold,
     UniformBits: _uniform,
 }

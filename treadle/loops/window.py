@@ -27,6 +27,7 @@ from treadle.ops.elementwise import Add
 from treadle.ops.parts import IsNan
 from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool, SumPoolGradient
 from treadle.ops.select import Maximum, Select
+from treadle.ops.window import Fold, windows_along
 
 __all__ = ["POOLS", "few_taps", "lowest", "outside", "taps"]
 
@@ -139,9 +140,36 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
     return found
 
 
+def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
+    """The sum of what all windows that see an element have there."""
+    op: Any = node.op
+    (y,) = node.inputs
+    zero = Literal(0, node.type.dtype)
+    found: Expression = zero
+    counts = windows_along(node.type.shape[2:], op.kernel, *op.sliding)
+    fields = list(zip(op.stride, op.padding, op.dilation, counts, strict=True))
+    for place in itertools.product(*map(range, op.kernel)):
+        column, window, inside = at[1], Index(), []
+        for i, p, k, (s, (before, _), d, n) in zip(
+            at[2:], place, op.kernel, fields, strict=True
+        ):
+            shift = -(-p * d // s) * s  # so that nothing is negative
+            steps = i + (before - p * d + shift)
+            if s > 1:
+                inside.append(Guard(steps % s, 0, 1))
+            own = steps // s - shift // s
+            inside.append(Guard(own, 0, n))
+            column, window = column * k + p, window * n + own
+        here = tuple(inside)
+        value = read(y, (at[0], column, window), guards + here)
+        found = _apply(Add(), found, outside(value, here, zero))
+    return found
+
+
 POOLS: dict[type[Op], Callable[[Read, Tensor, At, Guards], Expression]] = {
     MaxPool: _max_pool,
     SumPool: _sum_pool,
     MaxPoolPositions: _positions,
     SumPoolGradient: _sum_pool_gradient,
+    Fold: _fold,
 }

@@ -300,6 +300,7 @@ class _Building:
         lanes = max(self.vector_bytes // node.type.dtype.itemsize, 1)
         made = epilogue_kernel(
             unit,
+            node,
             layout,
             stored,
             lambda n: n is node or self._has_buffer(n),

@@ -8,11 +8,11 @@ from dataclasses import replace
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
-from treadle.loops.lower import Strides, flat
+from treadle.loops.lower import At, Strides, flat, unflatten
 from treadle.loops.nest import Region, kernel_of
 from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout, rows
-from treadle.program.group import Unit, operand_places, run_of, sources, unflatten
+from treadle.program.group import Unit, operand_places, run_of, sources
 
 __all__ = ["epilogue_kernel", "epilogues"]
 
@@ -75,15 +75,34 @@ def _fits(unit: Unit, node: Tensor, products: Mapping[int, Layout]) -> bool:
     straight = zip(layout.c, rows((batch, m, n)), (batch, m, n), strict=True)
     if any(own != wanted for own, wanted, extent in straight if extent != 1):
         return False
-    whole = run_of(region.axes)
+    return _place(unit, node) is not None
+
+
+def _place(unit: Unit, node: Tensor) -> At | None:
+    """Where all members read a product, if each loop is one of its dimensions.
+
+    Loops that run through it in one go are fitting too: the place is one index then.
+    """
+    region = unit.region
+    assert region is not None
+    found: set[At] = set()
     for member in unit.nodes:
         for x, at in operand_places(member, region.placement[member.serial]):
             for p, place in sources(x, at):
-                if p is not node:
-                    continue
-                if place is None or flat(place, node.type.shape) != whole:
-                    return False
-    return True
+                if p is node:
+                    if place is None:
+                        return None
+                    found.add(place)
+    if len(found) != 1:
+        return None
+    (place,) = found
+    whole = flat(place, node.type.shape)
+    if whole == run_of(region.axes):
+        return (whole,)
+    axes = [i.terms[0][0] for i in place if i.terms]
+    plain = all(i == Index.of(i.terms[0][0]) for i in place if i.terms)
+    covered = len(axes) == len(region.axes) and set(axes) == set(region.axes)
+    return place if plain and covered else None
 
 
 def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
@@ -97,6 +116,7 @@ def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
 
 def epilogue_kernel(
     unit: Unit,
+    node: Tensor,
     layout: Layout,
     stored: Sequence[Tensor],
     has_buffer: Callable[[Tensor], bool],
@@ -112,8 +132,16 @@ def epilogue_kernel(
     batch, m, n, _ = layout.sizes
     axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
     place = flat([Index.of(a) for a in axes], (batch, m, n))
-    extents = tuple(a.extent for a in region.axes)
-    by = dict(zip(region.axes, unflatten(place, extents), strict=True))
+    known = _place(unit, node)
+    assert known is not None
+    by: dict[Axis, Index] = {}
+    if len(known) == 1:
+        extents = tuple(a.extent for a in region.axes)
+        by |= zip(region.axes, unflatten(place, extents), strict=True)
+    else:
+        dims = unflatten(place, node.type.shape)
+        for i, whole in zip(known, dims, strict=True):
+            by |= {axis: whole for axis in i.axes()}
     moved = Region(axes, nodes=list(region.nodes))
     for own, new in (
         (region.placement, moved.placement),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, broadcast, flat, is_virtual
+from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.loops.nest import Region
 from treadle.ops.families import Elementwise, Movement, Output, Reduction
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
@@ -41,15 +41,6 @@ def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
     """A loop for each dimension longer than 1, and the indices of an element."""
     axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
     return tuple(a for a in axes if a.extent != 1), tuple(map(Index.of, axes))
-
-
-def unflatten(place: Index, shape: Shape) -> At:
-    """The indices of the element at a place in row-major order."""
-    found = []
-    for n in reversed(shape):
-        found.append(place % max(n, 1))
-        place = place // max(n, 1)
-    return tuple(reversed(found))
 
 
 def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:

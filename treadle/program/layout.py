@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import users
-from treadle.ops.convolution import Conv, ConvInputGradient
 from treadle.ops.families import Elementwise
-from treadle.ops.movement import Reshape
+from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.pool import MaxPool, MaxPoolGradient, SumPool, SumPoolGradient
+from treadle.ops.window import Fold
 
 __all__ = ["orders_of", "strides_in"]
 
@@ -34,9 +34,11 @@ def orders_of(nodes: Sequence[Tensor], asked: Collection[int]) -> dict[int, Orde
             or node.type.ndim != 4
         ):
             continue
-        if any(isinstance(r.op, Reshape) for r in readers.get(node.serial, [])):
-            continue  # read as one long row
-        if isinstance(node.op, (Conv, ConvInputGradient)):
+        if any(_flattens(node, r) for r in readers.get(node.serial, [])):
+            continue
+        if isinstance(node.op, PermuteDims) and node.op.order == (0, 3, 1, 2):
+            found[node.serial] = CHANNELS_LAST  # as it lies where it is looked through
+        elif isinstance(node.op, Fold):
             found[node.serial] = CHANNELS_LAST
         elif isinstance(
             node.op,
@@ -49,6 +51,14 @@ def orders_of(nodes: Sequence[Tensor], asked: Collection[int]) -> dict[int, Orde
                         found[node.serial] = found[x.serial]
                         break
     return found
+
+
+def _flattens(node: Tensor, reader: Tensor) -> bool:
+    """Whether a reader takes several dimensions of a node for one."""
+    if not isinstance(reader.op, Reshape):
+        return False
+    before = [n for n in node.type.shape if n != 1]
+    return before != [n for n in reader.type.shape if n != 1]
 
 
 def strides_in(node: Tensor, order: Order) -> tuple[int, ...]:

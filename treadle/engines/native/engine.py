@@ -20,6 +20,7 @@ from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.build import KERNELS, build
+from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import expand
 from treadle.rewrite.straighten import straighten
@@ -126,7 +127,7 @@ class Native(Engine):
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             graph = expand(nodes, feeds, keep, claimed)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
-            roots = cut_folds(straighten(roots))
+            roots = cut_folds(straighten(convolve(roots)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(graph.arguments, roots, supported, 64, optimize, replaced)
         return Linked(program), [place[x.serial] for x in graph.leaves]

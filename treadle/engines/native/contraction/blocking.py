@@ -54,7 +54,7 @@ def choose(
     if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
         tiles = "dot"
     packed = tiles != "dot" and b[1] != 1
-    blocks_m = -(-m // (1024 if packed else 256)) if m > 384 else 1
+    blocks_m = max(1, round(m / (512 if packed else 128)))
     tile_m, tile_n = tile_size(machine, size, tiles)
     parts = min(8, int(_seconds(sizes, size) / 8e-6))
     blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
@@ -65,9 +65,9 @@ def choose(
         tiles,
         blocks_m,
         -(-panels // blocks_n) * tile_n,
-        {"tall": _even(k, 512), "flat": _even(k, 1024), "dot": k}[tiles],
+        k if tiles == "dot" else _even(k, 1024 if packed or tiles == "flat" else 512),
         packed,
-        copied=m >= 256 and n >= 256 and max(a) * size >= 4096,
+        copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=m * n * size > 1 << 20,
     )

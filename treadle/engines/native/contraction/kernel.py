@@ -7,7 +7,7 @@
                 copy the panel of B, if asked
                 for each tile of rows: sum in registers; at the last k: epilogue
 
-All sizes, strides and cuts are arguments, and so are the functions for tiles and copies.
+All sizes, strides and cuts are arguments, and so are the functions that are called.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of C in the loop over k: where it begins, A's block, and the step of k."""
+    """A block of C in the loop over k: where it begins, the step of k, A and B."""
 
     batch: Value
     row: Value
@@ -160,7 +160,7 @@ class _Kernel:
         self, condition: Value, name: str, arguments: list[Value],
         pairs: Sequence[tuple[Value, Value]],
     ) -> list[Value]:  # fmt: skip
-        """If the condition holds call a function; then the second ones, else the first."""
+        """The second of each pair after a call under the condition, else the first."""
         b = self.b
         before, then, end = b.block, b.label(name), b.label("end")
         b.branch_if(condition, then, end)
@@ -202,13 +202,10 @@ class _Kernel:
             last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
             a = self._left(self._at(left, (over.index, "k_a")), rows, k)
             own = self._at(right, (over.index, "k_b"))
-            self._panels(
-                _Block(
-                    batch, row, column, rows, columns, tiles, k, first, last, *a, own
-                )
-            )
+            place = (batch, row, column, rows, columns, tiles)
+            self._panels(_Block(*place, k, first, last, *a, own))
 
-    def _left(self, a: Value, rows: Value, k: Value) -> list[Value]:
+    def _left(self, a: Value, rows: Value, k: Value) -> tuple[Value, Value, Value]:
         """The block of A and its strides: where it lies, or its copy."""
         b, g = self.b, self.given
         target = b.offset(self.scratch, g["at_a"], "i8")
@@ -222,12 +219,13 @@ class _Kernel:
                 (g["copy_row"], g["copy_k"]),
             )
         )
-        return self._either(
+        x, y, z = self._either(
             b.compare("ne", g["copied"], b.i64(0)),
             "copy",
             [a, step, outer, inner, target, own],
             [(a, target), (g["row_a"], g["copy_row"]), (g["k_a"], g["copy_k"])],
         )
+        return x, y, z
 
     def _panels(self, block: _Block) -> None:
         """The panels of a block, one after the other."""
@@ -246,9 +244,7 @@ class _Kernel:
                 [source, g["k_b"], g["column_b"], block.k, wide, self.scratch, row],
                 [(source, self.scratch), (g["k_b"], row)],
             )
-            direct = b.compare(
-                "sge", g["direct"], b.select(whole, b.i64(1), b.i64(2))
-            )
+            direct = b.compare("sge", g["direct"], b.select(whole, b.i64(1), b.i64(2)))
             ahead = self._ahead(block, over.index)
             column = b.add(block.column, over.index)
             own = over.values[0]

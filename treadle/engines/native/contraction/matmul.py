@@ -122,7 +122,7 @@ def plan_matmul(
 
 
 def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
-    """The blocking asked for, as far as sizes and strides allow; else the best known."""
+    """The blocking asked for, as sizes and strides allow it, or the best known."""
     (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
     own, size = problem.machine, problem.size
     cut = wanted or choose(own, size, (problem.batch, m, n, k), a, b)
@@ -158,19 +158,17 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
     tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
-    names = ("batch_a", "row_a", "k_a", "batch_b", "k_b", "column_b")
-    names += ("batch_c", "row_c", "column_c")
     strides = (*problem.a, *problem.b, *problem.c)
-    fields = {x: size * s for x, s in zip(names, strides, strict=True)}
-    fields |= dict(m=m, n=n, k=k, tile_m=tile_m, tile_n=tile_n)
-    fields |= dict(block_n=cut.block_n, block_k=cut.block_k)
+    fields = {x: size * s for x, s in zip(FIELDS, strides, strict=False)}
+    fields |= {"m": m, "n": n, "k": k, "tile_m": tile_m, "tile_n": tile_n}
+    fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
     blocks_n = -(-n // cut.block_n)
-    fields |= dict(blocks_m=cut.blocks_m if m else 0, blocks_n=blocks_n)
+    fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
     ragged = 2 if problem.machine.masks or cut.tiles == "dot" else 1
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
     packed = 2 if cut.packed else 0 if ragged == 2 else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
-    fields |= dict(direct=direct, packed=packed, far=int(cut.far))
+    fields |= {"direct": direct, "packed": packed, "far": int(cut.far)}
     fields["ahead"] = -(-width // 64) if cut.ahead else 0
     at_sums = cut.block_k * width if packed else 0
     sums = _kept_sums(fields, cut, width)
@@ -187,7 +185,8 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
     """
     tile = fields["tile_m"] * width
     several = fields["k"] > cut.block_k
-    tiles = -(-(-(-fields["m"] // cut.blocks_m)) // fields["tile_m"])
+    rows = -(-fields["m"] // cut.blocks_m)
+    tiles = -(-rows // fields["tile_m"])
     panel = tiles * tile if several else tile
     all_panels = several and not fields["direct"]
     fields["step_tile"] = tile if several else 0
@@ -201,9 +200,9 @@ def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
     rows = -(-problem.sizes[0] // cut.blocks_m)
     outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
     row = (-(-inner * size // 64) | 1) * 64  # odd, so that rows spread over the cache
-    return dict(
-        copied=(2 if along_k else 1) if cut.copied else 0,
-        copy_row=row if along_k else size,
-        copy_k=size if along_k else row,
-        bytes=row * outer if cut.copied else 0,
-    )
+    return {
+        "copied": (2 if along_k else 1) if cut.copied else 0,
+        "copy_row": row if along_k else size,
+        "copy_k": size if along_k else row,
+        "bytes": row * outer if cut.copied else 0,
+    }

@@ -56,8 +56,9 @@ def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Func
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
     `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,
-    i < k, are prefetched into the second cache by all but the smallest tiles. Columns of b and out lie side by side; where the machine has masks
-    no column past the last is touched, elsewhere whole vectors are read and written.
+    i < k, are prefetched into the second cache by all but the smallest tiles. Columns
+    of b and out lie side by side; where the machine has masks none past the last is
+    touched, elsewhere whole vectors are read and written.
 
     Rows cut evenly never make tiles of less than half the height, so the function for
     tall products leaves those out.

@@ -13,7 +13,15 @@ from treadle.engines.native.elementary.terms import (
     where,
 )
 
-__all__ = ["exp", "expm1", "exponential", "less_one"]
+__all__ = [
+    "exp",
+    "expm1",
+    "exponential",
+    "exponential_of_sum",
+    "exponential_product",
+    "less_one",
+    "rough_less_one",
+]
 
 LOG2_E = 1.4426950408889634
 
@@ -67,46 +75,88 @@ CONSTANTS = {
 }
 
 
-def exponential(x: Term, low: Term | None = None, halvings: int = 0) -> Term:
-    """e**(x + low) / 2**halvings, where low is less than an ulp of x; 0 or 1 halving.
+def divided(x: Term, halvings: int) -> tuple[Term, Term, Term]:
+    """n, the bits of 2**n / 2**halvings (before their shift), and x - n ln(2).
 
-    The polynomial is doubled and the power of 2 halved: 2**1024 is no float64, but
-    2**1024 e**r can be one.
+    The last is exact but for the float that is taken for ln 2.
     """
-    own, layout = CONSTANTS[x.kind], x.format
-    x = x.at_most(own.high).at_least(own.low)
-    rounder = layout.rounder + layout.bias - 1 - halvings
+    layout = x.format
+    rounder = layout.rounder + layout.bias - halvings
     shifted = fma(x, LOG2_E, rounder)
     n = shifted - rounder
-    r = fma(n, -own.two[1], fma(n, -own.two[0], x))
-    if low is not None:
-        r = r + low
-    twice = polynomial(r, (2.0, 2.0, *(2 * c for c in own.rest)))
+    return n, shifted.bits(), fma(n, -CONSTANTS[x.kind].two[0], x)
+
+
+def limited(x: Term) -> Term:
+    """x where e**x is neither 0 nor infinite, else the nearest such number."""
+    own = CONSTANTS[x.kind]
+    return x.at_most(own.high).at_least(own.low)
+
+
+def multiplied(y: Term, bits: Term, x: Term) -> Term:
+    """y times the power of 2 that is nearly e**x, rounded once."""
     # Where 2**n would be subnormal, 64 powers of 2 are multiplied in at the end.
-    tiny = x < own.small
-    bits = shifted.bits()
+    tiny = x < CONSTANTS[x.kind].small
     bits = where(tiny, bits + 64, bits)
-    y = twice * (bits << layout.digits).as_float()
+    y = y * (bits << x.format.digits).as_float()
     return where(tiny, y * 2.0**-64, y)
 
 
-def less_one(x: Term, exact: bool = True) -> tuple[Term, Term]:
-    """(e**x - 1) / 2, and e**x - 1, whose sign is lost if it is 0.
+def exponential(x: Term, halvings: int = 0) -> Term:
+    """e**x / 2**halvings.
 
-    exact: otherwise a large result has more error than a few ulps.
+    The polynomial is doubled and the power of 2 halved: 2**1024 is no float64, but
+    2**1024 e**r can be one. halvings: at most 1.
     """
+    own, x = CONSTANTS[x.kind], limited(x)
+    n, bits, r = divided(x, 1 + halvings)
+    r = fma(n, -own.two[1], r)
+    twice = polynomial(r, [2.0, 2.0, *(2 * c for c in own.rest)])
+    return multiplied(twice, bits, x)
+
+
+def less_one(x: Term) -> tuple[Term, Term]:
+    """(e**x - 1) / 4, and e**x - 1, whose sign is lost if it is 0."""
     own, layout = CONSTANTS[x.kind], x.format
-    x = x.at_most(own.high).at_least(own.flat)
-    rounder = layout.rounder + layout.bias - 1
-    shifted = fma(x, LOG2_E, rounder)
-    n = shifted - rounder
-    r = fma(n, -own.two[0], x)
-    if exact:
-        r = fma(n, -own.two[1], r)
+    n, bits, r = divided(x.at_most(own.high).at_least(own.flat), 2)
+    r = fma(n, -own.two[1], r)
     little = fma(r * r, polynomial(r, own.rest), r)
-    power = (shifted.bits() << layout.digits).as_float()
-    half = fma(power, little, power - 0.5)
-    return half, where(n.equals(0.0), little, half + half)
+    power = (bits << layout.digits).as_float()
+    quarter = fma(power, little, power - 0.25)
+    return quarter, where(n.equals(0.0), little, quarter * 4.0)
+
+
+def rough_less_one(x: Term) -> Term:
+    """e**x - 1 for x >= 0 that is not large, with more relative error the larger it is.
+
+    n units of error in the last place of ln 2, where e**x is 2**n.
+    """
+    _, bits, r = divided(x, 0)
+    little = fma(r * r, polynomial(r, CONSTANTS[x.kind].rest), r)
+    power = (bits << x.format.digits).as_float()
+    return fma(power, little, power - 1.0)
+
+
+def exponential_of_sum(x: Term, low: Term) -> Term:
+    """e**(x + low), nearly always the nearest float; low is at most an ulp of x."""
+    own, x = CONSTANTS[x.kind], limited(x)
+    n, bits, first = divided(x, 1)
+    second = fma(n, -own.two[1], low)
+    r = first + second
+    left = (first - r) + second
+    head = fma(r, 2.0, 2.0)
+    tail = fma(r, 2.0, 2.0 - head) + fma(left, r, left) * 2.0
+    bend = r * r * polynomial(r, [2 * c for c in own.rest])
+    return multiplied(head + (bend + tail), bits, x)
+
+
+def exponential_product(x: Term, low: Term, times: Term) -> Term:
+    """times e**(x + low), where low is at most an ulp of x."""
+    own, x = CONSTANTS[x.kind], limited(x)
+    n, bits, r = divided(x, 1)
+    r = r + fma(n, -own.two[1], low)
+    twice = r * polynomial(r, [2.0, *(2 * c for c in own.rest)])
+    return multiplied(fma(times, twice, times + times), bits, x)
 
 
 def _exp(x: Term) -> Term:

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import math
 
-from treadle.engines.native.elementary.exponential import exponential, less_one
+from treadle.engines.native.elementary.exponential import (
+    exponential,
+    less_one,
+    rough_less_one,
+)
 from treadle.engines.native.elementary.logarithm import one_plus
 from treadle.engines.native.elementary.terms import Term, fma, formula, where
 
 __all__ = ["acosh", "asinh", "atanh", "cosh", "sinh", "tanh"]
 
 LN2 = 0.6931471805599453
-FAR = {23: 2.0**14, 52: 2.0**28}  # 1 and its square together are the square here
+FAR = {23: 2.0**30, 52: 2.0**60}  # from here on 1 + x is x, and the square is large
 
 
 def _tanh(x: Term) -> Term:
     """y / (y + 2) with y = e**(2 |x|) - 1, where an error in a large y is not seen."""
     a = x.abs().at_most(20.0)
-    _, y = less_one(a + a, exact=False)
+    y = rough_less_one(a + a)
     return (y / (y + 2.0)).signed(x)
 
 
 def _sinh(x: Term) -> Term:
     """(y + y / (y + 1)) / 2 with y = e**|x| - 1; where that overflows y / 2."""
     a = x.abs()
-    half, y = less_one(a)
+    quarter, y = less_one(a)
     found = (y + y / (y + 1.0)) * 0.5
-    return where(a > 40.0, half, found).signed(x)
+    return where(a > 40.0, quarter + quarter, found).signed(x)
 
 
 def _cosh(x: Term) -> Term:
@@ -40,8 +44,7 @@ def _asinh(x: Term) -> Term:
     a = x.abs()
     far = a > FAR[x.format.digits]
     square = where(far, x.like(0.0), a * a)
-    near = a + square / (fma(a, a, 1.0).sqrt() + 1.0)
-    y = one_plus(where(far, a, near))
+    y = one_plus(a + square / (fma(a, a, 1.0).sqrt() + 1.0))
     return where(far, y + LN2, y).signed(x)
 
 

@@ -103,7 +103,7 @@ def _atan2(y: Term, x: Term) -> Term:
     steep = a > b
     above, below = where(steep, b, a), where(steep, a, b)
     q = where(above.equals(below), x.like(1.0), above / below)
-    q = where(above.equals(0.0), above, q)
+    q = where(below.equals(0.0), above, q)
     rest = _odd(q, q * q, ATAN)
     left = x.bits() < 0
     turned = steep ^ left

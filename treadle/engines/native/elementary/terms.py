@@ -14,8 +14,10 @@ from treadle.engines.native.builder import (
     BITS,
     F32,
     F64,
+    I1,
     I32,
     I64,
+    PTR,
     Builder,
     Value,
     element,
@@ -24,11 +26,13 @@ from treadle.engines.native.builder import (
 )
 
 __all__ = [
+    "FORMATS",
     "Format",
     "Number",
     "Term",
     "fma",
     "formula",
+    "lookup",
     "polynomial",
     "where",
 ]
@@ -52,9 +56,14 @@ class Format(NamedTuple):
         return 1.5 * 2.0**self.digits
 
     @property
+    def width(self) -> int:
+        """All bits."""
+        return 32 if self.digits == 23 else 64
+
+    @property
     def sign(self) -> int:
-        """The bits of -0.0."""
-        return -(2 ** (31 if self.digits == 23 else 63))
+        """The bits of -0.0, as a signed integer."""
+        return -(2 ** (self.width - 1))
 
 
 FORMATS = {F32: Format(23, 127), F64: Format(52, 1023)}
@@ -251,6 +260,19 @@ def polynomial(x: Term, coefficients: Sequence[Term | Number]) -> Term:
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
     return total
+
+
+def lookup(name: str, table: Sequence[float], index: Term) -> Term:
+    """The entry of a table of float64 for each index, a 64-bit integer."""
+    b, kind = index.b, index.value.type
+    entries = ", ".join(str(b.constant(F64, entry)) for entry in table)
+    start = f"@{name} = internal unnamed_addr constant"
+    b.declared[name] = f"{start} [{len(table)} x {F64}] [{entries}]"
+    pointers = b.offset(Value(f"@{name}", PTR), index.value, F64)
+    if not lanes(kind):
+        return Term(b, b.load(F64, pointers))
+    every = b.constant(vector(I1, lanes(kind)), True)
+    return Term(b, b.gather(vector(F64, lanes(kind)), pointers, every))
 
 
 Formula = Callable[..., Term]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from treadle.engines.native.builder import F32
+from treadle.engines.native.elementary.reduction import reduced32, reduced64
 from treadle.engines.native.elementary.terms import (
     Term,
     fma,
@@ -12,75 +14,78 @@ from treadle.engines.native.elementary.terms import (
 
 __all__ = ["cos", "sin", "tan"]
 
-HALF_PI = 1.5707963267948966
-ROUNDER_64 = 1.5 * 2.0**52  # adding it leaves an integer in the last bits
-# (least |x|, high, low): high + low is 2/pi less a multiple of 2**25 / |x|, which is
-# worth whole turns: a float32 x is a multiple of 2**-23 times its power of 2.
-TWO_OVER_PI = (
-    (0.0, 0.6366197723675813, 7.166494911215068e-17),
-    (2.0**51, -4.119769120791653e-09, 2.8376220177865265e-25),
-    (2.0**77, 7.166494911215068e-17, -2.1442872565786008e-33),
-    (2.0**103, -5.434184107743751e-25, 3.8858987075186823e-41),
-)
-# (sin r - r) / r**3 and (cos r - 1) / r**2 in r**2, for |r| <= pi / 4.
-SIN_32 = (-0.16666655242443085, 0.008332189172506332, -0.00019518285989761353)
+# (sin r - r) / r**3 and (cos r - 1) / r**2 in r**2, for |r| <= 0.89.
+SIN_32 = (-0.1666664183139801, 0.008331438526511192, -0.00019427340885158628)
 COS_32 = (
     -0.5,
-    0.04166664555668831,
-    -0.0013887309469282627,
-    2.4432327336398885e-05,
+    0.04166662320494652,
+    -0.0013886339729651809,
+    2.4333145120181143e-05,
+)
+# (sin r - r) / r**3 and (cos r - 1 + r**2 / 2) / r**4 in r**2, for |r| <= pi / 4.
+SIN_64 = (
+    -0.16666666666666632,
+    0.008333333333322236,
+    -0.00019841269829632614,
+    2.7557313622515465e-06,
+    -2.5050746169690288e-08,
+    1.589605078964637e-10,
+)
+COS_64 = (
+    0.0416666666666666,
+    -0.0013888888888874229,
+    2.480158728942136e-05,
+    -2.755731430959617e-07,
+    2.087571497002786e-09,
+    -1.1359119933117298e-11,
 )
 
 
-def _reduced32(x: Term) -> tuple[Term, Term]:
-    """The last bits of n, and r, of x >= 0: any finite float32."""
-    wide = x.double()
-    high, low = (wide.like(c) for c in TWO_OVER_PI[0][1:])
-    for least, next_high, next_low in TWO_OVER_PI[1:]:
-        beyond = x >= least
-        high = where(beyond, next_high, high)
-        low = where(beyond, next_low, low)
-    shifted = fma(wide, high, ROUNDER_64)
-    n = shifted - ROUNDER_64
-    # The product is exact within the fma: only its part below 1/2 is rounded.
-    r = fma(wide, low, fma(wide, high, -n)) * HALF_PI
-    return shifted.bits().short(), r.single()
-
-
-def _both32(r: Term) -> tuple[Term, Term]:
-    """sin r and cos r."""
+def _both(x: Term) -> tuple[Term, Term, Term]:
+    """n as an integer of the width of x, sin r and cos r, of x >= 0."""
+    if x.kind == F32:
+        n, r = reduced32(x)
+        square = r * r
+        sine = fma(r * square, polynomial(square, SIN_32), r)
+        return n, sine, fma(square, polynomial(square, COS_32), 1.0)
+    n, r, low = reduced64(x)
     square = r * r
-    sine = fma(r * square, polynomial(square, SIN_32), r)
-    return sine, fma(square, polynomial(square, COS_32), 1.0)
+    rest = fma(r * square, polynomial(square, SIN_64), low * fma(square, -0.5, 1.0))
+    half = square * 0.5
+    near = 1.0 - half
+    left = (1.0 - near) - half
+    bend = fma(square * square, polynomial(square, COS_64), -(r * low))
+    return n, r + rest, near + (left + bend)
 
 
-def _sin32(x: Term) -> Term:
-    n, r = _reduced32(x.abs())
-    sine, cosine = _both32(r)
+def _flipped(y: Term, n: Term, sign: Term | None) -> Term:
+    """y with its sign changed where n has its bit 1 set, and where `sign` is negative."""
+    layout = y.format
+    bits = n << (layout.width - 2)
+    if sign is not None:
+        bits = bits ^ sign.bits()
+    return (y.bits() ^ (bits & layout.sign)).as_float()
+
+
+def _sin(x: Term) -> Term:
+    n, sine, cosine = _both(x.abs())
     y = where((n & 1).equals(0), sine, cosine)
-    return _flipped(y, (n << 30) ^ x.bits())
+    return _flipped(y, n, x)
 
 
-def _cos32(x: Term) -> Term:
-    n, r = _reduced32(x.abs())
-    sine, cosine = _both32(r)
+def _cos(x: Term) -> Term:
+    n, sine, cosine = _both(x.abs())
     y = where((n & 1).equals(0), cosine, sine)
-    return _flipped(y, (n + 1) << 30)
+    return _flipped(y, n + 1, None)
 
 
-def _tan32(x: Term) -> Term:
-    n, r = _reduced32(x.abs())
-    sine, cosine = _both32(r)
+def _tan(x: Term) -> Term:
+    n, sine, cosine = _both(x.abs())
     even = (n & 1).equals(0)
     y = where(even, sine, cosine) / where(even, cosine, sine)
-    return _flipped(y, (n << 31) ^ x.bits())
+    return _flipped(y, n + n, x)
 
 
-def _flipped(y: Term, sign: Term) -> Term:
-    """y with its sign changed where the first bit of `sign` is set."""
-    return (y.bits() ^ (sign & -(2**31))).as_float()
-
-
-sin = formula(_sin32, _sin32)
-cos = formula(_cos32, _cos32)
-tan = formula(_tan32, _tan32)
+sin = formula(_sin)
+cos = formula(_cos)
+tan = formula(_tan)

@@ -1,0 +1,146 @@
+"""Convolutions as contractions of windows, which index arithmetic looks through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.ops.contract import Contract
+from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
+from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.window import Fold, Unfold, windows_along
+
+__all__ = ["convolve"]
+
+# Letters: n images, g groups, o and c channels of a group, places x y z, taps i j k.
+PLACES, TAPS = "xyz", "ijk"
+
+
+def convolve(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """The roots, with convolutions and their gradients as contractions.
+
+    The channels of windows and of results lie innermost, where products read them.
+    """
+    made: dict[int, Tensor] = {}
+    windows: dict[Any, Tensor] = {}
+    for node in reach(roots.values()):
+        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        op = node.op
+        found = None
+        if isinstance(op, Conv):
+            found = _forward(op, inputs[0], inputs[1], windows)
+        elif isinstance(op, ConvInputGradient):
+            found = _to_input(op, inputs[0], inputs[1])
+        elif isinstance(op, ConvWeightGradient):
+            found = _to_weights(op, inputs[0], inputs[1], windows)
+        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            found = Tensor(op, inputs, node.type)
+        if found is not None:
+            found.origin = node.origin
+            made[node.serial] = found
+    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
+    order = tuple(own.index(c) for c in wanted)
+    return x if own == wanted else PermuteDims(order)(x)
+
+
+def _windows(
+    op: Any, x: Tensor, kernel: tuple[int, ...], known: dict[Any, Tensor]
+) -> tuple[Tensor, str]:
+    """The windows of an image, channels innermost, and the letters of their dimensions.
+
+    One node for the windows of one image: both passes of a layer share it.
+    """
+    rank = len(kernel)
+    key = (x.serial, kernel, op.sliding, op.groups)
+    counts = windows_along(x.type.shape[2:], kernel, *op.sliding)
+    own = "ngc" + TAPS[:rank] + PLACES[:rank]
+    wanted = "n" + PLACES[:rank] + "g" + TAPS[:rank] + "c"
+    if key not in known:
+        flat = Unfold(kernel, *op.sliding)(x)
+        channels = x.type.shape[1] // op.groups
+        shape = (x.type.shape[0], op.groups, channels, *kernel, *counts)
+        made = _permuted(Reshape(shape)(flat), own, wanted)
+        if op.groups == 1:
+            _, made = _without_groups(wanted, made)
+        known[key] = made
+    return known[key], wanted if op.groups > 1 else wanted.replace("g", "")
+
+
+def _weights(op: Any, w: Tensor) -> tuple[Tensor, str]:
+    """The weights with groups and channels apart, and their letters."""
+    rank = w.type.ndim - 2
+    shape = (op.groups, w.type.shape[0] // op.groups, *w.type.shape[1:])
+    own, wanted = "goc" + TAPS[:rank], "go" + TAPS[:rank] + "c"
+    return _permuted(Reshape(shape)(w), own, wanted), wanted
+
+
+def _apart(op: Any, g: Tensor) -> tuple[Tensor, str]:
+    """A result of a convolution with groups and channels apart, and its letters."""
+    n, o, *counts = g.type.shape
+    shape = (n, op.groups, o // op.groups, *counts)
+    return Reshape(shape)(g), "ngo" + PLACES[: len(counts)]
+
+
+def _without_groups(letters: str, x: Tensor) -> tuple[str, Tensor]:
+    """An operand without the dimension of groups, of which there is one."""
+    left = letters.replace("g", "")
+    if left == letters:
+        return letters, x
+    shape = tuple(n for c, n in zip(letters, x.type.shape, strict=True) if c != "g")
+    return left, Reshape(shape)(x)
+
+
+def _contract(a: str, b: str, out: str, x: Tensor, y: Tensor) -> Tensor:
+    """A contraction over letters of which those of one step are dropped."""
+    sizes = dict(zip(a + b, x.type.shape + y.type.shape, strict=True))
+
+    def kept(letters: str, t: Tensor) -> tuple[str, Tensor]:
+        left = "".join(c for c in letters if sizes[c] != 1 or c != "g")
+        return left, t if left == letters else Reshape(tuple(sizes[c] for c in left))(t)
+
+    (a, x), (b, y) = kept(a, x), kept(b, y)
+    own = out if sizes.get("g", 1) > 1 else out.replace("g", "")
+    made = Contract(f"{a},{b}->{own}")(x, y)
+    shape = tuple(sizes.get(c, 1) for c in out)
+    return made if shape == made.type.shape else Reshape(shape)(made)
+
+
+def _forward(op: Conv, x: Tensor, w: Tensor, known: dict[Any, Tensor]) -> Tensor:
+    windows, a = _windows(op, x, w.type.shape[2:], known)
+    weights, b = _weights(op, w)
+    places = PLACES[: w.type.ndim - 2]
+    y = _contract(a, b, f"n{places}go", windows, weights)
+    n, *counts = y.type.shape[: 1 + len(places)]
+    flat = Reshape((n, *counts, w.type.shape[0]))(y)
+    return _permuted(flat, f"n{places}o", f"no{places}")
+
+
+def _to_weights(
+    op: ConvWeightGradient, x: Tensor, g: Tensor, known: dict[Any, Tensor]
+) -> Tensor:
+    windows, a = _windows(op, x, op.kernel, known)
+    apart, b = _apart(op, g)
+    taps = TAPS[: len(op.kernel)]
+    made = _contract(b, a, f"go{taps}c", apart, windows)
+    moved = _permuted(made, f"go{taps}c", f"goc{taps}")
+    channels = x.type.shape[1] // op.groups
+    return Reshape((g.type.shape[1], channels, *op.kernel))(moved)
+
+
+def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
+    apart, a = _apart(op, g)
+    weights, b = _weights(op, w)
+    rank = w.type.ndim - 2
+    places, taps = PLACES[:rank], TAPS[:rank]
+    made = _contract(a, b, f"n{places}g{taps}c", apart, weights)
+    moved = _permuted(made, f"n{places}g{taps}c", f"ngc{taps}{places}")
+    kernel, counts = w.type.shape[2:], g.type.shape[2:]
+    width = w.type.shape[1] * op.groups * math.prod(kernel)
+    flat = Reshape((g.type.shape[0], width, math.prod(counts)))(moved)
+    return Fold(op.extents, kernel, *op.sliding)(flat)
