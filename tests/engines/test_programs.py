@@ -161,3 +161,31 @@ assert np.allclose(y.numpy(), want, atol=1e-5)
 def test_a_lesser_cpu_runs_it_too(cpu: str) -> None:
     env = {**os.environ, "TREADLE_CPU": cpu}
     subprocess.run([sys.executable, "-c", CODE], check=True, env=env)
+
+
+def test_rows_of_a_table_are_set_where_it_lies() -> None:
+    table = td.param(init=np.ones((50, 6), np.float32))
+    opt = td.optim.Adagrad(lr=0.5)
+    ids = np.array([3, 7, 3, 49])
+
+    def train() -> None:
+        opt.step((td.embedding(table, ids) ** 2.0).sum())
+
+    train()
+    place = table.committed.stored.ctypes.data
+    before = table.numpy().copy()
+    train()
+    assert table.committed.stored.ctypes.data == place
+    program = td.latest_program()
+    assert program is not None and program.fallbacks == ()
+    changed = np.flatnonzero((table.numpy() != before).any(1))
+    assert changed.tolist() == [3, 7, 49]
+
+
+def test_a_convolution_has_no_fallback_and_finishes_its_bias() -> None:
+    x = td.asarray(np.ones((2, 3, 8, 8), np.float32))
+    w = td.asarray(np.ones((4, 3, 3, 3), np.float32))
+    y = td.relu(td.conv2d(x, w, td.asarray(np.ones(4, np.float32)), padding=1))
+    down = td.lower(y)
+    assert down.fallbacks == ()
+    assert "product[1, 128, 4, 27] add_maximum" in down.program

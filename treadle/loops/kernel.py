@@ -234,6 +234,16 @@ def children(x: Expression) -> tuple[Expression, ...]:
     return ()
 
 
+def inside(x: Expression) -> list[Expression]:
+    """An expression and all it is computed from."""
+    found, stack = [], [x]
+    while stack:
+        e = stack.pop()
+        found.append(e)
+        stack += children(e)
+    return found
+
+
 def indices(x: Expression) -> Iterator[Index]:
     """The indices that stand in an expression itself."""
     if isinstance(x, (Load, Counter)):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.base.dtypes import bool_
+from treadle.base.types import Shape
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested, zeros
@@ -23,12 +24,15 @@ from treadle.loops.kernel import (
 from treadle.loops.lower import Strides, placed
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add
-from treadle.ops.gather import Unindex
+from treadle.ops.gather import IndexSet, Unindex
 from treadle.ops.lookup import RowsToDense
 from treadle.ops.pick import PutAlong
 from treadle.ops.select import Select
 
-__all__ = ["SCATTERS"]
+__all__ = ["COPY", "SCATTERS"]
+
+COPY = "copy"  # a step left out where source and target are one
+_ADD = Add()
 
 
 def _position(ids: Load, extent: int, negative: bool) -> Index:
@@ -50,6 +54,7 @@ def _added(
     ordered: Sequence[Axis],
     target: Sequence[Index],
     strides: Strides,
+    combine: Op | None = _ADD,
 ) -> Kernels:
     """Zeros, then values[axes] added at `target`; `ordered` axes run one by one."""
     place = placed([Index.of(a) for a in axes], strides(values))
@@ -58,7 +63,7 @@ def _added(
         count + 1,
         placed(target, strides(node)),
         Load(count, place, values.type.dtype),
-        Add(),
+        combine,
     )
     inner = nested([a for a in ordered if a.extent != 1], (store,), "serial")
     outer = [a for a in axes if a not in ordered and a.extent != 1]
@@ -93,23 +98,53 @@ def _put_along(node: Tensor, strides: Strides) -> Kernels:
 def _unindex(node: Tensor, strides: Strides) -> Kernels:
     values, *ids = node.inputs
     op: Any = node.op
+    axes, here, target = _targets(op, op.place, values, ids, op.shape, strides)
+    return _added(node, values, ids, axes, here, target, strides)
+
+
+def _targets(
+    op: Any,
+    start: int,
+    values: Tensor,
+    ids: list[Tensor],
+    shape: Shape,
+    strides: Strides,
+) -> tuple[list[Axis], list[Axis], list[Index]]:
+    """The loops over values, those over positions, and where each value goes."""
     axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
     rank = max(i.type.ndim for i in ids)
-    here = axes[op.place : op.place + rank]
-    rest = iter([*at[: op.place], *at[op.place + rank :]])
+    here = axes[start : start + rank]
+    rest = iter([*at[:start], *at[start + rank :]])
     places = {}
     for k, (axis, i) in enumerate(zip(op.axes, ids, strict=True)):
         own = [Index.of(a) for a in here[rank - i.type.ndim :]]
         own = [Index() if n == 1 else x for n, x in zip(i.type.shape, own, strict=True)]
         load = Load(k, placed(own, strides(i)), i.type.dtype)
-        places[axis] = _position(load, op.shape[axis], True)
-    target = [places[k] if k in places else next(rest) for k in range(len(op.shape))]
-    return _added(node, values, ids, axes, here, target, strides)
+        places[axis] = _position(load, shape[axis], True)
+    target = [places[k] if k in places else next(rest) for k in range(len(shape))]
+    return axes, here, target
+
+
+def _index_set(node: Tensor, strides: Strides) -> Kernels:
+    """The operand copied, then its elements at the positions replaced, one by one."""
+    x, values, *ids = node.inputs
+    op: Any = node.op
+    whole = [Axis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
+    place = [Index.of(a) for a in whole]
+    load = Load(0, placed(place, strides(x)), x.type.dtype)
+    store = Store(1, placed(place, strides(node)), load)
+    loops = nested([a for a in whole if a.extent != 1], (store,), "parallel")
+    arguments = (Argument(x.type.dtype), Argument(node.type.dtype, True))
+    copy = Kernel(COPY, arguments, loops), [x, node]
+    axes, here, target = _targets(op, op.place, values, ids, x.type.shape, strides)
+    found = _added(node, values, ids, axes, here, target, strides, None)
+    return [copy, found[-1]]
 
 
 SCATTERS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     RowsToDense: _rows,
     PutAlong: _put_along,
     Unindex: _unindex,
+    IndexSet: _index_set,
 }

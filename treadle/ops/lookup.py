@@ -9,19 +9,21 @@ import numpy as np
 
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative
-from treadle.ops.families import Family, some
+from treadle.ops.families import Composite, Family, some
 from treadle.ops.flow import stop_gradient
 from treadle.ops.gather import add_rows, in_range, integers_only
 from treadle.ops.movement import reshape
 from treadle.ops.pick import positions
 
 __all__ = ["combine_rows", "embedding", "rows", "sparse_rows"]
+
+COMPARED = 4096  # ids that are compared each with each; more of them are sorted
 
 
 @op(tolerance="E")
@@ -192,13 +194,12 @@ def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 @op(tolerance="R")
-class CombineRows(Family):
+class CombineRows(Composite):
     """Each row replaced by the sum of all rows with its id: inputs ids, values.
 
     y[i] = sum of values[j] over the j with ids[j] = ids[i].
     """
 
-    family = "scatter"
     arity = 2
 
     def infer(self, *types: Type) -> Type:
@@ -214,6 +215,20 @@ class CombineRows(Family):
         flat = values.reshape(len(ids), math.prod(values.shape[1:]))
         total = add_rows(len(unique), where, flat)
         return total[where].reshape(values.shape)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        ids, values = xs
+        n = ids.type.shape[0]
+        if not n:
+            return values
+        # All rows of one id are summed up where the first of them stands.
+        if n <= COMPARED:
+            number = constant_node(np.arange(n))
+            same = functions.equal(reshape(ids, (n, 1)), reshape(ids, (1, n)))
+            first = functions.min(functions.where(same, number, n), 1)
+        else:
+            first = functions.searchsorted(functions.sort(ids), ids)
+        return Embedding()(RowsToDense(n)(first, values), first)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, self(xs[0], g)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Index
-from treadle.loops.kernel import Kernel, Load, Loop, Store, expressions, statements
+from treadle.loops.index import Datum, Index, Parameter
+from treadle.loops.kernel import (
+    Kernel,
+    Load,
+    Loop,
+    Store,
+    expressions,
+    indices,
+    inside,
+    statements,
+)
 from treadle.program.group import Unit
-from treadle.program.program import Fallback, Launch, Product, Program, Step
+from treadle.program.program import Fallback, Launch, Product, Program
 
 __all__ = ["after_readers", "in_place"]
 
@@ -44,16 +53,42 @@ def in_place(
             )
         if safe:
             found.append((result, argument))
-    risky = [k for k, step in enumerate(program.steps) if may_fail(step)]
-    sure = max(risky, default=-1)  # from here on nothing can fail
+    sure = _last_risk(program)  # from here on nothing can fail
     return tuple((r, a) for r, a in found if writer[r] >= sure)
 
 
-def may_fail(step: Step) -> bool:
-    """Whether a step can find its data wrong, or is a library's."""
-    if isinstance(step, Launch):
-        return step.kernel.checks
-    return isinstance(step, Fallback)
+def _last_risk(program: Program) -> int:
+    """The last step that can find its data wrong, or is a library's.
+
+    Positions that an earlier step has found within the same extent are right.
+    """
+    known: set[tuple[int, int]] = set()
+    last = -1
+    for k, step in enumerate(program.steps):
+        if isinstance(step, Fallback):
+            last = k
+        elif isinstance(step, Launch) and step.kernel.checks:
+            own = set(_checked(step))
+            if not own <= known:
+                last = k
+            known |= own
+    return last
+
+
+def _checked(step: Launch) -> Iterator[tuple[int, int]]:
+    """The buffers that a kernel reads positions from, with the extents they lie in."""
+    body = step.kernel.body
+    found = [i for x in expressions(body) for i in indices(x)]
+    found += [s.index for s in statements(body) if isinstance(s, Store)]
+    for i in found:
+        for atom, _ in i.terms:
+            if isinstance(atom, Datum):
+                extent = atom.extent
+                if isinstance(extent, Parameter):
+                    extent = step.integers[extent.slot]
+                for x in inside(atom.value):
+                    if isinstance(x, Load):
+                        yield step.buffers[x.buffer], extent
 
 
 def _same_places(

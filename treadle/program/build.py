@@ -17,7 +17,7 @@ from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides, is_virtual, row_major
 from treadle.loops.nest import kernel_of
 from treadle.loops.parameters import parameterize
-from treadle.loops.scatter import SCATTERS
+from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
@@ -268,6 +268,7 @@ class _Building:
                 tuple(self.of(n) for n in stored),
                 total,
                 grain_of(total, multiple, cost),
+                kernel.name == COPY,
             )
         )
 

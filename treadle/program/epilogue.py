@@ -141,7 +141,7 @@ def epilogue_kernel(
     else:
         dims = unflatten(place, node.type.shape)
         for i, whole in zip(known, dims, strict=True):
-            by |= {axis: whole for axis in i.axes()}
+            by |= dict.fromkeys(i.axes(), whole)
     moved = Region(axes, nodes=list(region.nodes))
     for own, new in (
         (region.placement, moved.placement),

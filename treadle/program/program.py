@@ -57,6 +57,7 @@ class Launch:
     written: tuple[int, ...]
     total: int
     grain: int
+    copies: bool = False  # nothing to do where what it reads is what it writes
 
     @property
     def read(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.pool import pool
 from treadle.graph.meaning import compute_at
 from treadle.program.memory import Plan, Range, plan
-from treadle.program.program import Fallback, Program
+from treadle.program.program import Fallback, Launch, Program
 
 __all__ = ["Linked"]
 
@@ -63,6 +63,11 @@ class Linked:
         self._place_buffers()
         self._fill_table(codes, functions)
         self.runs = _segments(codes)
+        self.copies = {
+            step.written[0]: k
+            for k, step in enumerate(program.steps)
+            if isinstance(step, Launch) and step.copies
+        }
 
     # -- what never changes ----------------------------------------------------------
 
@@ -149,11 +154,14 @@ class Linked:
         for n, x in zip(program.arguments, arrays, strict=True):
             alive[n] = x = np.asarray(x, order="C")
             addresses[n] = x.ctypes.data
+        idle: list[int] = []  # copies from a buffer to itself
         free = {program.arguments[k] for k in spent}
         for result, argument in program.shared:
             x = alive[argument]
             if argument in free and x.flags.c_contiguous:
                 alive[result], addresses[result] = x, addresses[argument]
+                if result in self.copies:
+                    idle.append(self.copies[result])
         for b in self.results:
             if b.number in alive:
                 continue
@@ -169,7 +177,11 @@ class Linked:
             addresses[self.placed] = lease.addresses
             table = self.table.copy()
             table[self.slots] = addresses[self.which] + self.shifts
-            self._execute(table, status, alive, addresses, lease, threads)
+            records = self.records
+            if idle:
+                records = records.copy()
+                records[idle, 2] = 0
+            self._execute(records, table, status, alive, addresses, lease, threads)
         if status[0]:
             raise PositionError
         return {
@@ -179,6 +191,7 @@ class Linked:
 
     def _execute(
         self,
+        steps: np.ndarray[Any, Any],
         table: np.ndarray[Any, Any],
         status: np.ndarray[Any, Any],
         alive: dict[int, np.ndarray[Any, Any]],
@@ -186,7 +199,7 @@ class Linked:
         lease: Lease,
         threads: Any,
     ) -> None:
-        records, arguments = self.records.ctypes.data, table.ctypes.data
+        records, arguments = steps.ctypes.data, table.ctypes.data
         flag = status.ctypes.data
         careful = type(lease) is not Lease
         for first, count in self.runs:

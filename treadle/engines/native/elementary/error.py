@@ -75,7 +75,7 @@ class Scaled(NamedTuple):
 
 SCALED = {
     F32: Scaled(
-        10.2,
+        10.19,
         3.0,
         7.764705657958984,
         1.5882352590560913,

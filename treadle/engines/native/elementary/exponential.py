@@ -151,8 +151,8 @@ def exponential_of_sum(x: Term, low: Term) -> Term:
 
 
 def exponential_product(x: Term, low: Term, times: Term) -> Term:
-    """times e**(x + low), where low is at most an ulp of x."""
-    own, x = CONSTANTS[x.kind], limited(x)
+    """times e**(x + low); e**x is neither 0 nor infinite, low at most an ulp of x."""
+    own = CONSTANTS[x.kind]
     n, bits, r = divided(x, 1)
     r = r + fma(n, -own.two[1], low)
     twice = r * polynomial(r, [2.0, *(2 * c for c in own.rest)])

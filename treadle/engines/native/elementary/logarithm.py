@@ -1,4 +1,4 @@
-"""Logarithms: x = 2**n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), a polynomial for 1 + f."""
+"""Logarithms: x = 2**n (1 + f), with sqrt(1/2) <= 1 + f < sqrt(2)."""
 
 from __future__ import annotations
 

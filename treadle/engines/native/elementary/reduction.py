@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import math
 
-from treadle.engines.native.builder import F64
-from treadle.engines.native.elementary.terms import FORMATS, Term, fma, lookup, where
+from treadle.engines.native.elementary.terms import Term, fma, lookup, where
 
 __all__ = ["reduced32", "reduced64"]
 
@@ -108,7 +107,7 @@ def reduced64(x: Term) -> tuple[Term, Term, Term]:
 
 def _class64(x: Term) -> tuple[Term, list[Term]]:
     """x, divided by 2**DOWN where it is large, and its words of 2/pi."""
-    layout = FORMATS[F64]
+    layout = x.format
     exponent = (x.bits() >> layout.digits) - (layout.bias + FIRST - STEP)
     number = where(exponent > 0, exponent >> int(math.log2(STEP)), 0)
     words = [lookup("two_over_pi", _table(), number * WORDS + k) for k in range(WORDS)]

@@ -26,7 +26,6 @@ from treadle.engines.native.builder import (
 )
 
 __all__ = [
-    "FORMATS",
     "Format",
     "Number",
     "Term",
@@ -41,7 +40,7 @@ Number = int | float
 FLOATS = (F32, F64)
 INTEGERS = {F32: I32, F64: I64}
 OWN_FLOATS = {I32: F32, I64: F64}
-PART = 512  # bits: wider vectors are computed in parts, to keep values in registers
+PART = 1024  # bits: wider vectors are computed in parts, to keep values in registers
 
 
 class Format(NamedTuple):
@@ -176,9 +175,6 @@ class Term:
     def differs(self, other: Term | Number) -> Term:
         """Unequal or unordered."""
         return self._compare("une", "ne", other)
-
-    def is_nan(self) -> Term:
-        return self._compare("uno", "", self)
 
     # -- functions -------------------------------------------------------------------
 

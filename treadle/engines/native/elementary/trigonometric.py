@@ -1,4 +1,4 @@
-"""Sine, cosine and tangent: x = (pi / 2) n + r, a polynomial each for sin r and cos r."""
+"""Sine, cosine and tangent: of x = (pi / 2) n + r those of r, exchanged by n."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _both(x: Term) -> tuple[Term, Term, Term]:
 
 
 def _flipped(y: Term, n: Term, sign: Term | None) -> Term:
-    """y with its sign changed where n has its bit 1 set, and where `sign` is negative."""
+    """y with its sign changed where bit 1 of n is set, and where `sign` is negative."""
     layout = y.format
     bits = n << (layout.width - 2)
     if sign is not None:
