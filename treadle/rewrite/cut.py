@@ -18,7 +18,8 @@ from treadle.ops.movement import Reshape
 __all__ = ["cut_folds"]
 
 LONG = 1 << 18  # elements of a fold that is cut
-FEW = 1 << 12  # results, of which a kernel has enough to do side by side
+ROWS = 64  # folds along rows, of which a kernel has enough to do side by side
+COLUMNS = 2048  # the same for folds across rows, which are done a vector at a time
 PARTS = range(16, 257)
 
 
@@ -44,7 +45,10 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     shape = x.type.shape
     extents = [shape[k] for k in op.axes]
     results = x.type.size // max(math.prod(extents), 1)
-    if x.type.size < LONG or results > FEW or not op.axes:
+    if x.type.size < LONG or not op.axes:
+        return None
+    along = op.axes[-1] == x.type.ndim - 1
+    if results > (ROWS if along else COLUMNS):
         return None
     first = op.axes[0]
     n = shape[first]

@@ -5,12 +5,12 @@ LLVM itself asks only that threads share no context: here each text has a contex
 each thread a target machine of its own, through a second handle on the same library.
 
 No IR passes run. On the emitter's kernels LLVM's standard pipeline at level 2 makes
-compilation take 2.3 times as long, at level 1 2.1 times, its function simplification 1.4
-times, a few chosen passes (instruction combining, value numbering) 1.1 to 1.2 times, and
-none of them makes a kernel faster by more than the noise of 3 %: the text is SSA with
-explicit vectors, and code generation itself folds constants, hoists invariants and
-reduces strength. Its level 2 takes 3 to 6 ms a kernel; level 1 saves 7 % of that and
-loses 12 % on integer index code, level 3 gains nothing.
+compilation take 2.3 times as long, at level 1 2.1 times, its function simplification
+1.4 times, a few chosen passes (instruction combining, value numbering) 1.1 to 1.2
+times, and none of them makes a kernel faster by more than the noise of 3 %: the text is
+SSA with explicit vectors, and code generation itself folds constants, hoists invariants
+and reduces strength. Its level 2 takes 3 to 6 ms a kernel; level 1 saves 7 % of that
+and loses 12 % on integer index code, level 3 gains nothing.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Engine, Lowered, Values, engine, provide_engine
+from treadle.engines.native.host import host
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
@@ -107,7 +108,7 @@ class Native(Engine):
         keep: Set[int],
     ) -> Any:
         """Everything a program depends on: structure, types, what is kept, options."""
-        parts: list[Any] = [current().optimize]
+        parts: list[Any] = [current().optimize, host()]
         for node in nodes:
             if node.stored is not None or node.serial in feeds:
                 parts.append(node.type)
@@ -129,7 +130,14 @@ class Native(Engine):
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             roots = cut_folds(straighten(convolve(roots)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
-            program = build(graph.arguments, roots, supported, 64, optimize, replaced)
+            program = build(
+                graph.arguments,
+                roots,
+                supported,
+                host().vector_bytes,
+                optimize,
+                replaced,
+            )
         return Linked(program), [place[x.serial] for x in graph.leaves]
 
 

@@ -58,7 +58,8 @@ class Linked:
         ]
         texts = {name: text for c in codes if c for name, text in c.texts.items()}
         self.texts = texts
-        functions = compile_functions(texts)
+        # Kept: the code of a function goes with the last of its addresses.
+        self.functions = functions = compile_functions(texts)
         self.scratch = max((c.scratch for c in codes if c), default=0)
         self._place_buffers()
         self._fill_table(codes, functions)

@@ -54,9 +54,10 @@ def choose(
     if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
         tiles = "dot"
     packed = tiles != "dot" and b[1] != 1
-    blocks_m = max(1, round(m / (512 if packed else 128)))
+    rows = 512 if packed or m >= 1536 else 256 if m >= 768 else 128
+    blocks_m = max(1, round(m / rows))
     tile_m, tile_n = tile_size(machine, size, tiles)
-    parts = min(8, int(_seconds(sizes, size) / 5e-6))
+    parts = min(8, int(_seconds(sizes, size) / 8e-6))
     blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
     if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
         blocks_m *= 2

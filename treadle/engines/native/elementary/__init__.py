@@ -43,7 +43,7 @@ _ROWS: tuple[tuple[str, Callable[..., Value], float, float], ...] = (
     ("Atan", atan, 1.5, 1.5),
     ("Sinh", sinh, 2.5, 2.5),
     ("Cosh", cosh, 1.5, 1.5),
-    ("Tanh", tanh, 2.5, 3.0),
+    ("Tanh", tanh, 3.0, 3.0),
     ("Asinh", asinh, 2.5, 2.5),
     ("Acosh", acosh, 2.5, 2.5),
     ("Atanh", atanh, 2.5, 2.5),

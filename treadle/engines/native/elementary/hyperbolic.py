@@ -40,7 +40,7 @@ def _cosh(x: Term) -> Term:
 
 
 def _asinh(x: Term) -> Term:
-    """log(1 + a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|; log(2 a) where it is far."""
+    """log(1 + a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|; log(2 a) if it is far."""
     a = x.abs()
     far = a > FAR[x.format.digits]
     square = where(far, x.like(0.0), a * a)
