@@ -232,7 +232,7 @@ class Linked:
                 return alive[n] if n in alive else self.constants[n]
             b = self.program.buffers[n]
             t, order = b.type, b.order or tuple(range(b.type.ndim))
-            raw = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
+            raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
             flat = np.frombuffer(raw, np.uint8).view(t.dtype)
             laid = flat.reshape([t.shape[k] for k in order])
             return laid.transpose([order.index(k) for k in range(t.ndim)])

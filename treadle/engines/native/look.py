@@ -15,11 +15,11 @@ __all__ = ["lowered"]
 def lowered(linked: Linked, graph: str) -> Lowered:
     """What a linked program was made of; assembly is written when it is asked for."""
     program = linked.program
-    kernels = [
-        step.kernel if isinstance(step, Launch) else step.finish.kernel
-        for step in program.steps
-        if isinstance(step, Launch) or (isinstance(step, Product) and step.finish)
-    ]
+    kernels = []
+    for step in program.steps:
+        launch = step.finish if isinstance(step, Product) else step
+        if isinstance(launch, Launch):
+            kernels.append(launch.kernel)
     distinct = list(dict.fromkeys(map(kernel_text, kernels)))
     results = sum(b.type.nbytes for b in linked.results)
     live = largest_live_set(linked.ranges)

@@ -66,12 +66,21 @@ def choose(
         tiles,
         blocks_m,
         -(-panels // blocks_n) * tile_n,
-        k if tiles == "dot" else _even(k, 1024 if packed or tiles == "flat" else 512),
+        _block_k(tiles, m, k, packed),
         packed,
         copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=m * n * size > 1 << 20,
     )
+
+
+def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:
+    """How many terms are summed before C is touched."""
+    if tiles == "dot":
+        return k
+    if m == 1:  # long pieces of few rows of B: its pages are read one after the other
+        return 16
+    return _even(k, 1024 if packed or tiles == "flat" else 512)
 
 
 def grain(sizes: tuple[int, ...], size: int, total: int) -> int:

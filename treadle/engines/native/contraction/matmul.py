@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from treadle.engines.native.contraction.blas import (
+    BLAS_FIELDS,
+    blas_address,
+    blas_fields,
+    blas_is_faster,
+    blas_kernel,
+)
 from treadle.engines.native.contraction.blocking import (
     Blocking,
     choose,
@@ -85,17 +92,23 @@ def plan_matmul(
     accumulate: bool = False,
     target: Machine | None = None,
     blocking: Blocking | None = None,
+    blas: bool | None = None,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
     Strides are in elements: a by batch, row, k; b by batch, k, column; c by batch, row,
     column. dtype is "float" or "double". The order of each sum depends on sizes,
-    strides and machine, not on threads.
+    strides and machine, not on threads. blas: whether OpenBLAS takes what it can
+    (None: where it is faster).
     """
     own = target or machine()
     given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None)
     swapped = given.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
     problem = given.swap() if swapped else given
+    if blas or (blas is None and blas_is_faster(dtype, *problem.sizes)):
+        found = _by_blas(problem, accumulate, swapped)
+        if found is not None:
+            return found
     cut = _lawful(problem, blocking)
     extra = epilogue or Epilogue("", lambda b, x, site: None)
     structure = Structure(
@@ -119,6 +132,18 @@ def plan_matmul(
         values["scratch"],
         swapped,
     )
+
+
+def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan | None:
+    """The product by OpenBLAS, if that can do it."""
+    address = blas_address(problem.dtype) if problem.plain else 0
+    fields = blas_fields(problem.sizes, problem.a, problem.b, problem.c, address)
+    if fields is None:
+        return None
+    made = blas_kernel(problem.dtype, accumulate)
+    total = problem.batch * fields["blocks_m"] * fields["blocks_n"]
+    arguments = tuple(fields[name] for name in BLAS_FIELDS)
+    return MatmulPlan(made.name, made.text, (), arguments, total, 1, 0, swapped)
 
 
 def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
