@@ -160,6 +160,10 @@ class Lowering:
             self._memo[key] = found
         return self._memo[key]
 
+    def forget(self) -> None:
+        """Forget what was written out, but for what is known."""
+        self._memo.clear()
+
     def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
         op = node.op
         if node.stored is not None:  # a number that a rule has written

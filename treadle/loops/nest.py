@@ -7,7 +7,7 @@ softmax is three passes over a row that stays in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from treadle.loops.kernel import (
     Fold,
     Folded,
     Kernel,
+    Load,
     Loop,
     Statement,
     Store,
@@ -76,16 +77,24 @@ class Region:
 
 
 class _Buffers:
-    """The buffers of a kernel in the order they are first met."""
+    """The buffers of a kernel: what it writes, then what it reads as it is met."""
 
-    def __init__(self, stored: Callable[[Tensor], bool]) -> None:
-        self.stored = stored
+    def __init__(
+        self,
+        stored: Sequence[Tensor],
+        members: Sequence[Tensor],
+        has_buffer: Callable[[Tensor], bool],
+    ) -> None:
+        self.members = {n.serial for n in members}
+        self.has_buffer = has_buffer
+        self.nodes = list(stored)
         self.numbers: dict[int, int] = {}
-        self.nodes: list[Tensor] = []
 
     def __call__(self, node: Tensor) -> int | None:
+        if node.serial in self.members:
+            return None
         if node.serial not in self.numbers:
-            if not self.stored(node):
+            if not self.has_buffer(node):
                 return None
             self.numbers[node.serial] = len(self.nodes)
             self.nodes.append(node)
@@ -103,36 +112,54 @@ def kernel_of(
     `stored` are the members it writes; `has_buffer` tells of nodes outside of it, and
     `strides` how nodes lie in memory.
     """
-    members = {n.serial for n in region.nodes}
-    buffers = _Buffers(lambda n: n.serial not in members and has_buffer(n))
-    work = _Work(region, Lowering(buffers, strides))
-    for node in region.nodes:
-        work.add(node)
-    first = len(buffers.nodes)
-    for node in stored:
-        buffers.numbers[node.serial] = len(buffers.nodes)
-        buffers.nodes.append(node)
-    for node in stored:
-        place = placed(region.placement[node.serial], strides(node))
-        work.store(node, buffers.numbers[node.serial], place)
+    buffers = _Buffers(stored, region.nodes, has_buffer)
+    work = _Work(region, Lowering(buffers, strides), stored)
+    work.compute()
     arguments = tuple(
-        Argument(n.type.dtype, k >= first) for k, n in enumerate(buffers.nodes)
+        Argument(n.type.dtype, k < len(stored)) for k, n in enumerate(buffers.nodes)
     )
     name = "_".join(dict.fromkeys(n.op.name.lower() for n in region.nodes))[:48]
     return Kernel(name, arguments, work.nest()), buffers.nodes
 
 
 class _Work:
-    """What each pass over the inner loops folds and stores, and what a row stores."""
+    """What each pass over the inner loops folds and stores, and what a row stores.
 
-    def __init__(self, region: Region, lowering: Lowering) -> None:
+    A costly value that a later pass needs again waits in a buffer that this pass has
+    not written yet, so that an exponential is computed once an element.
+    """
+
+    def __init__(
+        self, region: Region, lowering: Lowering, stored: Sequence[Tensor]
+    ) -> None:
         self.region = region
         self.lowering = lowering
-        self.passes = _passes(region)
-        count = 1 + max(self.passes.values(), default=0)
+        self.stored = stored
+        self.kept = _Nodes(stored)
+        self.known_after = _passes(region)
+        count = 1 + max(self.known_after.values(), default=0)
         self.folds: list[list[Fold]] = [[] for _ in range(count)]
         self.stores: list[list[Store]] = [[] for _ in range(count)]
         self.at_rows: list[Store] = []
+        self.waiting: set[int] = set()  # buffers in which another value waits
+        self.loaded: dict[int, Load] = {}
+        self.last = self._last_uses()
+
+    def turn(self, node: Tensor) -> int:
+        """The pass that computes a member; one that folds is known after it."""
+        return self.known_after[node.serial] - self.region.folds(node)
+
+    def compute(self) -> None:
+        """Write out all members, pass by pass."""
+        done: list[Tensor] = []
+        for turn in range(len(self.folds)):
+            for node in self.region.nodes:
+                if self.turn(node) == turn:
+                    self.add(node)
+                    done.append(node)
+            self._keep(turn, done)
+        for stores in self.stores:  # what waits in a buffer is read before it goes
+            stores.sort(key=lambda s: s.buffer in self.waiting)
 
     def add(self, node: Tensor) -> None:
         """Write out a member, whose operands have been."""
@@ -141,23 +168,100 @@ class _Work:
         if region.folds(node):
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
-            self.folds[self.passes[node.serial] - 1].append(Fold(accumulator, value))
+            self.folds[self.turn(node)].append(Fold(accumulator, value))
             found: Expression = Folded(accumulator, accumulator.dtype)
             if accumulator.dtype != node.type.dtype:
                 found = _cast(found, node)
-        elif isinstance(node.op, Reduction):  # of one element: that element
-            found = lowering.value(node.inputs[0], region.reads[node.serial])
         else:
-            found = lowering.value(node, at)
+            found = self._value(node)
         lowering.known[node.serial] = at, found
+        for k, own in enumerate(self.stored):
+            if own is node:
+                self._store(node, k, found)
 
-    def store(self, node: Tensor, buffer: int, place: Index) -> None:
+    def _value(self, node: Tensor) -> Expression:
+        if isinstance(node.op, Reduction):  # of one element: that element
+            at = self.region.reads[node.serial]
+            return self.lowering.value(node.inputs[0], at)
+        return self.lowering.value(node, self.region.placement[node.serial])
+
+    def _store(self, node: Tensor, buffer: int, value: Expression) -> None:
         """Store a member where its value is known: in its pass, or once a row."""
-        own = Store(buffer, place, self.lowering.known[node.serial][1])
+        own = Store(buffer, self._place(node, node), value)
         if self.region.is_full(node):
-            self.stores[self.passes[node.serial]].append(own)
+            self.stores[self.known_after[node.serial]].append(own)
         else:
             self.at_rows.append(own)
+
+    def _place(self, node: Tensor, like: Tensor) -> Index:
+        """Where an element of a node lies in the buffer of one like it."""
+        at = self.region.placement[node.serial]
+        return placed(at, self.lowering.strides(like))
+
+    def _keep(self, turn: int, done: Sequence[Tensor]) -> None:
+        """Let later passes load what is stored, and costly values that wait."""
+        loads = self._stored_in(turn, done)
+        for node in done:
+            last = self.last[node.serial]
+            costly = node.op.traits.tolerance == "U" and node not in self.kept
+            if last <= turn or not costly or self.turn(node) != turn or self.waiting:
+                continue  # one waits at a time, and goes after all have read it
+            for k, own in enumerate(self.stored):
+                if self.region.is_full(node) and self._fits(node, own, last):
+                    self.waiting.add(k)
+                    place = self._place(node, own)
+                    value = self.lowering.known[node.serial][1]
+                    self.stores[turn].append(Store(k, place, value))
+                    loads[node.serial] = Load(k, place, node.type.dtype)
+                    break
+        if loads:
+            self._again(done, loads)
+
+    def _stored_in(self, turn: int, done: Sequence[Tensor]) -> dict[int, Load]:
+        """The members stored in a pass and needed by later ones, as loads."""
+        found = {}
+        for k, own in enumerate(self.stored):
+            if own in _Nodes(done) and self.region.is_full(own):
+                later = self.last[own.serial] > turn
+                if later and self.known_after[own.serial] == turn:
+                    place = self._place(own, own)
+                    found[own.serial] = Load(k, place, own.type.dtype)
+        return found
+
+    def _fits(self, node: Tensor, own: Tensor, last: int) -> bool:
+        """Whether a value can wait in the buffer of a result until its last use."""
+        same = node.type.shape == own.type.shape and node.type.dtype == own.type.dtype
+        at = self.region.placement
+        return (
+            same
+            and at[node.serial] == at[own.serial]
+            and self.known_after[own.serial] >= last
+        )
+
+    def _again(self, done: Sequence[Tensor], loads: Mapping[int, Load]) -> None:
+        """Write out what later passes read, over the values that are loaded."""
+        self.lowering.forget()
+        self.loaded |= loads
+        for node in done:
+            if not self.region.folds(node):
+                at, _ = self.lowering.known.pop(node.serial)
+                found = self.loaded.get(node.serial) or self._value(node)
+                self.lowering.known[node.serial] = at, found
+
+    def _last_uses(self) -> dict[int, int]:
+        """The last pass that needs each member, written out again where it is used.
+
+        What is stored is loaded afterwards, and what is folded is known.
+        """
+        found = {n.serial: -1 for n in self.region.nodes}
+        for node in reversed(self.region.nodes):
+            last = self.turn(node)
+            if not self.region.folds(node) and node not in self.kept:
+                last = max(last, found[node.serial])
+            for x in _read_by(node):
+                if x.serial in found:
+                    found[x.serial] = max(found[x.serial], last)
+        return found
 
     def nest(self) -> tuple[Statement, ...]:
         """The loops around it all."""
@@ -181,24 +285,31 @@ def _passes(region: Region) -> dict[int, int]:
     """How many passes over the inner loops come before each node is known."""
     found: dict[int, int] = {}
     for node in region.nodes:
-        before = _pass_of(node, found)
-        found[node.serial] = before + region.folds(node)
+        before = [found.get(x.serial, 0) for x in _read_by(node)]
+        found[node.serial] = max(before, default=0) + region.folds(node)
     return found
 
 
-def _pass_of(node: Tensor, known: dict[int, int]) -> int:
-    """The latest pass that one of the inputs of a node, looked through, waits for."""
-    latest, stack, seen = 0, list(node.inputs), set()
+def _read_by(node: Tensor) -> _Nodes:
+    """The nodes whose values a node is computed from, movement looked through."""
+    found, stack, seen = _Nodes(), list(node.inputs), set()
     while stack:
         x = stack.pop()
         if x.serial in seen:
             continue
         seen.add(x.serial)
-        if x.serial in known:
-            latest = max(latest, known[x.serial])
-        elif is_virtual(x):
+        if is_virtual(x):
             stack += x.inputs
-    return latest
+        else:
+            found.append(x)
+    return found
+
+
+class _Nodes(list[Tensor]):
+    """Nodes, told apart by identity."""
+
+    def __contains__(self, node: object) -> bool:
+        return any(x is node for x in self)
 
 
 def _fold(

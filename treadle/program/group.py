@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis, Index
 from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.loops.nest import Region
@@ -124,8 +125,12 @@ class Grouping:
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
         if self.fuses(node):
-            for unit in self._candidates(node):
+            candidates = self._candidates(node)
+            for unit in candidates:
                 if self._join(node, unit):
+                    for other in candidates:
+                        if other is not unit:
+                            self._unite(unit, other)
                     return
             self._begin(node)
         else:
@@ -219,6 +224,57 @@ class Grouping:
                 self._depend(unit, x)
         return done
 
+    def _unite(self, unit: Unit, other: Unit) -> None:
+        """Make two units one, where their loops are the same and no third lies between.
+
+        `unit` has just taken in a node that reads a member of `other`.
+        """
+        a, b = unit.region, other.region
+        assert a is not None and b is not None
+        if a.axes != b.axes or a.inner != b.inner:
+            return
+        if len(a.nodes) + len(b.nodes) > self.most:
+            return
+        if len(unit.operands | other.operands) > OPERANDS:
+            return
+        if self._between(other, unit) or self._between(unit, other):
+            return
+        for own, theirs in ((a, b), (b, a)):
+            for node in own.nodes:
+                for x, at in self._read_at(own, node):
+                    if not self._fits(theirs, x, at):
+                        return
+        nodes = sorted([*a.nodes, *b.nodes], key=by_serial)
+        a.nodes, unit.nodes = nodes, list(nodes)
+        a.placement |= b.placement
+        a.reads |= b.reads
+        unit.operands |= other.operands
+        for node in b.nodes:
+            self.unit_of[node.serial] = unit
+        mine, theirs_bit = 1 << unit.number, 1 << other.number
+        unit.before = (unit.before | other.before) & ~(mine | theirs_bit)
+        other.region, other.nodes, other.before = None, [], 0
+        for later in self.units:
+            if later is not unit and later.before & (mine | theirs_bit):
+                later.before = (later.before | mine | unit.before) & ~theirs_bit
+
+    def _between(self, first: Unit, last: Unit) -> bool:
+        """Whether some third unit waits for the first and is waited for by the last."""
+        bit = 1 << first.number
+        before = last.before & ~bit
+        while before:
+            k = before.bit_length() - 1
+            before &= ~(1 << k)
+            if self.units[k].before & bit:
+                return True
+        return False
+
+    def _read_at(self, region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
+        """The operands of a member, and where it reads them."""
+        if node.serial in region.reads:
+            return [(node.inputs[0], region.reads[node.serial])]
+        return operand_places(node, region.placement[node.serial])
+
     def _fits(self, region: Region, x: Tensor, at: At | None) -> bool:
         """Whether an operand read at `at` reads all members where they are computed."""
         return all(
@@ -308,7 +364,7 @@ def group(
     grouping = Grouping(fuses, most)
     for node in nodes:
         grouping.add(node)
-    return ordered(grouping.units)
+    return ordered([u for u in grouping.units if u.nodes])
 
 
 def ordered(units: Sequence[Unit]) -> list[Unit]:
