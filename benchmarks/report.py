@@ -16,7 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WIDTH = 120  # columns of a table that goes to a file or a pipe
+from benchmarks.verdict import verdict
+
+WIDTH = 150  # columns of a table that goes to a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,7 @@ class Row:
     def verdict(self) -> str:
         if self.median is None:
             return self.missing
-        if self.floor is None:
-            return ""
-        if self.goal is not None and self.median <= self.goal:
-            return "goal met"
-        return "floor met" if self.median <= self.floor else "below the floor"
+        return verdict(self.median, self.floor, self.goal)
 
 
 def table_of(title: str, rows: Sequence[Row]) -> Table:
@@ -64,8 +62,10 @@ def table_of(title: str, rows: Sequence[Row]) -> Table:
 
 
 def short(number: float | None) -> str:
-    """A number to three digits; nothing where there is none."""
-    return "" if number is None else f"{number:.3g}"
+    """A number to three digits, large ones whole; nothing where there is none."""
+    if number is None:
+        return ""
+    return f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
 
 
 def _version(package: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import mmap
+import sys
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -117,6 +120,7 @@ def product(
     blocking: Blocking | None = None,
     accumulate: bool = False,
     cut: bool = False,
+    blas: bool | None = None,
 ) -> Array:
     """Plan, run and check one product; nothing outside of C may change."""
     batch, m, n, k = sizes
@@ -131,8 +135,9 @@ def product(
     before, old = whole.copy(), c.copy()
     plan = plan_matmul(
         batch, m, n, k, steps(a), steps(b), steps(c), dtype, None, accumulate, target,
-        blocking,
+        blocking, blas,
     )  # fmt: skip
+    assert not blas or not plan.functions, "OpenBLAS was not used"
     cuts = tuple(range(1, plan.total)) if cut else ()
     run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data, cuts=cuts)
     result = c.copy()
@@ -193,6 +198,74 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
         sizes, layouts, target=target, blocking=own, accumulate=accumulate, cut=True
     )
     assert whole.tobytes() == parts.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize(
+    "layouts", list(itertools.product(["row", "column"], repeat=3))
+)
+def test_products_by_openblas(
+    layouts: tuple[str, str, str], accumulate: bool, dtype: str
+) -> None:
+    pytest.importorskip("scipy_openblas64")
+    for sizes in [(2, 37, 45, 70), (1, 700, 600, 3)]:
+        product(sizes, layouts, dtype, accumulate=accumulate, cut=True, blas=True)
+
+
+def at_the_edge(values: Array) -> Array:
+    """A copy of an array that ends where memory does: what follows is forbidden."""
+    page = mmap.PAGESIZE
+    size = -(-values.nbytes // page) * page
+    memory = mmap.mmap(-1, size + page)
+    place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None).mprotect
+    assert protect(ctypes.c_void_p(place + size), ctypes.c_size_t(page), 0) == 0
+    count = values.size
+    flat = np.frombuffer(memory, values.dtype, count, size - values.nbytes)
+    flat[:] = values.reshape(-1)
+    return flat.reshape(values.shape)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
+@pytest.mark.parametrize("target", MACHINES)
+@pytest.mark.parametrize("sizes", [(1, 37, 45, 70), (2, 3, 67, 65), (1, 17, 5, 100)])
+@pytest.mark.parametrize("flip_a", [False, True])
+@pytest.mark.parametrize("flip_b", [False, True])
+def test_nothing_past_the_end_is_read_or_written(
+    target: Machine, sizes: tuple[int, int, int, int], flip_a: bool, flip_b: bool
+) -> None:
+    batch, m, n, k = sizes
+    random = np.random.default_rng(3)
+    shapes = [(batch, *((k, m) if flip_a else (m, k)))]
+    shapes += [(batch, *((n, k) if flip_b else (k, n))), (batch, m, n)]
+    a, b, c = (
+        at_the_edge(random.standard_normal(shape).astype(np.float32))
+        for shape in shapes
+    )
+    a, b = (
+        (a.transpose(0, 2, 1) if flip_a else a),
+        b.transpose(0, 2, 1) if flip_b else b,
+    )
+    for tiles in ("tall", "flat", "dot"):
+        cut = Blocking(tiles, 1, 64, 40, ahead=True, far=True)
+        plan = plan_matmul(
+            *sizes, steps(a), steps(b), steps(c), target=target, blocking=cut
+        )
+        run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data)
+        check(c, a, b)
+
+
+def test_the_machine_is_narrowed_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TREADLE_CPU", "generic")
+    assert machine().vector == 16
+    row = (0, 8, 1)
+    names = [plan_matmul(1, 8, 8, 8, row, row, row).functions[0].name]
+    monkeypatch.delenv("TREADLE_CPU")
+    names.append(plan_matmul(1, 8, 8, 8, row, row, row).functions[0].name)
+    assert machine().vector == 16 or names[0] != names[1]
 
 
 def relu_with_bias(b: Builder, x: Value, site: Site) -> None:

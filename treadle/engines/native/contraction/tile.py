@@ -20,7 +20,14 @@ from treadle.engines.native.contraction.text import (
     prefetch,
 )
 
-__all__ = ["FLAT", "PARAMETERS", "TALL", "rows_of_tile", "tile_function"]
+__all__ = [
+    "FLAT",
+    "PARAMETERS",
+    "TALL",
+    "add_product",
+    "rows_of_tile",
+    "tile_function",
+]
 
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 FLAT = (1, 2, 3, 4)  # and of those with few rows

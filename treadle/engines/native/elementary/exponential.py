@@ -150,17 +150,13 @@ def exponential_of_sum(x: Term, low: Term) -> Term:
     return multiplied(head + (bend + tail), bits, x)
 
 
-def exponential_product(x: Term, low: Term, y: Term, y_low: Term) -> Term:
-    """e**(x + low) times y + y_low; low and y_low are at most an ulp of x and y.
-
-    e**x is neither 0 nor infinite.
-    """
+def exponential_product(x: Term, low: Term, times: Term) -> Term:
+    """times e**(x + low); e**x is neither 0 nor infinite, low at most an ulp of x."""
     own = CONSTANTS[x.kind]
     n, bits, r = divided(x, 1)
     r = r + fma(n, -own.two[1], low)
     twice = r * polynomial(r, [2.0, *(2 * c for c in own.rest)])
-    rest = fma(y, twice, y_low * (twice + 2.0))
-    return multiplied(y + y + rest, bits, x)
+    return multiplied(fma(times, twice, times + times), bits, x)
 
 
 def _exp(x: Term) -> Term:

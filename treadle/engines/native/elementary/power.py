@@ -1,15 +1,12 @@
-"""Powers: x**y = e**(y log |x|), where the logarithm is exact enough for any y."""
+"""Powers: of |x| by a logarithm that is exact enough for any y, then the sign."""
 
 from __future__ import annotations
 
 import math
 
 from treadle.engines.native.builder import F32
-from treadle.engines.native.elementary.exponential import (
-    exponential,
-    exponential_of_sum,
-)
-from treadle.engines.native.elementary.logarithm import logarithm, split
+from treadle.engines.native.elementary.exponential import exponential_of_sum
+from treadle.engines.native.elementary.logarithm import split
 from treadle.engines.native.elementary.terms import (
     Term,
     fma,
@@ -32,6 +29,33 @@ ODD = (
     0.1538676019873859,
     0.13256749110083782,
     0.1319698215882118,
+)
+
+# Of float32, in float64: log2(1 + f) / f, to 2**-35, and 2**g for |g| <= 1/2.
+LOG2_32 = (
+    1.4426950408687036,
+    -0.721347520868617,
+    0.4808983613968833,
+    -0.3606736748399674,
+    0.28853729338546724,
+    -0.24045316517652457,
+    0.20617536146029794,
+    -0.18030060910000686,
+    0.15876978209465384,
+    -0.1431563805008722,
+    0.14474849182209865,
+    -0.1428396703305171,
+    0.07737064858636077,
+)
+EXP2_32 = (
+    0.9999999999616898,
+    0.6931471807284626,
+    0.24022651198109804,
+    0.05550410353399387,
+    0.009618027257139432,
+    0.0013333922569416696,
+    0.00015469290523693915,
+    1.5201926398820166e-05,
 )
 
 
@@ -70,15 +94,24 @@ def _product(x: Term, x_low: Term, y: Term, y_low: Term) -> tuple[Term, Term]:
     return high, fma(x, y, -high) + fma(x, y_low, x_low * y)
 
 
-def _magnitude(a: Term, y: Term) -> Term:
-    """a**y for a >= 0; NaN where a is 1 and y infinite."""
-    if a.kind == F32:
-        return exponential(y.double() * logarithm(a.double())).single()
+def _magnitude32(a: Term, y: Term) -> Term:
+    """a**y as 2**(y log2 a), in float64."""
+    n, f = (part.double() for part in split(a))
+    log = fma(f, polynomial(f, LOG2_32), n)
+    power = (y.double() * log).at_most(200.0).at_least(-200.0)
+    layout = power.format
+    rounder = layout.rounder + layout.bias
+    shifted = power + rounder
+    left = polynomial(power - (shifted - rounder), EXP2_32)
+    return (left * (shifted.bits() << layout.digits).as_float()).single()
+
+
+def _magnitude64(a: Term, y: Term) -> Term:
+    """a**y as e**(y log a), with the product as a sum of two."""
     log, log_low = _logarithm_pair(a)
     high = y * log
     low = fma(y, log, -high) + y * log_low
-    low = where(high.abs() < 1000.0, low, 0.0)
-    return exponential_of_sum(high, low)
+    return exponential_of_sum(high, where(high.abs() < 1000.0, low, 0.0))
 
 
 def _pow(x: Term, y: Term) -> Term:
@@ -86,7 +119,8 @@ def _pow(x: Term, y: Term) -> Term:
     a, half = x.abs(), y * 0.5
     whole = y.rounded().equals(y)
     odd = whole & half.rounded().differs(half)
-    power = where(a.equals(1.0), x.like(1.0), _magnitude(a, y))
+    power = _magnitude32(a, y) if x.kind == F32 else _magnitude64(a, y)
+    power = where(a.equals(1.0), x.like(1.0), power)
     sign = where(odd, x.bits() & x.format.sign, 0)
     power = (power.bits() ^ sign).as_float()
     rootless = (x < 0.0) & (x > -math.inf) & ~whole

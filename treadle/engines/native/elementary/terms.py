@@ -6,7 +6,6 @@ become constants of the type of the other operand. Comparisons are false on NaN.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -249,10 +248,9 @@ def where(condition: Term, x: Term | Number, y: Term | Number) -> Term:
     return Term(one.b, one.b.select(condition.value, one.lift(x), one.lift(y)))
 
 
-def polynomial(x: Term, coefficients: Sequence[Term | Number]) -> Term:
-    """c0 + c1 x + c2 x^2 + ..., by Horner's scheme."""
-    last = coefficients[-1]
-    total = last if isinstance(last, Term) else x.like(last)
+def polynomial(x: Term, coefficients: Sequence[Number]) -> Term:
+    """c0 + c1 x + c2 x**2 + ..., by Horner's scheme."""
+    total = x.like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
     return total
@@ -281,7 +279,8 @@ def formula(own: Formula) -> Function:
     def function(b: Builder, *values: Value) -> Value:
         return _in_parts(b, own, values)
 
-    return functools.update_wrapper(function, own)
+    function.__doc__ = own.__doc__
+    return function
 
 
 def _in_parts(b: Builder, own: Formula, values: Sequence[Value]) -> Value:

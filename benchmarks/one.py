@@ -1,0 +1,122 @@
+"""`python -m benchmarks.one WORKLOAD IMPLEMENTATION`: one measurement, one JSON line.
+
+The frame runs it in a fresh process for each measurement, with the interpreter that
+has the implementation's library; nothing but NumPy and that library is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import resident
+from benchmarks.libraries import prepare, versions
+from benchmarks.workload import SIZES, Case, Workload
+from benchmarks.workloads import workload
+
+__all__ = ["measure"]
+
+WARM = 3  # runs before the first sample
+SAMPLES = 5  # samples of a case, where the workload does not count iterations
+
+
+def limit_threads(threads: int) -> None:
+    """Let this process run on its first `threads` processors only."""
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[:threads])
+
+
+def processor_seconds() -> tuple[float, float]:
+    """Seconds of processor time since the start: of this machine, of this process."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    ticks = [int(n) for n in fields[:8]]
+    busy = sum(ticks) - ticks[3] - ticks[4]  # without idle time and waiting for disks
+    own = os.times()
+    return busy / os.sysconf("SC_CLK_TCK"), sum(own[:4])
+
+
+def others(before: tuple[float, float], seconds: float) -> float:
+    """Processors that other processes have kept busy since `before`."""
+    machine, own = (b - a for a, b in zip(before, processor_seconds(), strict=True))
+    return max(0.0, machine - own) / seconds
+
+
+def timed(case: Case, count: int) -> float:
+    """Seconds of one run, of `count` together."""
+    start = time.perf_counter()
+    case.run(count)
+    return (time.perf_counter() - start) / count
+
+
+def samples(case: Case, work: Workload, quick: bool) -> list[float]:
+    """Seconds of a run, once for each sample, warm."""
+    case.run(1 if quick else WARM)
+    if work.iterations is not None:
+        count = max(1, work.iterations // 10) if quick else work.iterations
+        resident.reset_peak()
+        return [timed(case, count)]
+    once = timed(case, 1)
+    seconds = work.seconds / 4 if quick else work.seconds
+    count = max(1, min(10_000, math.ceil(seconds / max(once, 1e-7))))
+    resident.reset_peak()
+    return [timed(case, count) for _ in range(2 if quick else SAMPLES)]
+
+
+def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]:
+    """The figures of one implementation in this process, by case.
+
+    `setting` has part, sizes, quick, check and threads.
+    """
+    sizes = work.sizes[setting.sizes]
+    data = work.data(sizes, setting.part)
+    prepare(implementation, setting.threads)
+    before = resident.resident()
+    cases = work.implementations[implementation](
+        sizes, setting.part, data, setting.check
+    )
+    figures: dict[str, Any] = {}
+    for case in cases:
+        figure: dict[str, Any] = {"work": case.work}
+        if setting.check:
+            figure["values"] = [float(case.run(1)) for _ in range(work.check_steps)]
+        else:
+            figure["seconds"] = samples(case, work, setting.quick)
+            if work.memory:
+                figure["megabytes"] = resident.peak() - before
+            if case.bounds is not None:
+                figure["bounds"] = dict(case.bounds())
+        figures[case.name] = figure
+    return figures
+
+
+def main() -> None:
+    """Measure what the command line names and print one JSON line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.one")
+    parser.add_argument("workload", nargs="?")
+    parser.add_argument("implementation", nargs="?")
+    parser.add_argument("--part", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sizes", choices=SIZES, default="plain")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--versions", action="store_true", help="print these only")
+    setting = parser.parse_args()
+    if setting.versions:
+        print(json.dumps(versions()))
+        return
+    work = workload(setting.workload)
+    setting.part = setting.part or work.parts[0]
+    limit_threads(setting.threads)
+    before, start = processor_seconds(), time.perf_counter()
+    figures = measure(work, setting.implementation, setting)
+    disturbed = others(before, time.perf_counter() - start)
+    print(json.dumps({"figures": figures, "others": disturbed, "versions": versions()}))
+
+
+if __name__ == "__main__":
+    main()

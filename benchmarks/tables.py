@@ -1,0 +1,133 @@
+"""The tables and the file of a workload that was run beside peers."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.frame import Outcome
+from benchmarks.report import WIDTH, machine, short
+from benchmarks.verdict import Finding, best_peer, quartiles
+
+__all__ = ["RESULTS", "claims_table", "figures_table", "keep", "kept_name", "show"]
+
+RESULTS = Path(__file__).parent / "results"
+UNITS = {"time": "ms", "memory": "MB", "bound": "of bound"}
+
+
+def figures_table(outcome: Outcome) -> Table:
+    """Median, quartiles and ratio to the fastest peer, an implementation a row."""
+    setting = outcome.setting
+    quick = ", quick: no claim rests on this" if setting.quick else ""
+    title = f"{outcome.workload.name}, sizes {setting.sizes}, {setting.threads} threads"
+    table = Table(title=title + quick)
+    work = {
+        case: figure.get("work", 0.0)
+        for process in outcome.raw
+        for case, figure in process["figures"].items()
+    }
+    rates = ("GFLOP/s",) if any(work.values()) else ()
+    columns = (
+        "case", "implementation", "median", "quartiles", "least", "unit", "x peer"
+    )  # fmt: skip
+    for column in (*columns, *rates):
+        side: Any = "left" if column in ("case", "implementation") else "right"
+        table.add_column(column, justify=side, no_wrap=True)
+    for (case, quantity), figures in outcome.samples.items():
+        peer = None if quantity == "bound" else best_peer(figures, "fastest")
+        least = None if peer is None else statistics.median(figures[peer])
+        label = f"{case} {quantity}"
+        for name, found in figures.items():
+            median = statistics.median(found)
+            ratio = "" if not least or least <= 0 else f"{median / least:.2f}"
+            low, high = quartiles(found)
+            spread = f"{short(low)} .. {short(high)}"
+            row = [label, name, short(median), spread, short(min(found))]
+            row += [UNITS[quantity], ratio]
+            if rates and quantity == "time" and work[case]:
+                row.append(short(work[case] / median / 1e6))
+            table.add_row(*row)
+            label = ""
+        table.add_section()
+    return table
+
+
+def claims_table(findings: Sequence[Finding]) -> Table:
+    """What is claimed, the ratio that was found, and whether it holds."""
+    table = Table(title="claims: treadle over the least of the peers")
+    for column in ("claim", "held against", "ratio", "floor", "goal", ""):
+        side: Any = "right" if column in ("ratio", "floor", "goal") else "left"
+        table.add_column(column, justify=side, no_wrap=True)
+    for finding in findings:
+        claim = finding.claim
+        over = f", {claim.statistic} of {finding.cases}" if finding.cases > 1 else ""
+        sign = ">=" if claim.higher else "<="
+        limits = [f"{sign} {short(n)}" if n else "" for n in (claim.floor, claim.goal)]
+        table.add_row(
+            f"{'all' if claim.case == '*' else claim.case} {claim.quantity}{over}",
+            finding.peer or claim.against,
+            short(finding.ratio),
+            *limits,
+            finding.verdict,
+        )
+    return table
+
+
+def show(outcome: Outcome) -> None:
+    """Print both tables."""
+    console = Console()
+    console.width = max(console.width, WIDTH)
+    console.print(figures_table(outcome))
+    if outcome.findings:
+        console.print(claims_table(outcome.findings))
+
+
+def kept_name(outcome: Outcome) -> str:
+    """WORKLOAD-plain-20250131-120000.json, the time in UTC."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"{outcome.workload.name}-{outcome.setting.sizes}-{moment}.json"
+
+
+def keep(outcome: Outcome, path: Path) -> None:
+    """Write machine, versions, every sample of every process, and the verdicts."""
+    figures = [
+        {
+            "case": case,
+            "quantity": quantity,
+            "implementation": name,
+            "unit": UNITS[quantity],
+            "samples": found,
+            "median": statistics.median(found),
+            "quartiles": quartiles(found),
+        }
+        for (case, quantity), by_name in outcome.samples.items()
+        for name, found in by_name.items()
+    ]
+    disturbed = [p["others"] for p in outcome.raw if "others" in p]
+    findings = [{**asdict(f), "verdict": f.verdict} for f in outcome.findings]
+    setting = outcome.setting
+    quiet = setting.quiet if math.isfinite(setting.quiet) else None
+    record = {
+        "workload": outcome.workload.name,
+        **machine(),
+        "peers": outcome.peers.versions,
+        "missing": outcome.peers.missing,
+        "setting": {**asdict(setting), "quiet": quiet},
+        "others": statistics.median(disturbed) if disturbed else None,
+        "apart": outcome.aa,
+        "told": outcome.told,
+        "findings": findings,
+        "figures": figures,
+        "processes": outcome.raw,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")

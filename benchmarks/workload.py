@@ -1,0 +1,77 @@
+"""What a workload is: sizes, data, one function for each implementation, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["SIZES", "Case", "Cases", "Claim", "Implementation", "Workload"]
+
+SIZES = ("plain", "perturbed", "tiny")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to time: `run(n)` does it n times and returns a number of the last.
+
+    That number (a loss, an element of the result) must agree between implementations.
+    `bounds` says what the machine allows, as seconds by name, measured by `measure`
+    when it is asked for; a case without it is held against peers alone.
+    """
+
+    name: str
+    run: Callable[[int], float]
+    bounds: Callable[[], Mapping[str, float]] | None = None
+    work: float = 0.0  # floating-point operations of one run, where they are told
+
+
+Cases = Iterator[Case]
+Implementation = Callable[[Any, str, Any, bool], Cases]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What treadle's figure of a case is held against.
+
+    `case` is a name or a pattern (as of fnmatch); of several cases `statistic` takes
+    the geometric "mean" of the ratios or the "worst". `against` is "fastest" (the least
+    median of all peers), the name of a library (the least of its variants) or "bound"
+    (the part of what the machine allows: higher is better). `floor` and `goal` are
+    ratios to that.
+    """
+
+    case: str
+    quantity: str  # "time", "memory" or "bound"
+    against: str
+    floor: float | None
+    goal: float | None
+    statistic: str = "worst"
+
+    @property
+    def higher(self) -> bool:
+        """Whether more is better."""
+        return self.against == "bound"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything the frame needs to know of one workload.
+
+    `sizes` has an entry for each of SIZES; `data(sizes, part)` is made before memory
+    is counted; an implementation, called with sizes, part, data and whether results
+    are to be checked (no dropout then), yields its cases. Each part is measured in
+    processes of its own. `iterations` of a case make one sample; None chooses them so
+    that a sample takes `seconds`.
+    """
+
+    name: str
+    sizes: Mapping[str, Any]
+    data: Callable[[Any, str], Any]
+    implementations: Mapping[str, Implementation]
+    claims: tuple[Claim, ...]
+    parts: tuple[str, ...] = ("step",)
+    iterations: int | None = None
+    seconds: float = 0.2
+    check_steps: int = 5
+    memory: bool = True  # whether the peak is a figure of this workload

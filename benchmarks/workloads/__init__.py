@@ -1,0 +1,19 @@
+"""The workloads that are run beside peers, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from benchmarks.workload import Workload
+
+__all__ = ["NAMES", "workload"]
+
+NAMES = ("lenet", "gpt", "resnet", "elementwise", "contraction")
+
+
+def workload(name: str) -> Workload:
+    """The workload of a name; its file is imported when it is asked for."""
+    if name not in NAMES:
+        raise ValueError(f"there is no workload {name!r}; there are {', '.join(NAMES)}")
+    found: Workload = import_module(f"benchmarks.workloads.{name}").WORKLOAD
+    return found
