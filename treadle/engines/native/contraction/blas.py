@@ -29,7 +29,7 @@ BLAS_FIELDS = (
 )
 _ROW_MAJOR = 101
 # Least m, n, k from which OpenBLAS is used, by dtype. None is known: on the machines
-# measured the generated tiles are between 0.96 and 8 times as fast; see README.md.
+# measured the generated tiles are between 0.89 and 8 times as fast; see README.md.
 _FASTER: dict[str, tuple[tuple[int, int, int], ...]] = {"float": (), "double": ()}
 
 

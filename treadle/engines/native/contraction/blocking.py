@@ -54,7 +54,7 @@ def choose(
     if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
         tiles = "dot"
     packed = tiles != "dot" and b[1] != 1
-    rows = 512 if packed or m >= 1536 else 256 if m >= 768 else 128
+    rows = 512 if packed or m >= 1536 else 128
     blocks_m = max(1, round(m / rows))
     tile_m, tile_n = tile_size(machine, size, tiles)
     parts = min(8, int(_seconds(sizes, size) / 8e-6))
@@ -67,7 +67,7 @@ def choose(
         blocks_m,
         -(-panels // blocks_n) * tile_n,
         _block_k(tiles, m, k, packed),
-        packed,
+        packed or (rows >= 256 and k * n * size >= 8 << 20),
         copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=m * n * size > 1 << 20,
