@@ -42,6 +42,18 @@ FOUND = [
         ),
         5506,
     ),
+    Recipe(  # one element of a product's row is not the whole product
+        (
+            Row("input", (), (1, 7)),
+            Row("mean", (0,), ((1,), False)),
+            Row("take", (0,), ((-1, 0, -1, 0), 0)),
+            Row("broadcast_to", (1,), (7, 1)),
+            Row("sum", (3,), ((0,), True)),
+            Row("pad", (4,), ((0, 0), (2, 1))),
+            Row("matmul", (5, 2)),
+        ),
+        20261778,
+    ),
 ]
 
 

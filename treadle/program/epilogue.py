@@ -100,9 +100,17 @@ def _place(unit: Unit, node: Tensor) -> At | None:
     if whole == run_of(region.axes):
         return (whole,)
     axes = [i.terms[0][0] for i in place if i.terms]
-    plain = all(i == Index.of(i.terms[0][0]) for i in place if i.terms)
     covered = len(axes) == len(region.axes) and set(axes) == set(region.axes)
+    plain = all(map(_is_whole, place, node.type.shape))
     return place if plain and covered else None
+
+
+def _is_whole(i: Index, extent: int) -> bool:
+    """Whether an index runs once through a dimension, from its start to its end."""
+    if not i.terms:
+        return i.constant == 0 and extent == 1
+    axis = i.terms[0][0]
+    return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
 
 
 def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
