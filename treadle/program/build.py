@@ -26,6 +26,7 @@ from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, view_of
+from treadle.program.convolution import Convolution, convolution_of, is_direct
 from treadle.program.epilogue import epilogue_kernel, epilogues
 from treadle.program.group import (
     MEMBERS,
@@ -153,7 +154,7 @@ class _Building:
     def _copied(self) -> set[int]:
         """The nodes without work of their own that must lie in memory all the same."""
         found = set(self.results)
-        self.products: dict[int, tuple[Layout, list[View]]] = {}
+        self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         for node in self.nodes:
             if self.fuses(node):
                 continue
@@ -167,9 +168,14 @@ class _Building:
             n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
         }
 
-    def _product(self, node: Tensor) -> tuple[Layout, list[View]] | None:
-        """A contraction as a matrix product on views, or on copies of its operands."""
-        if not isinstance(node.op, Contract) or node.type.dtype not in PRODUCTS:
+    def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
+        """A contraction or convolution on views, or on copies of its operands."""
+        make: Callable[..., Layout | Convolution | None] = layout_of
+        if is_direct(node):
+            make = convolution_of
+        elif not isinstance(node.op, Contract):
+            return None
+        if node.type.dtype not in PRODUCTS:
             return None
         choices = []
         for x in node.inputs:
@@ -177,7 +183,7 @@ class _Building:
             view = view_of(x, self.looked_through, self.strides)
             choices.append([copy] if view is None else [view, copy])
         for views in itertools.product(*choices):
-            layout = layout_of(node, *[v.strides for v in views])
+            layout = make(node, *[v.strides for v in views], self.strides(node))
             if layout is not None:
                 return layout, list(views)
         return None
@@ -292,7 +298,9 @@ class _Building:
         )
         self.steps.append(step)
 
-    def _finish(self, node: Tensor, layout: Layout) -> tuple[Launch, int] | None:
+    def _finish(
+        self, node: Tensor, layout: Layout | Convolution
+    ) -> tuple[Launch, int] | None:
         """The unit that a product does itself, and the product's buffer in it."""
         unit = self.finishes.get(node.serial)
         if unit is None:

@@ -15,6 +15,7 @@ from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.loops.kernel import Apply, Kernel, Loop, expressions, statements
 from treadle.program.contract import Layout
+from treadle.program.convolution import Convolution
 
 __all__ = [
     "Buffer",
@@ -66,13 +67,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Product:
-    """A contraction, as a batch of products of matrices.
+    """A contraction as a batch of products of matrices, or a convolution.
 
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
     as its buffer `own`; only what it writes is kept then.
     """
 
-    layout: Layout
+    layout: Layout | Convolution
     dtype: DType
     offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
     operands: tuple[int, int]
@@ -176,5 +177,8 @@ def title(step: Step) -> str:
         return step.kernel.name or "kernel"
     if isinstance(step, Product):
         more = f" {step.finish.kernel.name}" if step.finish else ""
-        return f"product{list(step.layout.sizes)}{more}"
+        kind = "product"
+        if isinstance(step.layout, Convolution):
+            kind = f"convolution {step.layout.computes}"
+        return f"{kind}{list(step.layout.sizes)}{more}"
     return f"numpy {step.op.name}"
