@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from treadle.base.types import Shape
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -37,7 +38,7 @@ def convolve(
     for node in reach(roots.values()):
         inputs = tuple(made.get(x.serial, x) for x in node.inputs)
         found = None
-        if _slides(node) and (_sees_pixels(node) or not direct(node)):
+        if _slides(node) and (_is_product(node) or not direct(node)):
             found = _written_out(node.op, inputs, windows)
         elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             found = Tensor(node.op, inputs, node.type)
@@ -51,12 +52,16 @@ def _slides(node: Tensor) -> bool:
     return isinstance(node.op, (Conv, ConvInputGradient, ConvWeightGradient))
 
 
-def _sees_pixels(node: Tensor) -> bool:
+def _is_product(node: Tensor) -> bool:
     """Whether a convolution is one product of matrices: of pixels and channels."""
     op: Any = node.op
     weights = node if isinstance(op, ConvWeightGradient) else node.inputs[1]
-    alone = set(weights.type.shape[2:]) | set(op.stride) <= {1}
-    return alone and op.groups == 1 and not any(map(any, op.padding))
+    return bool(op.groups == 1) and _sees_pixels(op, weights.type.shape[2:])
+
+
+def _sees_pixels(op: Any, kernel: Shape) -> bool:
+    """Whether the windows are the pixels."""
+    return {*kernel, *op.stride} <= {1} and not any(map(any, op.padding))
 
 
 def _written_out(
@@ -89,7 +94,9 @@ def _windows(
     own = "ngc" + TAPS[:rank] + PLACES[:rank]
     wanted = "n" + PLACES[:rank] + "g" + TAPS[:rank] + "c"
     if key not in known:
-        flat = Unfold(kernel, *op.sliding)(x)
+        flat = x
+        if not _sees_pixels(op, kernel):
+            flat = Unfold(kernel, *op.sliding)(x)
         channels = x.type.shape[1] // op.groups
         shape = (x.type.shape[0], op.groups, channels, *kernel, *counts)
         made = _permuted(Reshape(shape)(flat), own, wanted)
@@ -168,6 +175,9 @@ def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
     made = _contract(a, b, f"n{places}g{taps}c", apart, weights)
     moved = _permuted(made, f"n{places}g{taps}c", f"ngc{taps}{places}")
     kernel, counts = w.type.shape[2:], g.type.shape[2:]
+    if _sees_pixels(op, kernel):
+        channels = w.type.shape[1] * op.groups
+        return Reshape((g.type.shape[0], channels, *counts))(moved)
     width = w.type.shape[1] * op.groups * math.prod(kernel)
     flat = Reshape((g.type.shape[0], width, math.prod(counts)))(moved)
     return Fold(op.extents, kernel, *op.sliding)(flat)
