@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.base.dtypes import float32, float64
@@ -72,7 +72,8 @@ def build(
     next version of: it may be overwritten.
     """
     versions = [(roots[k], old) for k, old in (replaced or {}).items()]
-    building = _Building(arguments, roots, supported, vector_bytes, fuse)
+    fixed = {new.serial for new, _ in versions}
+    building = _Building(arguments, roots, supported, vector_bytes, fuse, fixed)
     program = building.program(versions)
     pairs = [
         (building.number[new.serial], building.of(old))
@@ -92,6 +93,7 @@ class _Building:
         supported: Callable[[Tensor], bool],
         vector_bytes: int,
         fuse: bool,
+        fixed: Collection[int],
     ) -> None:
         self.arguments = arguments
         self.roots = roots
@@ -99,7 +101,8 @@ class _Building:
         self.vector_bytes = vector_bytes
         self.most = MEMBERS if fuse else 1
         self.nodes = [n for n in reach(list(roots.values())) if not _is_leaf(n)]
-        self.results = {n.serial for n in roots.values()}
+        self.lent = self._lent(fixed)
+        self.results = {self.lent.get(n.serial, n).serial for n in self.roots.values()}
         self.orders = orders_of(self.nodes, self.results) if fuse else {}
         self.buffers: list[Buffer] = []
         self.number: dict[int, int] = {}
@@ -142,7 +145,8 @@ class _Building:
                 self._step(unit)
         found = []
         for serial, root in self.roots.items():
-            found.append((serial, self.of(root)))
+            number = self.of(self.lent.get(root.serial, root))
+            found.append((serial, number, root.type))
         return Program(
             tuple(self.buffers),
             tuple(self.steps),
@@ -150,6 +154,25 @@ class _Building:
             tuple((k, x.stored) for k, x in self.constants if x.stored is not None),
             tuple(found),
         )
+
+    def _lent(self, fixed: Collection[int]) -> dict[int, Tensor]:
+        """The roots that are another shape of a computed node, which lends its memory.
+
+        Not those in `fixed`, nor where others could see the same memory.
+        """
+        own = {n.serial for n in self.roots.values()}
+        found: dict[int, Tensor] = {}
+        for root in self.roots.values():
+            if root.serial in fixed or _is_leaf(root) or not self.looked_through(root):
+                continue
+            view = view_of(root, self.looked_through)
+            if view is None or _is_leaf(view.base) or view.base.serial in own:
+                continue
+            straight = not view.offset and view.strides == row_major(root)
+            if straight and view.base.type.size == root.type.size:
+                found[root.serial] = view.base
+                own.add(view.base.serial)
+        return found
 
     def _copied(self) -> set[int]:
         """The nodes without work of their own that must lie in memory all the same."""

@@ -105,7 +105,7 @@ class Program:
     steps: tuple[Step, ...]
     arguments: tuple[int, ...]
     constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
-    results: tuple[tuple[int, int], ...]  # (serial of a root, buffer)
+    results: tuple[tuple[int, int, Type], ...]  # serial of a root, its buffer, its type
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
 
     @property
@@ -167,7 +167,7 @@ def program_text(program: Program) -> str:
         read = ", ".join(f"b{n}" for n in s.read)
         written = ", ".join(f"b{n}" for n in s.written)
         lines.append(f"{k}: {written} = {title(s)}({read})")
-    results = ", ".join(f"b{n}" for _, n in program.results)
+    results = ", ".join(f"b{n}" for _, n, _ in program.results)
     return "\n".join([*lines, f"return {results}"])
 
 

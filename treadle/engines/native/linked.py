@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.pool import pool
 from treadle.graph.meaning import compute_at
+from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
 
@@ -79,27 +81,34 @@ class Linked:
                 first.setdefault(n, k)
                 last[n] = k
         buffers = self.program.buffers
-        self.planned = [
-            b.number for b in buffers if b.place == "arena" and b.number in first
-        ]
-        self.sizes = [buffers[n].type.nbytes for n in self.planned]
-        self.ranges = [
-            Range(size, first[n], last[n])
-            for n, size in zip(self.planned, self.sizes, strict=True)
-        ]
+        over = overwrites(self.program)
+        place: dict[int, int] = {}  # of a buffer among the ranges
+        self.ranges: list[Range] = []
+        # Creation order is not the order of steps: an overwritten buffer comes first.
+        for n in sorted(first, key=lambda n: (first[n], n)):
+            if buffers[n].place != "arena":
+                continue
+            size = buffers[n].type.nbytes
+            if n in over:
+                k = place[n] = place[over[n]]
+                self.ranges[k] = replace(self.ranges[k], last=last[n])
+            else:
+                place[n] = len(self.ranges)
+                self.ranges.append(Range(size, first[n], last[n]))
         self.workspaces: dict[int, int] = {}  # of steps, by number
         for k, own in enumerate(codes):
             size = max((c.workspace for c in own), default=0)
             if size:
                 n = self.workspaces[k] = len(buffers) + len(self.workspaces)
-                first[n] = last[n] = k
-                self.planned.append(n)
-                self.sizes.append(size)
+                place[n] = len(self.ranges)
                 self.ranges.append(Range(size, k, k))
+        self.sizes = [r.bytes for r in self.ranges]
         self.plan: Plan = plan(self.ranges)
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
-        for k, n in enumerate(self.planned):
-            self.dying[last[n]].append(k)
+        for k, r in enumerate(self.ranges):
+            self.dying[r.last].append(k)
+        self.placed = np.array(list(place), np.intp)
+        self.places = np.array(list(place.values()), np.intp)
         self.results = [b for b in buffers if b.place == "result"]
         self.constants = {
             n: np.asarray(x, order="C") for n, x in self.program.constants
@@ -141,7 +150,6 @@ class Linked:
         self.slots = np.array(slots, np.intp)
         self.which = np.array(which, np.intp)
         self.shifts = np.array(shifts, np.int64)
-        self.placed = np.array(self.planned, np.intp)
 
     # -- a run -----------------------------------------------------------------------
 
@@ -178,7 +186,7 @@ class Linked:
         status = np.zeros(1, np.int64)
         addresses[-1] = status.ctypes.data
         with memory.arena.lease(self.sizes, self.plan) as lease:
-            addresses[self.placed] = lease.addresses
+            addresses[self.placed] = lease.addresses[self.places]
             table = self.table.copy()
             table[self.slots] = addresses[self.which] + self.shifts
             records = self.records
@@ -188,10 +196,11 @@ class Linked:
             self._execute(records, table, status, alive, addresses, lease, threads)
         if status[0]:
             raise PositionError
-        return {
-            serial: alive[n] if n in alive else self.constants[n]
-            for serial, n in program.results
-        }
+        found = {}
+        for serial, n, t in program.results:
+            x = alive[n] if n in alive else self.constants[n]
+            found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+        return found
 
     def _execute(
         self,
