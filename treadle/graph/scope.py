@@ -74,7 +74,10 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
 
 
 def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """The first value of a parameter from a number, an array or init(shape, dtype)."""
+    """The first value of a parameter from a number, an array or init(shape, dtype).
+
+    Nobody else will write it, but it may be read-only.
+    """
     wanted = as_dtype(dtype) if dtype is not None else current().dtype
     if callable(init) and not isinstance(init, Operand):
         if shape is None:

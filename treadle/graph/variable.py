@@ -89,6 +89,8 @@ class Variable(Operand):
     ) -> None:
         value = initial.numpy() if isinstance(initial, Operand) else initial
         array = to_array(value, dtype, copy)
+        if not copy and isinstance(value, np.ndarray):
+            value.flags.writeable = False
         self._type = Type(array.shape, array.dtype, as_names(axes, array.shape))
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Datum, Index, Parameter
@@ -19,6 +20,7 @@ from treadle.loops.kernel import (
     inside,
     statements,
 )
+from treadle.loops.parameters import bound
 from treadle.ops.select import Maximum, Minimum
 from treadle.program.group import Unit
 from treadle.program.program import Fallback, Launch, Program, Step
@@ -157,52 +159,89 @@ def _may_overwrite(step: Step, result: int, operand: int) -> bool:
 def _same_places(
     launch: Launch, numbers: Sequence[int], result: int, operand: int
 ) -> bool:
-    """Whether each step of the loops reads of an operand what it then writes itself.
+    """Whether no step of the loops reads of an operand what another has written.
 
     `numbers` are the program's buffers that the kernel's own stand for. A kernel writes
     each element of a result in one step only.
     """
     if operand not in numbers:
         return True
-    own, target = numbers.index(operand), numbers.index(result)
-    places = {
-        s.index
-        for s in statements(launch.kernel.body)
-        if isinstance(s, Store) and s.buffer == target
-    }
     if numbers.count(operand) != 1:
         return False
+    own, target = numbers.index(operand), numbers.index(result)
+    steps = list(_walk(bound(launch.kernel, launch.integers).body, (), ()))
+    stores = [
+        (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
+    ]
+    places = {s.index for s, _ in stores}
     seen = set.intersection(*[set(i.axes()) for i in places])
+    held: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
     written = False
-    held: dict[Path, set[Expression]] = {}  # what a body has in registers, by its path
-    for s, path, axes in _walk(launch.kernel.body, (), ()):
-        if isinstance(s, Loop):
-            reads = _within_indices([s.stop] if s.stop is not None else [])
-        else:
-            reads = _within_indices([s.index] if isinstance(s, Store) else [])
-            reads += inside(s.value)
-        loads = {x for x in reads if isinstance(x, Load) and x.buffer == own}
-        stores = isinstance(s, Store) and s.buffer == target
+    for s, path, axes in steps:
+        loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == own}
         known = [x for k in range(len(path) + 1) for x in held.get(path[:k], ())]
-        late = written and not loads.issubset(known)
-        if late or any(x.index not in places for x in loads):
+        if written and not loads.issubset(known):
             return False
-        if (loads or stores) and any(
-            a not in seen and _extent(a, launch) != 1 for a in axes
-        ):
-            return False  # a step of that loop would see what another wrote
+        inner = any(a not in seen and a.extent != 1 for a in axes)
+        for x in loads - set(known):
+            common = min(_shared(path, other) for _, other in stores)
+            if x.index in places and not inner:
+                continue  # the very element that this step writes
+            if not _apart({x.index, *places}, axes[:common]):
+                return False
         held.setdefault(path, set()).update(loads)
-        if stores:
-            assert isinstance(s, Store)
-            if s.combine is not None:
+        if isinstance(s, Store) and s.buffer == target:
+            if s.combine is not None or inner:
                 return False
             written = True
     return True
 
 
+def _read(s: Statement) -> list[Expression]:
+    """All expressions of a statement itself."""
+    if isinstance(s, Loop):
+        return _within_indices([] if s.stop is None else [s.stop])
+    if isinstance(s, Store):
+        found = _within_indices([s.index, *(g.index for g in s.guards)])
+        return [*found, *inside(s.value)]
+    return inside(s.value)
+
+
 def _within_indices(found: Sequence[Index]) -> list[Expression]:
     """All expressions that stand in indices."""
     return [e for i in found for x in i.data() for e in inside(x)]
+
+
+def _shared(a: Path, b: Path) -> int:
+    """How many loops are around both of two statements."""
+    count = 0
+    while count < min(len(a), len(b)) and a[count] == b[count]:
+        count += 1
+    return count
+
+
+def _apart(places: Collection[Index], axes: Sequence[Axis]) -> bool:
+    """Whether two steps of some loops never meet in any of these places.
+
+    Each place is a base, the same for all and linear in the loops, plus an offset.
+    """
+    bases = {tuple(i.coefficient(a) for a in axes) for i in places}
+    if len(bases) != 1:
+        return False
+    (steps,) = bases
+    low, high = math.inf, -math.inf
+    for i in places:
+        offset = Index(tuple(t for t in i.terms if t[0] not in axes), i.constant)
+        if set(offset.axes()) & set(axes):
+            return False  # it depends on them in another way too
+        least, most = offset.bounds()
+        low, high = min(low, least), max(high, most)
+    width = high - low + 1
+    for step, axis in sorted(zip(steps, axes, strict=True)):
+        if axis.extent != 1 and step < width:
+            return False
+        width += step * (axis.extent - 1)
+    return True
 
 
 def _walk(
@@ -213,13 +252,6 @@ def _walk(
         yield s, path, axes
         if isinstance(s, Loop):
             yield from _walk(s.body, (*path, k), (*axes, s.axis))
-
-
-def _extent(axis: Axis, launch: Launch) -> int:
-    extent = axis.extent
-    if isinstance(extent, Parameter):
-        extent = launch.integers[extent.slot]
-    return int(extent)
 
 
 def after_readers(
