@@ -17,6 +17,7 @@ from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides, is_virtual, row_major
 from treadle.loops.nest import kernel_of
 from treadle.loops.parameters import parameterize
+from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
 from treadle.loops.unpool import max_pool_gradient
@@ -52,6 +53,7 @@ __all__ = ["build"]
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     MaxPoolGradient: max_pool_gradient,
     **SCATTERS,
+    **SCANS,
 }
 PRODUCTS = (float32, float64)  # the types contractions have kernels for
 
@@ -252,7 +254,7 @@ class _Building:
     def _plain(self, node: Tensor) -> bool:
         """Whether all operands are of types that loops compute with."""
         kinds = {x.type.dtype.kind for x in (*node.inputs, node)}
-        return "c" not in kinds and (few_taps(node.op) or type(node.op) in SCATTERS)
+        return "c" not in kinds and few_taps(node.op)
 
     def _launch(
         self, kernel: Kernel, nodes: Sequence[Tensor], stored: Sequence[Tensor]
