@@ -72,8 +72,6 @@ def converted(x: Expression, dtype: DType) -> Expression:
 def scan(node: Tensor, strides: Strides) -> Kernels:
     """The loop along the axis, with the result of the last step carried."""
     op: Any = node.op
-    if not node.type.size:
-        return []
     dtype = wide(node.type.dtype)
     axes = [Axis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
     along = axes[op.axis]
