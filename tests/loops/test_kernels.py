@@ -136,6 +136,22 @@ kernel cumulativeprod(b0: float32, b1: float32 written) of n0, n1, n2, n3
       a0 = select((0 <= i1 < 1), v0, multiply(a0, v0))
 """,
     ),
+    "a greatest element is found, and then its first place": (
+        lambda x: td.argmax(x, axis=1),
+        """
+kernel argmax(b0: float32, b1: int64 written) of n0, n1, n2
+  parallel i0 < n0
+    a0: float32 = -inf
+    vector i1 < n2 by 32
+      v0 = b0[i0*n1 + i1]
+      a0 = Maximum with v0
+    a1: int32 = 2147483647
+    vector i1 < n2 by 32
+      v0 = b0[i0*n1 + i1]
+      a1 = Minimum with select(bitwiseor(equal(v0, a0), isnan(v0)), (i1), 2147483647)
+    b1[i0] = int64(a1)
+""",
+    ),
     "a border is a guard": (
         lambda x: td.pad(x, ((0, 0), (1, 1))),
         """
