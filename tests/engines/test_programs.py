@@ -140,8 +140,8 @@ def test_a_position_out_of_range_is_told() -> None:
 
 
 def test_fallbacks_are_told() -> None:
-    x = td.asarray(np.ones(5, np.float32))
-    assert td.lower(td.sort(x)).fallbacks == ("Sort",)
+    x = td.asarray(np.ones(500, np.float32))
+    assert td.lower(td.sort(x)).fallbacks == ("ArgSort",)
     assert td.lower(x + 1.0).fallbacks == ()
 
 

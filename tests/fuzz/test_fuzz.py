@@ -42,6 +42,16 @@ FOUND = [
         ),
         5506,
     ),
+    Recipe(  # a sum of one term reads where it stands, in other loops too
+        (
+            Row("input", (), (16, 3)),
+            Row("max", (0,), ((0, 1), True)),
+            Row("subtract", (1, 0)),
+            Row("reshape", (2,), (48,)),
+            Row("divide", (3, 1)),
+        ),
+        644,
+    ),
     Recipe(  # one element of a product's row is not the whole product
         (
             Row("input", (), (1, 7)),

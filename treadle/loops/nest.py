@@ -42,7 +42,7 @@ from treadle.loops.lower import (
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
-__all__ = ["Region", "kernel_of"]
+__all__ = ["Region", "kernel_of", "start_of"]
 
 
 @dataclass
@@ -364,18 +364,19 @@ def _fold(
     at = region.reads[node.serial]
     dtype = wide(node.type.dtype)
     combine = combiner(op, x.type.dtype)
-    start = op.identity(x.type.dtype)
-    if start is None:
-        start = _lowest(op, dtype)
+    start = start_of(op, x.type.dtype)
     value = lowering.value(x, at)
     if value.dtype != dtype:
         value = Apply(Cast(dtype), (value,), dtype)
     return Accumulator(number, combine, start, dtype), value
 
 
-def _lowest(op: Reduction, dtype: DType) -> float | int:
-    """The least or greatest number of a type: the start of a maximum or minimum."""
-    below = op.name == "Max"
+def start_of(op: Reduction, dtype: DType) -> float | int:
+    """Where a fold of values starts; a maximum at the least number of their type."""
+    known: float | int | None = op.identity(dtype)
+    if known is not None:
+        return known
+    below, dtype = op.name == "Max", wide(dtype)
     if dtype.kind == "f":
         return -np.inf if below else np.inf
     if dtype.kind == "b":

@@ -257,6 +257,14 @@ def lanes_for(extent: int, width: int) -> int:
     return 4 * width if extent >= LONG * width else width
 
 
+def lanes_apart(extent: int, width: int) -> int:
+    """How many steps are done at once where each runs through memory of its own.
+
+    Many at once would meet in few sets of the cache, as rows of 4096 bytes do.
+    """
+    return min(max(width // 2, 1), 1 << max(extent - 1, 0).bit_length())
+
+
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
     kernel = merge(reorder(split(kernel)))
@@ -264,6 +272,8 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     if axis is None:
         return kernel
     width = max(vector_bytes // element_bytes(kernel), 1)
-    return put_together(
-        kernel, taken_apart(kernel), axis, lanes_for(axis.extent, width)
-    )
+    lanes = lanes_for(axis.extent, width)
+    beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel.body))
+    if kernel.ordered and not beside:
+        lanes = lanes_apart(axis.extent, width)
+    return put_together(kernel, taken_apart(kernel), axis, lanes)

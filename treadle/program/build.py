@@ -16,7 +16,9 @@ from treadle.loops.fill import Kernels
 from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides, is_virtual, row_major
 from treadle.loops.nest import kernel_of
+from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
+from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
 from treadle.loops.unpool import max_pool_gradient
@@ -50,9 +52,12 @@ from treadle.program.program import (
 
 __all__ = ["build"]
 
-KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
+# Kernels of single ops; None where one has none for its operands.
+KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,
     **SCATTERS,
+    **SCANS,
+    **ORDERS,
 }
 PRODUCTS = (float32, float64)  # the types contractions have kernels for
 
@@ -266,11 +271,12 @@ class _Building:
             (node,) = unit.nodes
             if node.serial in self.products:
                 self._multiply(node)
-            elif type(node.op) in KERNELS and self._plain(node):
-                for kernel, nodes in KERNELS[type(node.op)](node, self.strides):
-                    self._launch(kernel, nodes, [node])
-            else:
+                return
+            kernels = self._kernels(node)
+            if kernels is None:
                 self._fallback(node)
+            for kernel, nodes in kernels or ():
+                self._launch(kernel, nodes, [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.stored]
         if not stored:
@@ -278,14 +284,19 @@ class _Building:
         kernel, nodes = kernel_of(unit.region, stored, self._has_buffer, self.strides)
         self._launch(kernel, nodes, stored)
 
-    def _plain(self, node: Tensor) -> bool:
-        """Whether all operands are of types that loops compute with."""
+    def _kernels(self, node: Tensor) -> Kernels | None:
+        """The kernels of an op on types that loops compute with, if it has some."""
+        rule = KERNELS.get(type(node.op))
+        if rule is None or not few_taps(node.op):
+            return None
         kinds = {x.type.dtype.kind for x in (*node.inputs, node)}
-        return "c" not in kinds and (few_taps(node.op) or type(node.op) in SCATTERS)
+        return None if "c" in kinds else rule(node, self.strides)
 
     def _launch(
         self, kernel: Kernel, nodes: Sequence[Tensor], stored: Sequence[Tensor]
     ) -> None:
+        if not any(n.type.size for n in stored):
+            return  # there is nothing to compute
         scheduled = schedule(kernel, self.vector_bytes)
         total, multiple, cost = work(scheduled)
         structure, integers = parameterize(scheduled)

@@ -109,7 +109,10 @@ class Emitter(Access):
         own = s.accumulator
         before = self.carried[own]
         value = self.value(s.value)
-        after = self.combine(own.combine, before, value, own.dtype)
+        if own.combine is None:
+            after = self.even([before, value])[1]
+        else:
+            after = self.combine(own.combine, before, value, own.dtype)
         if self.mask is not None and own in self.crossing:
             after = self.b.select(self.mask, after, self.even([before, after])[0])
         self.carried[own] = after
@@ -155,6 +158,8 @@ class Emitter(Access):
         if self.lanes:  # a vector of rows: each lane has a fold of its own
             return
         for a in loop.folds:
+            if a.combine is None:  # one value, and no lanes to join
+                continue
             x = self.carried[a]
             count = lanes(x.type)
             while count > 1:
