@@ -52,6 +52,16 @@ FOUND = [
         ),
         644,
     ),
+    Recipe(  # two loops of equal steps around an operand that is written over
+        (
+            Row("input", (), (1, 2)),
+            Row("concat", (0, 0), 1),
+            Row("cumulative_max", (1,), 1),
+            Row("sum", (1,), ((1,), True)),
+            Row("matmul", (3, 1)),
+        ),
+        5543,
+    ),
     Recipe(  # one element of a product's row is not the whole product
         (
             Row("input", (), (1, 7)),

@@ -237,7 +237,8 @@ def _apart(places: Collection[Index], axes: Sequence[Axis]) -> bool:
         least, most = offset.bounds()
         low, high = min(low, least), max(high, most)
     width = high - low + 1
-    for step, axis in sorted(zip(steps, axes, strict=True)):
+    pairs = zip(steps, axes, strict=True)
+    for step, axis in sorted(pairs, key=lambda pair: int(pair[0])):
         if axis.extent != 1 and step < width:
             return False
         width += step * (axis.extent - 1)

@@ -210,13 +210,9 @@ class Emitter(Access):
         stop = end or self._extent(loop)
         self._starts(loop)
         own = self._carry(loop)
-        body = statements(loop.body)
-        nested = any(isinstance(s, Loop) for s in body)
         ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
         self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, own
-        # Nested loops and long bodies are written once, always under a mask.
-        once = nested or ops > HEAVY
-        if not once:
+        if ops <= HEAVY:  # else it is written once, always under a mask
             length = b.sub(stop, start)
             whole = b.sub(length, b.srem(length, step))
             middle = b.add(start, whole)
