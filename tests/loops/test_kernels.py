@@ -95,7 +95,7 @@ of n0, n1, n2
         lambda x: td.sum(x, 0),
         """
 kernel sum(b0: float32 written, b1: float32) of n0, n1, n2
-  vector i1 < n2 by 64
+  vector i1 < n2 by 256
     a0: float32 = 0
     serial i0 < n0
       a0 = Add with b1[i0*n1 + i1]

@@ -285,7 +285,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
     folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
-    if axis in nest.rows and any(folds):
+    if axis in nest.rows and any(folds) and not kernel.ordered:
         lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
     beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel.body))
     if kernel.ordered and not beside:
