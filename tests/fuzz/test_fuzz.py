@@ -52,6 +52,17 @@ FOUND = [
         ),
         644,
     ),
+    Recipe(  # neither are its first rows
+        (
+            Row("input", (), (3, 2)),
+            Row("input", (), (1, 1, 33)),
+            Row("tanh", (0,)),
+            Row("slice", (1,), ((0, 1, 2), (0, 1, 1), (29, 33, 1))),
+            Row("pad", (0,), ((0, 1), (0, 0))),
+            Row("matmul", (3, 4)),
+        ),
+        91027,
+    ),
     Recipe(  # two loops of equal steps around an operand that is written over
         (
             Row("input", (), (1, 2)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -91,7 +92,7 @@ def _place(unit: Unit, node: Tensor) -> At | None:
                     if place is None:
                         return None
                     found.add(place)
-    if len(found) != 1:
+    if len(found) != 1 or math.prod(a.extent for a in region.axes) != node.type.size:
         return None
     (place,) = found
     whole = flat(place, node.type.shape)
