@@ -53,12 +53,19 @@ def _array_references() -> int:
     return sys.getrefcount(node.stored)
 
 
-def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
-    """The nodes that something outside this list and these inputs refers to."""
-    inside: dict[int, int] = {}
+def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
+    """How often these nodes read each node, by its serial."""
+    # Apart from those who count references: a loop's variable would be one more.
+    found: dict[int, int] = {}
     for node in nodes:
         for x in node.inputs:
-            inside[x.serial] = inside.get(x.serial, 0) + 1
+            found[x.serial] = found.get(x.serial, 0) + 1
+    return found
+
+
+def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
+    """The nodes that something outside this list and these inputs refers to."""
+    inside = uses(nodes)
     found = []
     for node in nodes:
         if sys.getrefcount(node) > alone + inside.get(node.serial, 0):
@@ -68,11 +75,7 @@ def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
 
 def owned(nodes: Sequence[Tensor], alone: int) -> set[int]:
     """The old versions whose values only this run and their Variables refer to."""
-    inside: dict[int, int] = {}
-    for node in nodes:
-        if node.stored is None:
-            for x in node.inputs:
-                inside[x.serial] = inside.get(x.serial, 0) + 1
+    inside = uses(node for node in nodes if node.stored is None)
     found = set()
     for node in nodes:
         if isinstance(node.op, Version) and node.stored is not None:
