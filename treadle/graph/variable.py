@@ -53,7 +53,8 @@ class Update(Op):
 class Variable(Operand):
     """A named array that assignments change; in an expression it is its newest version.
 
-    Creation order is effect order: an expression keeps the version it read.
+    Creation order is effect order: an expression keeps the version it read. Without
+    `copy` an initial array of the right type is taken over: nobody may write it then.
 
     >>> import treadle as td
     >>> v = td.Variable([1.0, 2.0], name="v")
@@ -84,10 +85,12 @@ class Variable(Operand):
         trainable: bool = False,
         axes: Any = None,
         sparse: bool = False,
+        copy: bool = True,
     ) -> None:
-        array = to_array(
-            initial.numpy() if isinstance(initial, Operand) else initial, dtype
-        )
+        value = initial.numpy() if isinstance(initial, Operand) else initial
+        array = to_array(value, dtype, copy)
+        if not copy and isinstance(value, np.ndarray):
+            value.flags.writeable = False
         self._type = Type(array.shape, array.dtype, as_names(axes, array.shape))
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}

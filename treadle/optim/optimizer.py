@@ -217,7 +217,9 @@ class Optimizer:
                     f"the optimizer needs {initial.shape}"
                 )
             value = initial if given is None else given
-            states[name] = Variable(value, name=f"{key}/{name}", dtype=initial.dtype)
+            states[name] = Variable(
+                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
+            )
         self._states[id(p)] = key, p, states
         return states
 

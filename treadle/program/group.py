@@ -102,14 +102,15 @@ def rebase(region: Region, shape: Shape) -> None:
     place = flat(at, shape)
     own = unflatten(place, tuple(a.extent for a in region.axes))
     by = dict(zip(region.axes, own, strict=True))
-    moved = {
-        serial: tuple(i.replaced(by) for i in known)
-        for serial, known in region.placement.items()
-    }
-    for i in [*own, *[i for known in moved.values() for i in known]]:
+    placement, reads = (
+        {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
+        for old in (region.placement, region.reads)
+    )
+    moved = [i for new in (placement, reads) for known in new.values() for i in known]
+    for i in [*own, *moved]:
         if any(not isinstance(atom, Axis) for atom, _ in i.terms):
             return
-    region.axes, region.placement = axes, moved
+    region.axes, region.placement, region.reads = axes, placement, reads
 
 
 class Grouping:

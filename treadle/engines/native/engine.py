@@ -21,7 +21,8 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.build import KERNELS, build
+from treadle.program.build import KERNELS, PRODUCTS, build
+from treadle.program.convolution import is_direct
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import expand
@@ -47,6 +48,11 @@ def supported(node: Tensor) -> bool:
     if isinstance(op, Elementwise):
         return supports(op, dtypes, node.type.dtype)
     return has_rule(op)
+
+
+def direct(node: Tensor) -> bool:
+    """Whether a convolution has kernels of its own."""
+    return is_direct(node) and node.type.dtype in PRODUCTS
 
 
 def claimed(op: Op) -> bool:
@@ -132,7 +138,7 @@ class Native(Engine):
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             graph = expand(nodes, feeds, keep, claimed)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
-            roots = cut_folds(straighten(convolve(roots)))
+            roots = cut_folds(straighten(convolve(roots, direct)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(
                 graph.arguments,
