@@ -181,7 +181,7 @@ class Variable(Operand):
 
     def __repr__(self) -> str:
         kind = type(self).__name__
-        value = self.committed.stored
+        value = self.committed.array
         if top().tracing or id(self) in top().versions or value is None:
             return f"{kind}({self.name!r}, {self._type})"
         text = np.array2string(value, threshold=20, separator=", ", prefix="  ")
@@ -200,7 +200,8 @@ class Variable(Operand):
         copy.metadata, copy.grad = dict(self.metadata), self.grad
         copy._trainable = self._trainable
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
-        value = self.numpy() if self.committed.stored is not None else None
+        known = self.committed.stored is not None
+        value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
         return copy
 

@@ -176,8 +176,9 @@ class Lowering:
 
     def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
         op = node.op
-        if node.stored is not None:  # a number that a rule has written
-            return Literal(node.stored[()], node.type.dtype)
+        number = node.array
+        if number is not None:  # one that a rule has written
+            return Literal(number[()], node.type.dtype)
         if isinstance(op, Elementwise):
             values = [
                 self.value(x, broadcast(at, x.type.shape), guards) for x in node.inputs

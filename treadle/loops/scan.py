@@ -58,8 +58,9 @@ def written(
     for leaf, argument in zip(graph.leaves, graph.arguments, strict=True):
         value = own.get(leaf.serial)
         if value is None:
-            assert leaf.stored is not None
-            value = Literal(leaf.stored[()], leaf.type.dtype)
+            number = leaf.array
+            assert number is not None
+            value = Literal(number[()], leaf.type.dtype)
         lowering.known[argument.serial] = (), value
     return lowering.value(graph.roots[y.serial], ())
 

@@ -153,7 +153,7 @@ class _Building:
             tuple(self.buffers),
             tuple(self.steps),
             tuple(self.number[x.serial] for x in self.arguments),
-            tuple((k, x.stored) for k, x in self.constants if x.stored is not None),
+            tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(found),
         )
 

@@ -16,6 +16,7 @@ from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
+from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
@@ -87,7 +88,10 @@ class Native(Engine):
         arrays = []
         for k in leaves:
             node = nodes[k]
-            arrays.append(feeds.get(node.serial, node.stored))
+            stored = node.stored
+            if isinstance(stored, Resident):  # its copy at home may have other readers
+                stored, spent = stored.numpy(), spent - {node.serial}
+            arrays.append(feeds.get(node.serial, stored))
         try:
             own = {k for k, n in enumerate(leaves) if nodes[n].serial in spent}
             found = linked.run(arrays, own)
