@@ -52,6 +52,29 @@ FOUND = [
         ),
         644,
     ),
+    Recipe(  # what lies in memory for one reader is computed before it
+        (
+            Row("input", (), (16, 16, 33)),
+            Row("subtract", (0, 0)),
+            Row("tanh", (0,)),
+            Row("cumulative_sum", (1,), 1),
+        ),
+        300809,
+    ),
+    Recipe(  # 256 lanes under a mask are more than 8 bits count
+        (
+            Row("input", (), (7, 16, 3)),
+            Row("input", (), (16, 16, 33)),
+            Row("take", (0,), ((-3, -1, -2, 2), 2)),
+            Row("sigmoid", (2,)),
+            Row("broadcast_to", (3,), (2, 7, 16, 4)),
+            Row("sqrt", (4,)),
+            Row("subtract", (3, 4)),
+            Row("where", (5, 6)),
+            Row("exp", (7,)),
+        ),
+        302082,
+    ),
     Recipe(  # neither are its first rows
         (
             Row("input", (), (3, 2)),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import (
     Accumulator,
+    Apply,
     Kernel,
     Load,
     Loop,
@@ -29,6 +30,7 @@ from treadle.loops.kernel import (
 __all__ = ["schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
+LIGHT = 24  # ops: a longer body leaves no registers for more columns
 HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
@@ -285,7 +287,8 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
     folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
-    if axis in nest.rows and any(folds) and not kernel.ordered:
+    ops = sum(isinstance(e, Apply) for e in expressions(kernel.body))
+    if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
         lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
     beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel.body))
     if kernel.ordered and not beside:

@@ -16,7 +16,7 @@ from treadle.base.types import Shape, TupleType
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, flat, unflatten
+from treadle.loops.lower import At, flat, is_virtual, unflatten
 from treadle.loops.nest import Region
 from treadle.ops.families import Output, Reduction
 from treadle.program.places import (
@@ -145,8 +145,14 @@ class Grouping:
         return self._new(node, region)
 
     def _reads(self, node: Tensor) -> Iterator[tuple[Tensor, At | None]]:
-        for x in node.inputs:
-            yield from sources(x, None)
+        """What a node reads: computed values, or what lies in memory for it alone."""
+        stack = list(reversed(node.inputs))
+        while stack:
+            x = stack.pop()
+            if is_virtual(x) and (self.fuses(node) or self.unit(x) is None):
+                stack += reversed(x.inputs)
+            else:
+                yield x, None
 
     def _depend(self, unit: Unit, x: Tensor) -> None:
         """Note that a unit reads a node, of another unit or of none."""
