@@ -50,7 +50,7 @@ GOLDEN = {
     "a chain is one loop": (
         lambda x: td.sqrt(td.abs(x * 2.0)) + x,
         """
-kernel multiply_abs_sqrt_add(b0: float32 written, b1: float32, b2: float32) of n0
+kernel abs_sqrt_add(b0: float32 written, b1: float32, b2: float32) of n0
   vector i0 < n0 by 64
     v0 = b1[i0]
     b0[i0] = add(sqrt(abs(multiply(v0, b2[0]))), v0)
@@ -59,7 +59,7 @@ kernel multiply_abs_sqrt_add(b0: float32 written, b1: float32, b2: float32) of n
     "what is divided by a sum takes three passes over a row": (
         spread,
         """
-kernel max_subtract_multiply_sum_divide(b0: float32 written, b1: float32) of n0, n1, n2
+kernel max_sum_divide(b0: float32 written, b1: float32) of n0, n1, n2
   parallel i0 < n0
     a0: float32 = -inf
     vector i1 < n2 by 64
@@ -76,7 +76,7 @@ kernel max_subtract_multiply_sum_divide(b0: float32 written, b1: float32) of n0,
     "an exponential waits in its result": (
         lambda x: td.softmax(x, 1),
         """
-kernel max_stopgradient_subtract_exp_sum_divide(b0: float32 written, b1: float32) \
+kernel max_stopgradient_exp_sum_divide(b0: float32 written, b1: float32) \
 of n0, n1, n2
   parallel i0 < n0
     a0: float32 = -inf

@@ -50,6 +50,7 @@ __all__ = [
     "has_rule",
     "is_virtual",
     "placed",
+    "recomputed",
     "row_major",
     "unflatten",
     "wide",
@@ -125,8 +126,17 @@ def is_computed(op: Op) -> bool:
 
 
 def is_virtual(node: Tensor) -> bool:
-    """Whether a node is looked through: no value is computed, only chosen."""
+    """Whether a node is looked through: no value is computed, only chosen, or it is
+    computed wherever it is read.
+    """
+    if node.mark is not None and "recomputed" in node.mark:
+        return True
     return has_rule(node.op) and not is_computed(node.op)
+
+
+def recomputed(node: Tensor) -> None:
+    """Let a node of a program be computed wherever it is read."""
+    node.mark = {**(node.mark or {}), "recomputed": True}
 
 
 class Lowering:

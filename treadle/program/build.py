@@ -30,15 +30,9 @@ from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, view_of
 from treadle.program.convolution import Convolution, convolution_of, is_direct
 from treadle.program.epilogue import epilogue_kernel, epilogues
-from treadle.program.group import (
-    MEMBERS,
-    OPERANDS,
-    Unit,
-    group,
-    ordered,
-    sources,
-)
+from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
 from treadle.program.layout import orders_of, strides_in
+from treadle.program.places import sources
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -49,6 +43,7 @@ from treadle.program.program import (
     grain_of,
     work,
 )
+from treadle.program.recompute import recompute
 
 __all__ = ["build"]
 
@@ -109,6 +104,8 @@ class _Building:
         self.lent = self._lent(fixed)
         self.results = {self.lent.get(n.serial, n).serial for n in self.roots.values()}
         self.orders = orders_of(self.nodes, self.results) if fuse else {}
+        if fuse:
+            recompute(self.nodes, supported)
         self.buffers: list[Buffer] = []
         self.number: dict[int, int] = {}
         self.constants: list[tuple[int, Tensor]] = []

@@ -14,7 +14,8 @@ from treadle.loops.nest import Region, kernel_of
 from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
-from treadle.program.group import Unit, operand_places, run_of, sources
+from treadle.program.group import Unit
+from treadle.program.places import operand_places, run_of, sources
 
 __all__ = ["epilogue_kernel", "epilogues"]
 
