@@ -466,3 +466,13 @@ def test_it_is_loaded_when_it_is_asked_for() -> None:
         "assert name in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_it_is_small_and_nobody_else_knows_it() -> None:
+    root = Path(td.__file__).parent
+    folder = root / "engines" / "device"
+    own = sorted(folder.glob("*.py"))
+    assert sum(len(path.read_text().splitlines()) for path in own) <= 900
+    others = [path for path in root.rglob("*.py") if path not in own]
+    known = [path.name for path in others if "engines.device" in path.read_text()]
+    assert known == ["base.py"]  # the table of engines

@@ -91,7 +91,8 @@ class Variable(Operand):
         array = to_array(value, dtype, copy)
         if not copy and isinstance(value, np.ndarray):
             value.flags.writeable = False
-        self._type = Type(array.shape, array.dtype, as_names(axes, array.shape))
+        own = as_dtype(array.dtype)
+        self._type = Type(array.shape, own, as_names(axes, array.shape))
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}
         self.grad: Tensor | None = None
