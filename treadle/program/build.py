@@ -28,7 +28,12 @@ from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, view_of
-from treadle.program.convolution import Convolution, convolution_of, is_direct
+from treadle.program.convolution import (
+    Convolution,
+    as_product,
+    convolution_of,
+    is_direct,
+)
 from treadle.program.epilogue import epilogue_kernel, epilogues
 from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
 from treadle.program.layout import orders_of, strides_in
@@ -209,6 +214,11 @@ class _Building:
             choices.append([copy] if view is None else [view, copy])
         for views in itertools.product(*choices):
             layout = make(node, *[v.strides for v in views], self.strides(node))
+            if isinstance(layout, Convolution):
+                product = as_product(layout)
+                if product is not None and layout.computes == "w":
+                    views = views[::-1]
+                layout = product or layout
             if layout is not None:
                 return layout, list(views)
         return None
