@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.dtypes import as_dtype, default_of, uint64, weak
+from treadle.base.dtypes import OWN, as_dtype, default_of, uint64, weak
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Names, Type, as_names
@@ -92,7 +92,7 @@ class Unbound(Leaf):
 def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Tensor:
     """A leaf holding this very array, which nobody may change any more."""
     array.flags.writeable = False
-    return Tensor(_CONSTANT, (), Type(array.shape, array.dtype, axes), array)
+    return Tensor(_CONSTANT, (), Type(array.shape, OWN[array.dtype], axes), array)
 
 
 _CONSTANT = Constant()
