@@ -20,7 +20,7 @@ from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
-from treadle.loops.schedule import schedule
+from treadle.loops.schedule import schedule, streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
 from treadle.ops.contract import Contract
@@ -306,7 +306,7 @@ class _Building:
             return  # there is nothing to compute
         scheduled = schedule(kernel, self.vector_bytes)
         total, multiple, cost = work(scheduled)
-        structure, integers = parameterize(scheduled)
+        structure, integers = parameterize(streaming(scheduled, nodes))
         self.steps.append(
             Launch(
                 replace(structure, name=kernel.name),
