@@ -144,8 +144,9 @@ def test_what_the_machine_allows() -> None:
 
 def test_memory_is_that_of_the_planned_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "STEPS", (("lenet", "step"),))
-    over, arena = (row for row in memory.measure("tiny") if row.samples)
+    over, arena, order = (row for row in memory.measure("tiny") if row.samples)
     assert over.unit == "x" and over.samples[0] >= 1
+    assert 0.5 < order.samples[0] < 2
     # The convolution's result lives in the arena: 3 images, 2 channels, 8 by 8.
     assert arena.samples[0] >= 3 * 2 * 8 * 8 * 4 / 1e6
 
