@@ -13,7 +13,7 @@ from typing import Any
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import argument_error
-from treadle.graph.leaves import Argument, Leaf, Unbound, unbound
+from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound, unbound
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -148,17 +148,39 @@ def expand(
     feeds: Mapping[int, Any],
     keep: Set[int],
     claimed: Callable[[Op], bool] = lambda op: False,
+    rewritten: Callable[[dict[int, Tensor]], dict[int, Tensor]] | None = None,
 ) -> Expanded:
     """The graph of a run in the ops that kernels know.
 
     `nodes` are in creation order; those with a value or a feed become arguments. An op
-    for which `claimed` holds is left as it is.
+    for which `claimed` holds is left as it is. `rewritten` is given the roots when all
+    calls are inlined and no composite is written out yet.
     """
+    if rewritten is None:
+        return _written(nodes, feeds, keep, claimed)
+    found = _written(nodes, feeds, keep, lambda op: True)
+    roots = rewritten(found.roots)
+    numbering = _Numbering(claimed)
+    made: dict[int, Results] = {x.serial: x for x in found.arguments}
+    numbering.done.update(made)
+    numbering._walk(reach(roots.values()), made)
+    found.roots = {k: _one(made[root.serial]) for k, root in roots.items()}
+    return found
+
+
+def _written(
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    claimed: Callable[[Op], bool],
+) -> Expanded:
     numbering = _Numbering(claimed)
     found = Expanded()
     made: dict[int, Results] = {}
     for node in nodes:
-        if node.stored is not None or node.serial in feeds:
+        if node.op is LITERAL:
+            made[node.serial] = numbering.constant(node)
+        elif node.stored is not None or node.serial in feeds:
             own = Tensor(Argument(len(found.leaves)), (), node.type)
             found.leaves.append(node)
             found.arguments.append(own)

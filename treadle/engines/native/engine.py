@@ -15,6 +15,7 @@ from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
@@ -24,6 +25,7 @@ from treadle.program.build import KERNELS, build
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import expand
+from treadle.rewrite.simplify import normal
 from treadle.rewrite.straighten import straighten
 
 __all__ = ["Native"]
@@ -108,9 +110,12 @@ class Native(Engine):
         keep: Set[int],
     ) -> Any:
         """Everything a program depends on: structure, types, what is kept, options."""
-        parts: list[Any] = [current().optimize, host()]
+        parts: list[Any] = [current().optimize, current().rules, host()]
         for node in nodes:
-            if node.stored is not None or node.serial in feeds:
+            if node.op is LITERAL:
+                assert node.stored is not None
+                parts.append((node.type, node.stored.tobytes()))
+            elif node.stored is not None or node.serial in feeds:
                 parts.append(node.type)
             else:
                 parts.append((node.op, *[place[x.serial] for x in node.inputs]))
@@ -126,7 +131,7 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         optimize = bool(current().optimize)
         with pushed(TraceFrame("a program")):  # what rules build here is never run
-            graph = expand(nodes, feeds, keep, claimed)
+            graph = expand(nodes, feeds, keep, claimed, normal if optimize else None)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             roots = cut_folds(straighten(convolve(roots)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
