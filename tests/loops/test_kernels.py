@@ -113,11 +113,11 @@ kernel add(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4
     "a border is a guard": (
         lambda x: td.pad(x, ((0, 0), (1, 1))),
         """
-kernel pad(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4, n5
+kernel pad(b0: float32 written, b1: float32, b2: float32) of n0, n1, n2, n3, n4, n5
   parallel i0 < n0
     vector i1 < n2 by 64
       b0[i0*n5 + i1] = select((0 <= i1 + -1 < n4), b1[i0*n1 + i1 + -1] \
-where 0 <= i1 + -1 < n3, 0.0)
+where 0 <= i1 + -1 < n3, b2[0])
 """,
     ),
 }

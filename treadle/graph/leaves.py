@@ -133,6 +133,7 @@ _DRAW = Draw()
 def draw_node() -> Tensor:
     """A leaf with the next draw of this thread's seed scope."""
     value = np.array(current().scope.draw(), dtype=np.uint64)
+    value.flags.writeable = False
     return Tensor(_DRAW, (), Type((2,), uint64), value)
 
 

@@ -59,7 +59,9 @@ def call() -> tuple[str, str, str]:
 locators.append(call)
 
 # Inside a call: what passes a user's number on, down to where it becomes a node.
-_PLUMBING = frozenset({"as_float", "beside", "binary", "operands", "unary"})
+_PLUMBING = frozenset(
+    {"<listcomp>", "as_float", "beside", "binary", "operands", "unary"}
+)
 
 
 def is_written(value: float) -> bool:

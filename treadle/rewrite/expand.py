@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from treadle.base.dtypes import bfloat16, float16, float32
@@ -22,7 +23,7 @@ from treadle.ops.call import Call
 from treadle.ops.cast import Cast
 from treadle.ops.families import Composite, Elementwise, Output
 
-__all__ = ["Expanded", "expand", "is_literal"]
+__all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
 _HALF = (float16, bfloat16)
 Results = Tensor | tuple[Tensor, ...]
@@ -59,8 +60,12 @@ class _Numbering:
         key = (op, like.type, *[x.serial for x in inputs])
         found = self.table.get(key)
         if found is None:
-            found = self.table[key] = Tensor(op, inputs, like.type)
-            found.origin = like.origin
+            if inputs and op is like.op and all(map(is_, inputs, like.inputs)):
+                found = like
+            else:
+                found = Tensor(op, inputs, like.type)
+                found.origin = like.origin
+            self.table[key] = found
             self.done[found.serial] = found
         return found
 
@@ -148,32 +153,12 @@ def expand(
     feeds: Mapping[int, Any],
     keep: Set[int],
     claimed: Callable[[Op], bool] = lambda op: False,
-    rewritten: Callable[[dict[int, Tensor]], dict[int, Tensor]] | None = None,
 ) -> Expanded:
     """The graph of a run in the ops that kernels know.
 
     `nodes` are in creation order; those with a value or a feed become arguments. An op
-    for which `claimed` holds is left as it is. `rewritten` is given the roots when all
-    calls are inlined and no composite is written out yet.
+    for which `claimed` holds is left as it is.
     """
-    if rewritten is None:
-        return _written(nodes, feeds, keep, claimed)
-    found = _written(nodes, feeds, keep, lambda op: True)
-    roots = rewritten(found.roots)
-    numbering = _Numbering(claimed)
-    made: dict[int, Results] = {x.serial: x for x in found.arguments}
-    numbering.done.update(made)
-    numbering._walk(reach(roots.values()), made)
-    found.roots = {k: _one(made[root.serial]) for k, root in roots.items()}
-    return found
-
-
-def _written(
-    nodes: Sequence[Tensor],
-    feeds: Mapping[int, Any],
-    keep: Set[int],
-    claimed: Callable[[Op], bool],
-) -> Expanded:
     numbering = _Numbering(claimed)
     found = Expanded()
     made: dict[int, Results] = {}
@@ -201,3 +186,16 @@ def _written(
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
                 found.replaced[node.serial] = old
     return found
+
+
+def write_out(
+    arguments: Sequence[Tensor],
+    roots: Mapping[int, Tensor],
+    claimed: Callable[[Op], bool],
+) -> dict[int, Tensor]:
+    """The roots of a graph over arguments, in the ops that kernels know."""
+    numbering = _Numbering(claimed)
+    made: dict[int, Results] = {x.serial: x for x in arguments}
+    numbering.done.update(made)
+    numbering._walk(reach(roots.values()), made)
+    return {k: _one(made[root.serial]) for k, root in roots.items()}

@@ -30,6 +30,8 @@ __all__ = [
 # In normal form a literal with one value in all elements is a number, broadcast.
 CONSTANTS: tuple[type[Op], ...] = (Literal, BroadcastTo)
 DEPTH = 6  # how far facts are followed up
+_BOUNDED = {"Cast", "Negative", "Abs", "Add", "Subtract", "Multiply", "BroadcastTo"}
+_BOUNDED |= {"Reshape", "PermuteDims", "Slice", "Flip", "Roll"}
 _PASSES = ("BroadcastTo", "Reshape", "PermuteDims", "Slice", "Flip", "Roll", "Index")
 
 
@@ -103,23 +105,36 @@ def _stored(x: Tensor) -> Any:
     return x.stored if type(x.op) is Literal else None
 
 
-def is_finite(x: Tensor, depth: int = DEPTH) -> bool:
-    """Whether no element can be infinite or NaN."""
-    dtype = x.type.dtype
-    if kind(dtype) in ("bool", "integer"):
-        return True
+def is_finite(x: Tensor) -> bool:
+    """Whether no element can be infinite or NaN, by what numbers it is made of."""
+    found = bound(x)
+    limit = 6e4 if x.type.dtype.itemsize == 2 else 1e30
+    return kind(x.type.dtype) in ("bool", "integer") or found < limit
+
+
+def bound(x: Tensor, depth: int = DEPTH) -> float:
+    """A number that no element exceeds in size; infinite where none is known.
+
+    It is, of all that come from floats of which nothing is known.
+    """
+    source = kind(x.type.dtype)
+    if source == "bool":
+        return 1.0
+    if source == "integer":
+        return 2.0 ** (x.type.dtype.itemsize * 8)
     stored = _stored(x)
     if stored is not None:
-        return stored.size <= 4096 and bool(np.isfinite(stored.astype(float)).all())
+        known = stored.size <= 4096 and np.isfinite(stored.astype(float)).all()
+        return float(np.abs(stored.astype(float)).max(initial=0)) if known else math.inf
     name = _name(x)
     if name == "OneHot":
-        return True
-    if name == "Cast":
-        source = x.inputs[0].type.dtype
-        return is_lossless(source, dtype) and is_finite(x.inputs[0], depth - 1)
-    if depth and (name in _PASSES or name in ("Negative", "Abs")):
-        return is_finite(x.inputs[0], depth - 1)
-    return False
+        return 1.0
+    if not depth or name not in _BOUNDED:
+        return math.inf
+    below = [bound(v, depth - 1) for v in x.inputs]
+    if name == "Multiply":
+        return below[0] * below[1]
+    return sum(below) if name in ("Add", "Subtract") else below[0]
 
 
 _NONNEGATIVE = {

@@ -43,7 +43,8 @@ class Rule:
 
     `when` is asked after the left side fits. `exact`: both sides have the same bits;
     else they are equal in mathematics. `stable`: the right side is also right where
-    the left overflows or divides 0 by 0. `takes`: the kinds of dtype of the result.
+    the left overflows or divides 0 by 0. `enables`: it costs more by itself, and lets
+    others fit. `takes`: the kinds of dtype of the result.
     `example` makes a graph the rule fits, from a source of random operands; without
     one it is the left side itself, on such operands.
 
@@ -59,6 +60,7 @@ class Rule:
     when: Callable[[Match], bool] | None = None
     exact: bool = True
     stable: bool = False
+    enables: bool = False
     takes: str = "real"
     example: Callable[[Any], Any] | None = field(default=None, repr=False)
 

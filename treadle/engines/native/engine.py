@@ -22,11 +22,7 @@ from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.build import KERNELS, build
-from treadle.rewrite.convolve import convolve
-from treadle.rewrite.cut import cut_folds
-from treadle.rewrite.expand import expand
-from treadle.rewrite.simplify import normal
-from treadle.rewrite.straighten import straighten
+from treadle.rewrite.pipeline import prepare
 
 __all__ = ["Native"]
 
@@ -131,9 +127,8 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         optimize = bool(current().optimize)
         with pushed(TraceFrame("a program")):  # what rules build here is never run
-            graph = expand(nodes, feeds, keep, claimed, normal if optimize else None)
+            graph = prepare(nodes, feeds, keep, claimed, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
-            roots = cut_folds(straighten(convolve(roots)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(
                 graph.arguments,

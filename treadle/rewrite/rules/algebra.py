@@ -237,7 +237,6 @@ MULTIPLES = RuleSet(
             exact=False,
             takes="float",
         ),
-        _joined("multiples multiplied", w * a * (x * c), w * x * (a * c)),
         _joined("square of a multiple", square(w * c), square(w) * (c * c)),
     ],
 )

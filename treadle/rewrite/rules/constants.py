@@ -13,7 +13,7 @@ from treadle.graph.meaning import compute
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo
-from treadle.rewrite.facts import is_finite, is_number, number_of
+from treadle.rewrite.facts import is_finite, is_number, is_positive, number_of
 from treadle.rewrite.pattern import Constants, Trait, captures, constants, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
@@ -146,10 +146,9 @@ CONSTANTS = RuleSet(
             "zero divided",
             0 / x,
             0,
-            when=lambda m: (
-                is_finite(m.x) and number_of(m.x) is not None and number_of(m.x) > 0
-            ),
-            example=lambda d: 0.0 / d.one(),
+            when=lambda m: is_finite(m.x) and is_positive(m.x),
+            takes="float",
+            example=lambda d: 0.0 / ((d() > 0).astype(d.type) + 1.0),
         ),
         Rule(
             "choose the same",

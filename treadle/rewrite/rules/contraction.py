@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract, letters
-from treadle.ops.elementwise import Multiply
+from treadle.ops.elementwise import Multiply, Negative
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 from treadle.ops.reduce import Sum
 from treadle.rewrite.facts import is_wide
@@ -89,9 +89,13 @@ def _scaled(m: Match) -> Any:
 
 
 def _negated(m: Match) -> Any:
+    """A sign moved to the result, where that has no more elements."""
+    if m.root.type.size > m.x.type.size:
+        return None
     op: Any = m.root.op
-    return -(op(m.x, m.y) if type(m.root.inputs[0].op).__name__ == "Negative" and
-             m.root.inputs[0].inputs[0] is m.x else op(m.y, m.x))  # fmt: skip
+    first = m.root.inputs[0]
+    inside = type(first.op) is Negative and first.inputs[0] is m.x
+    return -(op(m.x, m.y) if inside else op(m.y, m.x))
 
 
 def _unbroadcast(m: Match) -> Tensor | None:
@@ -228,10 +232,10 @@ CONTRACTION = RuleSet(
              example=lambda d: (d("x", (2, 9)) / d.above(0.5, ())) @ d("y", (9, 2))),
         Rule("negative in a product", contract(-x, y), _negated, exact=False,
              takes="numeric",
-             example=lambda d: -d("x", (2, 3)) @ d("y", (3, 4))),
+             example=lambda d: -d("x", (2, 6)) @ d("y", (6, 4))),
         Rule("negative in a product, second", contract(y, -x), _negated,
              exact=False, takes="numeric",
-             example=lambda d: d("y", (2, 3)) @ -d("x", (3, 4))),
+             example=lambda d: d("y", (2, 6)) @ -d("x", (6, 4))),
         Rule("broadcast in a product", contract(x, y), _unbroadcast, exact=False,
              takes="float",
              example=lambda d: d.td.broadcast_to(d("x", (2, 1)), (2, 3))

@@ -1,4 +1,4 @@
-"""What only moves elements: reshapes, permutations, broadcasts, slices, joins, casts."""
+"""What only moves elements: reshapes, permutations, broadcasts, slices, casts."""
 
 from __future__ import annotations
 
@@ -293,6 +293,18 @@ def _outward(m: Match) -> Any:
     return -made
 
 
+def _inward(m: Match) -> Any:
+    op: Any = m.root.op
+    return m.root.inputs[0].op(op(m.x)) if m.root.type.axes is None else None
+
+
+def _both_inward(m: Match) -> Any:
+    """A quotient of reshaped operands, where both have all elements."""
+    op: Any = m.root.op
+    same = m.x.type.shape == m.y.type.shape
+    return op(m.x) / op(m.y) if same and m.root.type.axes is None else None
+
+
 def _scaled_outward(m: Match) -> Any:
     """A number moved out of a reshape or permutation, which leaves its value alone."""
     if m.x.type.shape != m.root.inputs[0].type.shape or m.root.type.axes:
@@ -307,10 +319,11 @@ MOVEMENT = RuleSet(
     [
         Rule("cast to the same", cast(x), x, _is_same, takes="any",
              example=lambda d: Cast(d.type)(d())),
-        Rule("cast of a lossless cast", cast(cast(x, label="y")), _cast_once, _cast_back,
-             takes="any", example=lambda d: d().astype("float64").astype("float16")),
+        Rule("cast of a lossless cast", cast(cast(x, label="y")), _cast_once,
+             _cast_back, takes="any",
+             example=lambda d: d().astype("float64").astype("float16")),
         Rule("cast before it is broadcast", cast(broadcast(x)), _cast_later,
-             example=lambda d: d.td.broadcast_to(d("x", (3,)), (2, 3)).astype("float64")),
+             example=lambda d: d.td.broadcast_to(d("x", (3,)), (2, 3)).astype("int64")),
         Rule("reshape to the same", reshape(x), x, _is_same, takes="any",
              example=lambda d: Reshape((2, 3))(d("x", (2, 3)))),
         Rule("reshape of a reshape", reshape(reshape(x)), _reshaped, takes="any",
@@ -337,6 +350,11 @@ MOVEMENT = RuleSet(
              example=lambda d: (d("x", (2, 3)) * 3.0).reshape(6)),
         Rule("permutation of a multiple", permute(x * c), _scaled_outward,
              takes="numeric", example=lambda d: (d("x", (2, 3)) * 3.0).T),
+        Rule("reshape of a reciprocal", reshape(of("Reciprocal")(x)), _inward,
+             takes="float",
+             example=lambda d: d.td.reciprocal(d.above(0.5, (2, 3))).reshape(6)),
+        Rule("reshape of a quotient", reshape(x / y), _both_inward, takes="float",
+             example=lambda d: (d("x", (2, 3)) / d.above(0.5, (2, 3))).reshape(6)),
         Rule("broadcast to the same", broadcast(x), x, _is_same, takes="any",
              example=lambda d: BroadcastTo((2, 3))(d("x", (2, 3)))),
         Rule("broadcast of a broadcast", broadcast(broadcast(x)), _broadcast_again,
@@ -344,7 +362,8 @@ MOVEMENT = RuleSet(
              example=lambda d: d.td.broadcast_to(
                  d.td.broadcast_to(d("x", (3,)), (2, 3)), (4, 2, 3))),
         Rule("broadcast operands", OnBroadcast(), _bare_operands,
-             example=lambda d: d("x", (2, 3)) * d.td.broadcast_to(d("y", (3,)), (2, 3))),
+             example=lambda d: d("x", (2, 3))
+             * d.td.broadcast_to(d("y", (3,)), (2, 3))),
         Rule("slice of everything", slice_(x), x, _is_whole, takes="any",
              example=lambda d: Slice((0, 0), (2, 3), (1, 1))(d("x", (2, 3)))),
         Rule("slice of a slice", slice_(slice_(x, label="y")), _sliced_twice,

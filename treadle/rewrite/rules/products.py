@@ -174,6 +174,9 @@ def _against(product: Product, d: Tensor) -> list[Tensor] | None:
             return [Softmax(axis)(e.inputs[0])]
     if type(d.op) is Add:
         for one, e in (d.inputs, d.inputs[::-1]):
+            if type(one.op) is Exp and type(e.op) is Exp and product.has(e):
+                product.drop(e)
+                return [Sigmoid()(e.inputs[0] - one.inputs[0])]
             if is_number(one, 1) and type(e.op) is Exp:
                 if product.has(e):
                     product.drop(e)
@@ -193,36 +196,51 @@ def _part(v: Tensor, s: Tensor) -> Tensor | None:
 
 
 def _distributed(m: Match) -> Any:
-    """(w / s + b) * s as w + b * s, where s is never 0."""
+    """(w / s + b) * s as w + b * s, where s is never 0.
+
+    Only where every such divisor meets a factor: until then the sum stays whole.
+    """
     product = Product(m.root)
     for total in product.factors:
         if type(total.op) not in (Add, Subtract):
             continue
-        for s in product.factors:
-            if s is total or not _divides(s, total) or not is_positive(s):
-                continue
-            made = _times(total, s)
-            if made is not None:
-                product.drop(total)
-                product.drop(s)
-                product.factors.append(made)
-                return product.build()
+        parts = [Product(v) for v in total.inputs]
+        met = _met_by(parts, [f for f in product.factors if f is not total])
+        if not met:
+            continue
+        for s in met:
+            product.drop(s)
+        product.drop(total)
+        left, right = (_times(part, met) for part in parts)
+        product.factors.append(left + right if type(total.op) is Add else left - right)
+        return product.build()
     return None
 
 
-def _divides(s: Tensor, total: Tensor) -> bool:
-    """Whether a value is a divisor in one of two parts of a sum."""
-    return any(d is s for v in total.inputs for d in Product(v).divisors)
+def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
+    """The factors that cancel the divisors that are never 0; None where one is left."""
+    found: list[Tensor] = []
+    for part in parts:
+        rest = list(factors)
+        for d in part.divisors:
+            if not is_positive(d):
+                continue
+            if not any(f is d for f in rest):
+                return None
+            _remove(rest, d)
+            if sum(f is d for f in found) < sum(v is d for v in part.divisors):
+                found.append(d)
+    return found
 
 
-def _times(total: Tensor, s: Tensor) -> Tensor | None:
-    """A sum with a quotient by s, times s."""
-    a, b = (_part(v, s) for v in total.inputs)
-    if a is None and b is None:
-        return None
-    left = total.inputs[0] * s if a is None else a
-    right = total.inputs[1] * s if b is None else b
-    return left + right if type(total.op) is Add else left - right
+def _times(part: Product, met: list[Tensor]) -> Any:
+    """A part of a sum times factors that cancel in it."""
+    for s in met:
+        if any(d is s for d in part.divisors):
+            _remove(part.divisors, s)
+        else:
+            part.factors.append(s)
+    return part.build()
 
 
 def _overflows(d: Tensor) -> bool:

@@ -220,7 +220,7 @@ REDUCTION = RuleSet(
              takes="integer",
              example=lambda d: d.td.broadcast_to(d.whole("x", (3,)), (4, 3)).sum()),
         Rule("product of a broadcast", prod(broadcast(x)), _prod_of_broadcast,
-             exact=False, takes="float",
+             exact=False, enables=True, takes="float",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).prod(0)),
         Rule("mean of a broadcast", mean(broadcast(x)), _mean_of_broadcast,
              exact=False,

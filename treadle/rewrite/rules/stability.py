@@ -91,6 +91,8 @@ SPELLED = RuleSet(
         stable("sigmoid of a negative", reciprocal(exp(x) + 1), sigmoid(-x)),
         stable("sigmoid by an exponential", exp(x) / (exp(x) + 1), sigmoid(x)),
         stable("one less a sigmoid", 1 - sigmoid(x), sigmoid(-x)),
+        stable("multiple of one less a sigmoid", x - x * sigmoid(y), x * sigmoid(-y)),
+        stable("less a multiple by a sigmoid", x * sigmoid(y) - x, -(x * sigmoid(-y))),
         stable("logarithm of a sigmoid", log(sigmoid(x)), log_sigmoid(x)),
         stable("log1p of a negative sigmoid", log1p(-sigmoid(x)), log_sigmoid(-x)),
         stable("exponential of log-sigmoid", exp(log_sigmoid(x)), sigmoid(x)),
