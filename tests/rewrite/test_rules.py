@@ -21,9 +21,10 @@ from treadle.ops.families import Movement, Reduction
 from treadle.rewrite.driver import Driver
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.rules.inference import INFERENCE
+from treadle.rewrite.rules.readable import READABLE
 from treadle.rewrite.simplify import COMPILED
 
-ALL = COMPILED + INFERENCE
+ALL = COMPILED + READABLE + INFERENCE
 CASES = [pytest.param(rule, id=rule.name) for rule in ALL]
 SHAPES = [(), (3,), (2, 3), (1, 4)]
 

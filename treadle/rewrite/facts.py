@@ -188,6 +188,8 @@ def is_positive(x: Tensor, depth: int = DEPTH) -> bool:
         return True
     if not depth:
         return False
+    if name == "Subtract":  # 1 - sigmoid(x) is sigmoid(-x)
+        return is_number(x.inputs[0], 1) and _name(x.inputs[1]) == "Sigmoid"
     if name == "Add":
         a, b = x.inputs
         pairs = ((a, b), (b, a))

@@ -20,6 +20,7 @@ from treadle.rewrite.rules.constants import CONSTANTS
 from treadle.rewrite.rules.contraction import CONTRACTION
 from treadle.rewrite.rules.movement import MOVEMENT
 from treadle.rewrite.rules.powers import POWERS
+from treadle.rewrite.rules.readable import READABLE
 from treadle.rewrite.rules.reduction import REDUCTION
 from treadle.rewrite.rules.stability import STABILITY
 from treadle.rewrite.rules.state import FORWARD, STATE
@@ -31,6 +32,7 @@ STANDARD = (
     + STATE
 )  # fmt: skip
 COMPILED = STANDARD + FORWARD
+SHOWN = STANDARD + READABLE
 
 
 @lru_cache(maxsize=64)
@@ -66,7 +68,7 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
     added = tuple(
         rule for r in rules for rule in (r if isinstance(r, RuleSet) else (r,))
     )
-    driver = Driver(_with(STANDARD, (*current().rules, *added)), watch, marks=True)
+    driver = Driver(_with(SHOWN, (*current().rules, *added)), watch, marks=True)
     with pushed(TraceFrame("simplify")):
         found = driver.all(nodes)
     made: list[Tensor] = [as_formula(found[k]) for k in nodes]

@@ -181,11 +181,6 @@ def _joined(name: str, left: Any, right: Any, takes: str = "numeric") -> Rule:
     return Rule(name, left, right, _tame, exact=False, takes=takes)
 
 
-def _as_large(m: Match) -> bool:
-    """Whether a division replaces no multiplication by fewer reciprocals."""
-    return m.y.type.size >= m.root.type.size
-
-
 def _alike(m: Match) -> bool:
     """Whether all operands have the size of the result, in a type with room."""
     size = m.root.type.size
@@ -265,7 +260,6 @@ QUOTIENTS = RuleSet(
         Rule("reciprocal of a reciprocal", reciprocal(reciprocal(x)), x, exact=False),
         Rule("reciprocal of a quotient", reciprocal(x / y), y / x, exact=False),
         Rule("divide by a reciprocal", x / reciprocal(y), x * y, exact=False),
-        Rule("multiply by a reciprocal", x * reciprocal(y), x / y, _as_large, False),
         Rule("divide by a quotient", x / (y / z), x * z / y, exact=False),
         Rule("sign times absolute value", sign(x) * abs_(x), x, exact=False),
         Rule(

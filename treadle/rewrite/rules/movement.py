@@ -13,12 +13,12 @@ from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 from treadle.ops.repeat import Flip, Roll
 from treadle.ops.slice import Slice
 from treadle.rewrite.facts import is_lossless, number_of
-from treadle.rewrite.pattern import Pattern, Trait, captures, constants, of
+from treadle.rewrite.pattern import Pattern, captures, constants, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["MOVEMENT"]
 
-(x, y) = captures("x y")
+(x,) = captures("x")
 (c,) = constants("c")
 cast, reshape, permute = of("Cast"), of("Reshape"), of("PermuteDims")
 broadcast, slice_, flip, roll = of("BroadcastTo"), of("Slice"), of("Flip"), of("Roll")
@@ -84,25 +84,6 @@ def _permuted(m: Match) -> Tensor:
     inner: Any = m.y.op
     order = tuple(inner.order[k] for k in outer.order)
     return m.x if order == tuple(range(len(order))) else PermuteDims(order)(m.x)
-
-
-def _same_order(m: Match) -> Tensor | None:
-    """An op on operands that are all permuted alike, permuted after it."""
-    op: Any = m.root.op
-    orders = {v.op.order for v in m.root.inputs if type(v.op) is PermuteDims}
-    if len(orders) != 1:
-        return None
-    (order,) = orders
-    inputs = []
-    for v in m.root.inputs:
-        if type(v.op) is PermuteDims:
-            inputs.append(v.inputs[0])
-        elif not v.type.shape:
-            inputs.append(v)
-        else:
-            return None
-    made: Tensor = op(*inputs)
-    return PermuteDims(order)(made) if made.type.ndim == len(order) else None
 
 
 def _broadcast_again(m: Match) -> Tensor:
@@ -293,18 +274,6 @@ def _outward(m: Match) -> Any:
     return -made
 
 
-def _inward(m: Match) -> Any:
-    op: Any = m.root.op
-    return m.root.inputs[0].op(op(m.x)) if m.root.type.axes is None else None
-
-
-def _both_inward(m: Match) -> Any:
-    """A quotient of reshaped operands, where both have all elements."""
-    op: Any = m.root.op
-    same = m.x.type.shape == m.y.type.shape
-    return op(m.x) / op(m.y) if same and m.root.type.axes is None else None
-
-
 def _scaled_outward(m: Match) -> Any:
     """A number moved out of a reshape or permutation, which leaves its value alone."""
     if m.x.type.shape != m.root.inputs[0].type.shape or m.root.type.axes:
@@ -339,9 +308,6 @@ MOVEMENT = RuleSet(
         Rule("permutation of a broadcast", permute(broadcast(x, label="y")),
              _permute_of_broadcast, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (2, 3)).T),
-        Rule("operands permuted alike",
-             Trait(lambda t: t.primitive, (permute(x), permute(y))), _same_order,
-             example=lambda d: d("x", (2, 3)).T + d("y", (2, 3)).T),
         Rule("reshape of a negative", reshape(-x), _outward, takes="numeric",
              example=lambda d: (-d("x", (2, 3))).reshape(6)),
         Rule("permutation of a negative", permute(-x), _outward, takes="numeric",
@@ -350,11 +316,6 @@ MOVEMENT = RuleSet(
              example=lambda d: (d("x", (2, 3)) * 3.0).reshape(6)),
         Rule("permutation of a multiple", permute(x * c), _scaled_outward,
              takes="numeric", example=lambda d: (d("x", (2, 3)) * 3.0).T),
-        Rule("reshape of a reciprocal", reshape(of("Reciprocal")(x)), _inward,
-             takes="float",
-             example=lambda d: d.td.reciprocal(d.above(0.5, (2, 3))).reshape(6)),
-        Rule("reshape of a quotient", reshape(x / y), _both_inward, takes="float",
-             example=lambda d: (d("x", (2, 3)) / d.above(0.5, (2, 3))).reshape(6)),
         Rule("broadcast to the same", broadcast(x), x, _is_same, takes="any",
              example=lambda d: BroadcastTo((2, 3))(d("x", (2, 3)))),
         Rule("broadcast of a broadcast", broadcast(broadcast(x)), _broadcast_again,

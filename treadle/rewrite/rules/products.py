@@ -20,12 +20,13 @@ from treadle.ops.power import Reciprocal, Square
 from treadle.ops.reduce import Sum
 from treadle.ops.softmax import Softmax
 from treadle.rewrite.facts import is_number, is_positive, number_of
-from treadle.rewrite.pattern import Found, Pattern, captures
+from treadle.rewrite.pattern import Found, Pattern, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["PRODUCTS", "folded_axis", "stable"]
+__all__ = ["PRODUCTS", "folded_axis", "overflows", "stable"]
 
 x, y = captures("x y")
+reshape = of("Reshape")
 FACTORS = 8  # of a product that are looked at
 
 
@@ -140,12 +141,12 @@ def _cancelled(m: Match) -> Any:
 
 
 def _met(product: Product, v: Tensor, e: Tensor) -> bool:
-    """sigmoid(u) exp(-u) as sigmoid(-u), for one sigmoid among the factors."""
+    """sigmoid(u) exp(-u) as 1 - sigmoid(u), for one sigmoid among the factors."""
     for s in product.factors:
         if type(s.op) is Sigmoid and _is_opposite(s.inputs[0], v):
             product.drop(s)
             product.drop(e)
-            product.factors.append(Sigmoid()(v))
+            product.factors.append(1 - s)
             return True
     return False
 
@@ -243,18 +244,33 @@ def _times(part: Product, met: list[Tensor]) -> Any:
     return part.build()
 
 
-def _overflows(d: Tensor) -> bool:
+def overflows(d: Tensor) -> bool:
     """Whether a divisor is a sum with exponentials."""
     d = d.inputs[0] if type(d.op) is Reshape else d
     sums = type(d.op) is Sum or type(d.op) is Add
     return sums and any(type(v.op) is Exp for v in d.inputs) and is_positive(d)
 
 
+def _inward(m: Match) -> Any:
+    """A reshape of one by a sum of exponentials, as one by the sum reshaped."""
+    if m.root.type.axes is not None or not overflows(m.x):
+        return None
+    op: Any = m.root.op
+    return m.root.inputs[0].op(op(m.x))
+
+
+def _both_inward(m: Match) -> Any:
+    """A reshape of a quotient by such a sum, where both have all elements."""
+    op: Any = m.root.op
+    same = m.x.type.shape == m.y.type.shape and m.root.type.axes is None
+    return op(m.x) / op(m.y) if same and overflows(m.y) else None
+
+
 def _common(m: Match) -> Any:
     """Quotients by one sum of exponentials, added as one quotient."""
     a, b = m.root.inputs
     for d in Product(a).divisors:
-        if _overflows(d):
+        if overflows(d):
             p, q = _part(a, d), _part(b, d)
             if p is not None and q is not None:
                 return (p + q if type(m.root.op) is Add else p - q) / d
@@ -300,6 +316,18 @@ PRODUCTS = RuleSet(
             Products(Multiply, Add, Subtract),
             _distributed,
             _entropy_slope,
+        ),
+        stable(
+            "reshape of one by exponentials",
+            reshape(of("Reciprocal")(x)),
+            _inward,
+            lambda d: d.td.reciprocal(d.td.exp(d("x", (3, 4))).sum(1)).reshape(3, 1),
+        ),
+        stable(
+            "reshape of a quotient by exponentials",
+            reshape(x / y),
+            _both_inward,
+            lambda d: (d("t", (3,)) / d.td.exp(d("x", (3, 4))).sum(1)).reshape(3, 1),
         ),
         stable(
             "common divisor of a sum", x + y, _common, lambda d: _two_shares(d, 1.0)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from treadle.graph.tensor import Tensor
-from treadle.ops.elementwise import Divide, Multiply
 from treadle.ops.families import Reduction
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
+from treadle.rewrite.rules.products import overflows, stable
 
 __all__ = ["REDUCTION"]
 
@@ -142,29 +142,18 @@ def _mean_of_broadcast(m: Match) -> Any:
 
 
 def _same_along(m: Match) -> Any:
-    """A factor, or divisor, that is the same along the axes taken out of a sum."""
-    inner = m.root.inputs[0]
-    if not is_wide(inner) or inner.type.axes:
+    """A divisor that is the same along the axes, and may overflow, out of a sum."""
+    inner, axes = m.root.inputs[0], _axes(m.root)
+    if not is_wide(inner) or inner.type.axes or not axes or not overflows(m.y):
         return None
-    op: Any = inner.op
-    axes = _axes(m.root)
-    pairs = [(0, 1), (1, 0)] if isinstance(op, Multiply) else [(0, 1)]
-    for a, b in pairs:
-        rest, factor = inner.inputs[a], inner.inputs[b]
-        lead = inner.type.ndim - factor.type.ndim
-        shape = (1,) * lead + factor.type.shape
-        if any(shape[k] != 1 for k in axes) or not axes:
-            continue
-        if rest.type.shape != inner.type.shape or factor.type.size >= inner.type.size:
-            continue
-        total: Any = _again(m.root.op, axes, True)(rest)
-        base = factor if not lead else Reshape(shape)(factor)
-        made = op(total, base) if isinstance(op, (Multiply, Divide)) else None
-        if made is None:
-            return None
-        wanted = m.root.type.shape
-        return made if made.type.shape == wanted else Reshape(wanted)(made)
-    return None
+    lead = inner.type.ndim - m.y.type.ndim
+    shape = (1,) * lead + m.y.type.shape
+    if any(shape[k] != 1 for k in axes) or m.x.type.shape != inner.type.shape:
+        return None
+    total: Any = _again(m.root.op, axes, True)(m.x)
+    made = total / (m.y if not lead else Reshape(shape)(m.y))
+    wanted = m.root.type.shape
+    return made if made.type.shape == wanted else Reshape(wanted)(made)
 
 
 def _of_permuted(m: Match) -> Tensor | None:
@@ -202,6 +191,13 @@ def _opposite(m: Match) -> Any:
 
 
 OPPOSITE: dict[str, Any] = {"Max": min_(x).op, "Min": max_(x).op}
+
+
+def _shared(d: Any) -> Any:
+    total = d.td.exp(d("y", (4, 3))).sum(1, keepdims=True)
+    return (d("x", (4, 3)) / total).sum(1)
+
+
 REDUCTION = RuleSet(
     "reduction",
     [
@@ -227,11 +223,7 @@ REDUCTION = RuleSet(
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).mean()),
         Rule("extremes of a broadcast", Fold(broadcast(x)), _repeated, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).max(0)),
-        Rule("factor the same along a sum", sum_(x * y), _same_along, exact=False,
-             takes="ordered",
-             example=lambda d: (d("x", (4, 3)) * d("y", (4, 1))).sum(1)),
-        Rule("divisor the same along a sum", sum_(x / y), _same_along, exact=False,
-             example=lambda d: (d("x", (4, 3)) / d.above(0.5, (4, 1))).sum(1)),
+        stable("divisor the same along a sum", sum_(x / y), _same_along, _shared),
         Rule("fold of a permutation", Fold(permute(x, label="y")), _of_permuted,
              exact=False, takes="any",
              example=lambda d: d("x", (2, 3, 4)).transpose(2, 0, 1).sum(0)),
