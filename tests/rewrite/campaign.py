@@ -12,7 +12,7 @@ import numpy as np
 import treadle as td
 from tests.rewrite.draws import Draws, instance
 from tests.rewrite.exact import DIGITS, Exact, Inexact, evaluate
-from treadle.base.types import broadcast_shapes
+from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.body import Body
 from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
@@ -117,6 +117,7 @@ class Campaign:
         self.applied: Counter[str] = Counter()
         self.graphs = self.exact = self.floats = self.unchecked = 0
         self.stuck: Counter[str] = Counter()
+        self.loose = False
 
     def one(self, seed: int) -> str:
         """Rewrite a random graph; what is wrong, or nothing."""
@@ -126,8 +127,10 @@ class Campaign:
 
         def note(rule: Rule, before: Tensor, after: Tensor) -> None:
             self.applied[rule.name] += 1
+            self.loose = self.loose or rule.stable  # the left side may be the worse
 
         self.graphs += 1
+        self.loose = False
         made = list(Driver(self.rules, note).all(dict(enumerate(roots))).values())
         for y, z in zip(roots, made, strict=True):
             if z.type != y.type:
@@ -157,26 +160,73 @@ class Campaign:
             return f"what was fine became {error}"
         self.exact += 1
         close = ROUNDED if _has_rounded(made) else CLOSE
-        for a, b in zip(before, after, strict=True):
-            for p, q in zip(a.ravel(), b.ravel(), strict=True):
-                if _differ(p, q, close):
-                    return f"{float(p)} became {float(q)}"
-        return ""
+        wrong = _first(before, after, close)
+        if wrong and (
+            _first(before, evaluate(roots, d.values, 4 * DIGITS), close)
+            or not self._is_calm(d, roots)
+        ):
+            self.exact -= 1
+            self.unchecked += 1  # digits are lost that a float never had, or a tie
+            return ""
+        return wrong
+
+    def _is_calm(self, d: Draws, roots: list[Tensor]) -> bool:
+        nodes = [n for n in reach(roots) if not isinstance(n.type, TupleType)]
+        with np.errstate(all="ignore"):
+            known = Body("nodes", d.arguments, nodes).numpy(d.values)
+            before = Body("before", d.arguments, roots).numpy(d.values)
+            return _is_calm(nodes, known, roots, before, d)
 
     def _in_floats(self, d: Draws, roots: list[Tensor], made: list[Tensor]) -> str:
-        """In float64, where the left side is finite and not near an overflow."""
-        with np.errstate(all="ignore"):
-            before = Body("before", d.arguments, roots).numpy(d.values)
-            after = Body("after", d.arguments, made).numpy(d.values)
-        if not all(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e9
-                   for a in before):  # fmt: skip
+        """In float64, where the left side tells what it should be."""
+        if not self._is_calm(d, roots):
             self.unchecked += 1
             return ""
         self.floats += 1
+        with np.errstate(all="ignore"):
+            before = Body("before", d.arguments, roots).numpy(d.values)
+            after = Body("after", d.arguments, made).numpy(d.values)
         for a, b in zip(before, after, strict=True):
-            if not np.allclose(a, b, rtol=1e-6, atol=1e-6):
+            if not np.allclose(a, b, rtol=1e-2 if self.loose else 1e-6, atol=1e-6):
                 return f"{a} became {b}"
         return ""
+
+
+COMPARISONS = ("Less", "Greater", "LessEqual", "GreaterEqual", "Equal", "NotEqual")
+
+
+def _is_calm(
+    nodes: list[Tensor], known: Any, roots: list[Tensor], before: Any, d: Draws
+) -> bool:
+    """Whether all is finite, nothing nearly ties, and little changes by a little."""
+    value = {n.serial: v for n, v in zip(nodes, known, strict=True)}
+    for n, v in zip(nodes, known, strict=True):
+        if not np.isfinite(v).all() or np.abs(v).max(initial=0) > 1e9:
+            return False
+        if n.op.name in COMPARISONS and n.inputs[0].dtype.kind == "f":
+            a, b = (value[x.serial] for x in n.inputs)
+            if np.abs(a - b).min(initial=1) < 1e-9:
+                return False
+    for step in (1e-9, -1e-9):
+        rng = np.random.default_rng(1)
+        moved = [
+            v + step * rng.uniform(-1, 1, v.shape) if v.dtype.kind == "f" else v
+            for v in d.values
+        ]
+        beside = Body("beside", d.arguments, roots).numpy(moved)
+        for a, b in zip(before, beside, strict=True):
+            if not np.allclose(a, b, rtol=1e-6, atol=1e-6):
+                return False
+    return True
+
+
+def _first(before: list[Any], after: list[Any], close: float) -> str:
+    """The first pair of elements that differ, if any do."""
+    for a, b in zip(before, after, strict=True):
+        for p, q in zip(a.ravel(), b.ravel(), strict=True):
+            if _differ(p, q, close):
+                return f"{float(p)} became {float(q)}"
+    return ""
 
 
 def _has_rounded(roots: list[Tensor]) -> bool:
@@ -198,4 +248,5 @@ def _differ(p: Any, q: Any, close: float) -> bool:
         return bool(a.value != b.value)
     with localcontext() as context:
         context.prec = DIGITS
+        context.Emax, context.Emin = 10**15, -(10**15)
         return abs(float(a - b)) > close * max(abs(float(a)), 1.0)

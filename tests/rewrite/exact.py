@@ -211,11 +211,13 @@ def floats(array: Any) -> Any:
     return exact(array) if np.asarray(array).dtype.kind == "f" else np.asarray(array)
 
 
-def evaluate(roots: Sequence[Tensor], values: Sequence[Any]) -> list[Any]:
+def evaluate(
+    roots: Sequence[Tensor], values: Sequence[Any], digits: int = DIGITS
+) -> list[Any]:
     """The roots for values of the arguments; Inexact where that has no answer."""
     made: dict[int, Any] = {}
     with localcontext() as context:
-        context.prec = DIGITS
+        context.prec = digits
         context.Emax, context.Emin = 10**15, -(10**15)
         for node in reach(roots):
             if isinstance(node.op, Argument):
