@@ -137,9 +137,12 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     model.load_state_dict(given.weights)
     optimizer = td.optim.AdamW(lr=RATE, betas=BETAS, eps=EPS, weight_decay=DECAY)
 
-    def step(inputs: Array, targets: Array) -> Any:
+    def loss_of(inputs: Array, targets: Array) -> Any:
         logits = model(inputs).reshape((-1, sizes.vocabulary))
-        return optimizer.step(F.cross_entropy(logits, targets.reshape(-1)))
+        return F.cross_entropy(logits, targets.reshape(-1))
+
+    def step(inputs: Array, targets: Array) -> Any:
+        return optimizer.step(loss_of(inputs, targets))
 
     yield stepping(step, given.tokens)
 

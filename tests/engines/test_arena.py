@@ -316,6 +316,30 @@ def test_classes_waste_little(size: int) -> None:
         assert given_size - size < max(4096, size / 31)
 
 
+def test_new_memory_is_paid_for_by_what_lay_idle() -> None:
+    arena = Arena()
+    results = Results()
+    one, other = 1 << 20, 3 << 20
+
+    def run(kept: int) -> None:
+        with arena.lease([64], plan([Range(64, 0, 0)])):
+            results.empty((kept,), np.uint8)
+
+    run(one)
+    assert results.idle_bytes() == rounded(one)
+    run(other)  # nothing was idle for a run when it was asked for
+    assert results.idle_bytes() == rounded(other)
+    made = results.pool.made
+    for _ in range(20):
+        run(one)
+        run(other)
+    assert results.idle_bytes() == rounded(one) + rounded(other)
+    first = results.pool.made
+    run(one)
+    run(other)
+    assert results.pool.made == first <= made + 6, "a loop over two programs is steady"
+
+
 def test_idle_memory_is_bounded() -> None:
     pool = Pool(fitting=True, keep=1 << 20)
     held = [pool.take(300_000) for _ in range(20)]

@@ -141,8 +141,8 @@ def test_a_position_out_of_range_is_told() -> None:
 
 
 def test_fallbacks_are_told() -> None:
-    x = td.asarray(np.ones(5, np.float32))
-    assert td.lower(td.sort(x)).fallbacks == ("Sort",)
+    x = td.asarray(np.ones(500, np.float32))
+    assert td.lower(td.sort(x)).fallbacks == ("ArgSort",)
     assert td.lower(x + 1.0).fallbacks == ()
 
 
@@ -189,4 +189,4 @@ def test_a_convolution_has_no_fallback_and_finishes_its_bias() -> None:
     y = td.relu(td.conv2d(x, w, td.asarray(np.ones(4, np.float32)), padding=1))
     down = td.lower(y)
     assert down.fallbacks == ()
-    assert "product[1, 128, 4, 27] add_maximum" in down.program
+    assert "convolution y[2, 64, 4, 27] add_maximum" in down.program

@@ -42,6 +42,22 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "minimum": td.minimum,
     "where": lambda x, y: td.where(x > y, x, y * 0.5),
 }
+# Along an axis of the joint shape of two operands, or of the one that is read.
+ALONG: dict[str, Callable[[Any, Any, int], Any]] = {
+    "cumulative_sum": lambda x, y, a: td.cumulative_sum(x, a) / 4.0,
+    "cumulative_prod": lambda x, y, a: td.cumulative_prod(
+        td.clip(x, -1.1, 1.1), a, reverse=True
+    ),
+    "cumulative_max": lambda x, y, a: td.cumulative_max(x, a),
+    "cumulative_logsumexp": lambda x, y, a: td.cumulative_logsumexp(
+        td.clip(x, -9.0, 9.0), a
+    ),
+    "linear_recurrence": lambda x, y, a: td.linear_recurrence(
+        td.clip(x, -0.9, 0.9), y, a
+    ),
+    "sort": lambda x, y, a: td.sort(x, a),
+    "median": lambda x, y, a: td.median(x, a, keepdims=True) + x,
+}
 
 
 @dataclass(frozen=True)
@@ -89,8 +105,8 @@ def apply(row: Row, xs: list[Any]) -> Any:
         return td.take(xs[0], a[0], a[1])
     if row.op == "matmul":
         return td.matmul(xs[0], xs[1]) / float(xs[0].shape[-1])
-    if row.op == "cumulative_sum":
-        return td.cumulative_sum(xs[0], axis=a) / 4.0
+    if row.op in ALONG:
+        return ALONG[row.op](xs[0], xs[-1], a)
     raise AssertionError(row.op)
 
 
@@ -182,17 +198,23 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
     """A row that fits the values so far, and its shape."""
     k = int(rng.integers(max(0, len(shapes) - 8), len(shapes)))
     shape = shapes[k]
-    kind = rng.choice(["unary", "binary", "fold", "move", "join", "product"])
+    kinds = ["unary", "binary", "fold", "move", "join", "product", "along"]
+    kind = rng.choice(kinds)
     if kind == "unary" or not shape:
         return Row(str(rng.choice(list(UNARY))), (k,)), shape
-    if kind == "binary":
+    if kind in ("binary", "along"):
         fits = [j for j, s in enumerate(shapes) if _joint(shape, s) is not None]
         if not fits:
             return None
         j = int(rng.choice(fits))
         joint = _joint(shape, shapes[j])
         assert joint is not None
-        return Row(str(rng.choice(list(BINARY))), (k, j)), joint
+        if kind == "binary":
+            return Row(str(rng.choice(list(BINARY))), (k, j)), joint
+        name, axis = str(rng.choice(list(ALONG))), int(rng.integers(len(shape)))
+        if name != "linear_recurrence":
+            return Row(name, (k,), axis), shape
+        return Row(name, (k, j), axis + len(joint) - len(shape)), joint
     if kind == "fold":
         return _fold(rng, k, shape)
     if kind == "move":

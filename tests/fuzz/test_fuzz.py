@@ -42,6 +42,60 @@ FOUND = [
         ),
         5506,
     ),
+    Recipe(  # a sum of one term reads where it stands, in other loops too
+        (
+            Row("input", (), (16, 3)),
+            Row("max", (0,), ((0, 1), True)),
+            Row("subtract", (1, 0)),
+            Row("reshape", (2,), (48,)),
+            Row("divide", (3, 1)),
+        ),
+        644,
+    ),
+    Recipe(  # what lies in memory for one reader is computed before it
+        (
+            Row("input", (), (16, 16, 33)),
+            Row("subtract", (0, 0)),
+            Row("tanh", (0,)),
+            Row("cumulative_sum", (1,), 1),
+        ),
+        300809,
+    ),
+    Recipe(  # 256 lanes under a mask are more than 8 bits count
+        (
+            Row("input", (), (7, 16, 3)),
+            Row("input", (), (16, 16, 33)),
+            Row("take", (0,), ((-3, -1, -2, 2), 2)),
+            Row("sigmoid", (2,)),
+            Row("broadcast_to", (3,), (2, 7, 16, 4)),
+            Row("sqrt", (4,)),
+            Row("subtract", (3, 4)),
+            Row("where", (5, 6)),
+            Row("exp", (7,)),
+        ),
+        302082,
+    ),
+    Recipe(  # neither are its first rows
+        (
+            Row("input", (), (3, 2)),
+            Row("input", (), (1, 1, 33)),
+            Row("tanh", (0,)),
+            Row("slice", (1,), ((0, 1, 2), (0, 1, 1), (29, 33, 1))),
+            Row("pad", (0,), ((0, 1), (0, 0))),
+            Row("matmul", (3, 4)),
+        ),
+        91027,
+    ),
+    Recipe(  # two loops of equal steps around an operand that is written over
+        (
+            Row("input", (), (1, 2)),
+            Row("concat", (0, 0), 1),
+            Row("cumulative_max", (1,), 1),
+            Row("sum", (1,), ((1,), True)),
+            Row("matmul", (3, 1)),
+        ),
+        5543,
+    ),
     Recipe(  # one element of a product's row is not the whole product
         (
             Row("input", (), (1, 7)),

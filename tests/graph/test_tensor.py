@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import treadle as td
@@ -46,3 +47,11 @@ def test_scalars_are_weak() -> None:
     assert (td.asarray([1, 2]) * 2.0).dtype == td.float32
     assert (td.asarray([True]) + 1).dtype == td.int64
     assert (td.asarray([1], "int8") + 1).dtype == td.int8
+
+
+def test_a_dtype_is_one_object_wherever_it_comes_from() -> None:
+    swapped = np.dtype("f4").newbyteorder(">").newbyteorder("=")
+    array = np.ones(2, swapped)
+    variables = [td.param(init=0.5), td.nn.Linear(2, 2).weight, td.Variable(array)]
+    nodes = [td.constant(0.5), td.asarray(array), td.constant([1], "f4")]
+    assert all(x.type.dtype is td.float32 for x in [*variables, *nodes])

@@ -19,7 +19,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
 from treadle.loops.index import Axis, Index
 from treadle.loops.interpreter import interpret
-from treadle.loops.kernel import Loop, Store
+from treadle.loops.kernel import Fold, Folded, Loop, Store
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
@@ -50,7 +50,7 @@ GOLDEN = {
     "a chain is one loop": (
         lambda x: td.sqrt(td.abs(x * 2.0)) + x,
         """
-kernel multiply_abs_sqrt_add(b0: float32 written, b1: float32) of n0
+kernel abs_sqrt_add(b0: float32 written, b1: float32) of n0
   vector i0 < n0 by 64
     v0 = b1[i0]
     b0[i0] = add(sqrt(abs(multiply(v0, 2.0))), v0)
@@ -59,7 +59,7 @@ kernel multiply_abs_sqrt_add(b0: float32 written, b1: float32) of n0
     "what is divided by a sum takes three passes over a row": (
         spread,
         """
-kernel max_subtract_multiply_sum_divide(b0: float32 written, b1: float32) of n0, n1, n2
+kernel max_sum_divide(b0: float32 written, b1: float32) of n0, n1, n2
   parallel i0 < n0
     a0: float32 = -inf
     vector i1 < n2 by 64
@@ -76,7 +76,7 @@ kernel max_subtract_multiply_sum_divide(b0: float32 written, b1: float32) of n0,
     "an exponential waits in its result": (
         lambda x: td.softmax(x, 1),
         """
-kernel max_stopgradient_subtract_exp_sum_divide(b0: float32 written, b1: float32) \
+kernel max_stopgradient_exp_sum_divide(b0: float32 written, b1: float32) \
 of n0, n1, n2
   parallel i0 < n0
     a0: float32 = -inf
@@ -84,8 +84,9 @@ of n0, n1, n2
       a0 = Maximum with b1[i0*n1 + i1]
     a1: float32 = 0
     vector i1 < n2 by 64
-      a1 = Add with exp(subtract(b1[i0*n1 + i1], stopgradient(a0)))
-      b0[i0*n1 + i1] = exp(subtract(b1[i0*n1 + i1], stopgradient(a0)))
+      v0 = exp(subtract(b1[i0*n1 + i1], stopgradient(a0)))
+      a1 = Add with v0
+      b0[i0*n1 + i1] = v0
     vector i1 < n2 by 64
       b0[i0*n1 + i1] = divide(b0[i0*n1 + i1], a1)
 """,
@@ -94,7 +95,7 @@ of n0, n1, n2
         lambda x: td.sum(x, 0),
         """
 kernel sum(b0: float32 written, b1: float32) of n0, n1, n2
-  vector i1 < n2 by 64
+  vector i1 < n2 by 256
     a0: float32 = 0
     serial i0 < n0
       a0 = Add with b1[i0*n1 + i1]
@@ -108,6 +109,47 @@ kernel add(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4
   parallel i1 < n2
     vector i0 < n0 by 64
       b0[i1*n4 + i0] = add(b1[i0*n1 + i1*n3], 1.0)
+""",
+    ),
+    "a sum up to each place carries what it has so far": (
+        lambda x: td.cumulative_sum(x, axis=0),
+        """
+kernel cumulativesum(b0: float32, b1: float32 written) of n0, n1, n2
+  vector i1 < n2 by 64
+    a0: float32 = 0
+    serial i0 < n0
+      v0 = b0[i0*n1 + i1]
+      v1 = select((0 <= i0 < 1), v0, add(a0, v0))
+      b1[i0*n1 + i1] = v1
+      a0 = v1
+""",
+    ),
+    "without its own element, from the end, rows side by side": (
+        lambda x: td.cumulative_prod(x, axis=1, reverse=True, exclusive=True),
+        """
+kernel cumulativeprod(b0: float32, b1: float32 written) of n0, n1, n2, n3
+  vector i0 < n0 by 8
+    a0: float32 = 1
+    serial i1 < n2
+      b1[i0*n1 + i1*-1 + n3] = a0
+      v0 = b0[i0*n1 + i1*-1 + n3]
+      a0 = select((0 <= i1 < 1), v0, multiply(a0, v0))
+""",
+    ),
+    "a greatest element is found, and then its first place": (
+        lambda x: td.argmax(x, axis=1),
+        """
+kernel argmax(b0: float32, b1: int64 written) of n0, n1, n2
+  parallel i0 < n0
+    a0: float32 = -inf
+    vector i1 < n2 by 32
+      v0 = b0[i0*n1 + i1]
+      a0 = Maximum with v0
+    a1: int32 = 2147483647
+    vector i1 < n2 by 32
+      v0 = b0[i0*n1 + i1]
+      a1 = Minimum with select(bitwiseor(equal(v0, a0), isnan(v0)), (i1), 2147483647)
+    b1[i0] = int64(a1)
 """,
     ),
     "a border is a guard": (
@@ -155,7 +197,7 @@ def test_interpreting_is_the_meaning(sample: Sample) -> None:
         assert kernel_problems(kernel) == []
         interpret(kernel, [memory[n] for n in step.buffers])
     terms = max([a.size for a in arrays], default=1)
-    found = dict(program.results)
+    found = {serial: n for serial, n, _ in program.results}
     for r, w in zip(roots, wants, strict=True):
         got = memory[found[r.serial]].reshape(r.type.shape)
         assert_close(got, w, sample.op.traits.tolerance, terms)
@@ -180,6 +222,13 @@ def test_what_is_wrong_is_told() -> None:
     found = kernel_problems(kernel.with_body((*kernel.body, stray)))
     assert "b9 is no buffer" in found
     assert "a0 is read before it starts" in found
+    own = kernel.body[0].body[0]  # type: ignore[union-attr]
+    carried = replace(own.folds[0], combine=None)
+    read = Fold(carried, Folded(carried, carried.dtype))
+    lost = replace(own, body=(read, read), folds=(carried,))
+    told = " ".join(kernel_problems(kernel.with_body((lost,))))
+    assert "a0 is carried across lanes" in told
+    assert "a0 is read after its step" in told
     twice = Loop(kernel.body[0].axis, kernel.body, "parallel")  # type: ignore[union-attr]
     told = " ".join(kernel_problems(kernel.with_body((twice,))))
     assert "two loops, one inside the other" in told

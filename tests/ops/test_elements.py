@@ -156,3 +156,13 @@ def test_equality_beside_no_number_is_a_bool() -> None:
 def test_gelu_names_its_approximations() -> None:
     with pytest.raises(ArgumentError, match="'none' or 'tanh'"):
         td.gelu(1.0, approximate="erf")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_whole_powers_are_products_that_wrap(dtype: str) -> None:
+    x = np.arange(0 if dtype == "uint8" else -9, 12).astype(dtype)
+    for n in (4, 5, 7, 12, 31):
+        y = td.pow(td.asarray(x), n)
+        assert y.numpy().tolist() == np.power(x, np.asarray(n, dtype)).tolist()
+        with td.options(engine="native"):
+            assert td.lower(y).fallbacks == ()

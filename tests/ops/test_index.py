@@ -128,3 +128,19 @@ def test_values_that_do_not_fit_are_refused() -> None:
         td.zeros(3).at[:2].set([1.0, 2.0, 3.0])
     with pytest.raises(DTypeError, match="does not fit"):
         td.asarray([1, 2]).at[0].set(1.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("extent", [1, 7, 16, 33, 1000])
+def test_folds_at_positions_have_kernels(extent: int, dtype: str) -> None:
+    rng = np.random.default_rng(extent)
+    x = rng.integers(1, 4, (extent, 5)).astype(dtype)
+    ids = rng.integers(-extent, extent, 9)
+    e = rng.integers(1, 3, (9, 5)).astype(dtype)
+    for mode, fold in FOLDS.items():
+        want = x.copy()
+        fold.at(want, ids, e)
+        y = getattr(td.asarray(x).at[td.asarray(ids)], mode)(e)
+        with td.options(engine="native"):
+            assert td.lower(y).fallbacks == ()
+            assert np.array_equal(y.numpy(), want)

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.ops.random import philox
+from tests.numerics import assert_close
+from treadle.base.dtypes import as_dtype
+from treadle.graph.leaves import constant_node
+from treadle.graph.meaning import compute
+from treadle.ops.random import NormalBits, philox
 
 
 @pytest.mark.parametrize(
@@ -102,3 +106,19 @@ def test_draws_go_on_where_a_checkpoint_was_taken() -> None:
     with td.options(seed=0):
         td.random.restore(saved)
         assert td.random.normal((3,)).tolist() == first
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("count", [1, 7, 16, 33, 1000, 5001])
+def test_kernels_draw_the_normal_numbers_of_the_definition(
+    count: int, dtype: str
+) -> None:
+    draw = np.array([2**40 + 5, 2**33 + 1], np.uint64)
+    made = NormalBits((count,), as_dtype(dtype))
+    y = made(constant_node(draw))
+    want = compute(made, y.type, [draw])
+    for threads in (1, 2):
+        with td.options(engine="native", threads=threads):
+            assert td.lower(y).fallbacks == ()
+            got = made(constant_node(draw)).numpy()
+        assert_close(got, want, "R")

@@ -33,6 +33,9 @@ def test_a_node_that_is_held_keeps_its_value() -> None:
     hidden = ((x * 3.0) + 1.0) * 2.0
     float(hidden)
     assert hidden.inputs[0].stored is None
+    either = x * 3.0 + x * 5.0
+    float(either)
+    assert all(y.stored is None for y in either.inputs)
 
 
 def test_derivatives_after_printing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 Structure = Any
@@ -15,21 +15,23 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     [1, 2, 3]
     """
     leaves: list[Any] = []
+    return leaves, _visit(tree, leaves)
 
-    def visit(node: Any) -> Structure:
-        if isinstance(node, dict):
-            return dict, tuple(node), tuple(visit(v) for v in node.values())
-        if isinstance(node, tuple) and hasattr(node, "_fields"):
-            return type(node), None, tuple(visit(v) for v in node)
-        if isinstance(node, (list, tuple)):
-            kind = list if isinstance(node, list) else tuple
-            return kind, None, tuple(visit(v) for v in node)
-        if node is None:
-            return None
-        leaves.append(node)
-        return "leaf"
 
-    return leaves, visit(tree)
+# Functions of their own: closures that call themselves would keep leaves in a cycle.
+def _visit(node: Any, leaves: list[Any]) -> Structure:
+    """The structure of a tree, whose leaves are appended to `leaves`."""
+    if isinstance(node, dict):
+        return dict, tuple(node), tuple(_visit(v, leaves) for v in node.values())
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return type(node), None, tuple(_visit(v, leaves) for v in node)
+    if isinstance(node, (list, tuple)):
+        kind = list if isinstance(node, list) else tuple
+        return kind, None, tuple(_visit(v, leaves) for v in node)
+    if node is None:
+        return None
+    leaves.append(node)
+    return "leaf"
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
@@ -38,17 +40,17 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     >>> unflatten(flatten({"a": 1, "b": (2,)})[1], [5, 6])
     {'a': 5, 'b': (6,)}
     """
-    rest = iter(leaves)
+    return _build(structure, iter(leaves))
 
-    def build(node: Structure) -> Any:
-        if node is None:
-            return None
-        if node == "leaf":
-            return next(rest)
-        kind, keys, children = node
-        values = [build(child) for child in children]
-        if kind is dict:
-            return dict(zip(keys, values, strict=True))
-        return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
-    return build(structure)
+def _build(node: Structure, rest: Iterator[Any]) -> Any:
+    """The tree of a structure, with the next leaves of `rest`."""
+    if node is None:
+        return None
+    if node == "leaf":
+        return next(rest)
+    kind, keys, children = node
+    values = [_build(child, rest) for child in children]
+    if kind is dict:
+        return dict(zip(keys, values, strict=True))
+    return kind(*values) if hasattr(kind, "_fields") else kind(values)

@@ -56,8 +56,10 @@ class Engine:
         """The values of the nodes in `keep`.
 
         A node has its value from `feeds`, else from itself if stored, else from its op.
-        The stored arrays of the nodes in `spent` nobody else will look at again: an
-        engine may write the Variable's next value into them.
+        Values are arrays, or the engine's own Residents: those of other engines, and
+        what the host has stored, an engine reads as `node.array`. The stored values of
+        the nodes in `spent` nobody else will look at again: an engine may write the
+        Variable's next value into them.
         """
         raise NotImplementedError
 
@@ -73,7 +75,10 @@ class Engine:
 _engines: dict[str, Callable[[], Engine]] = {}
 _made: dict[str, Engine] = {}
 # Engines that are loaded when they are first asked for.
-_modules = {"native": "treadle.engines.native.engine"}
+_modules = {
+    "device": "treadle.engines.device.engine",
+    "native": "treadle.engines.native.engine",
+}
 for _name in _modules:
     register_engine(_name)
 

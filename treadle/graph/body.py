@@ -48,7 +48,7 @@ class Body:
             if node.serial in values:
                 continue
             if node.stored is not None and not node.inputs:
-                values[node.serial] = node.stored
+                values[node.serial] = node.array
             else:
                 operands = [values[x.serial] for x in node.inputs]
                 values[node.serial] = compute_at(

@@ -63,8 +63,9 @@ def _inside(a: Tensor, b: Tensor) -> Pairs | None:
         elif _differ(x, y):
             return None
     if isinstance(a.op, Constant):
-        assert a.stored is not None and b.stored is not None
-        if a.stored.tobytes() != b.stored.tobytes():
+        known, other = a.array, b.array
+        assert known is not None and other is not None
+        if known.tobytes() != other.tobytes():
             return None
     return pairs
 

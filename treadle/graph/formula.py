@@ -101,8 +101,9 @@ def _leaf(node: Tensor) -> Part:
         return node._name, _ATOM
     if isinstance(node.op, Argument):
         return f"x{node.op.position}", _ATOM
-    if isinstance(node.op, Constant) and node.stored is not None:
-        text = short(node.stored)
+    array = node.array if isinstance(node.op, Constant) else None
+    if array is not None:
+        text = short(array)
         if text != "...":
             return text, _SIGN if text.startswith("-") else _ATOM
     assert not isinstance(node.type, TupleType)

@@ -137,8 +137,8 @@ def draw_node() -> Tensor:
     return Tensor(_DRAW, (), Type((2,), uint64), value)
 
 
-def to_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A fresh C-ordered array of a known dtype from anything array-like."""
+def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any, Any]:
+    """A C-ordered array of a known dtype from anything array-like; fresh if a copy."""
     if dtype is not None:
         wanted = as_dtype(dtype)
     elif isinstance(value, (np.ndarray, np.generic)):
@@ -150,7 +150,8 @@ def to_array(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
         wanted = default_of(scalar, current().dtype)
     try:
-        return np.array(value, dtype=wanted, order="C")
+        make = np.array if copy else np.asarray
+        return make(value, dtype=wanted, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise _no_array(value, error) from None
 

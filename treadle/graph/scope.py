@@ -14,6 +14,7 @@ from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
 from treadle.graph.frame import Frame, pushed
+from treadle.graph.leaves import to_array
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Parameter
 
@@ -73,16 +74,20 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
 
 
 def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """The first value of a parameter from a number, an array or init(shape, dtype)."""
+    """The first value of a parameter from a number, an array or init(shape, dtype).
+
+    Nobody else will write it, but it may be read-only.
+    """
     wanted = as_dtype(dtype) if dtype is not None else current().dtype
     if callable(init) and not isinstance(init, Operand):
         if shape is None:
             raise ArgumentError("an init function needs a shape")
         with pushed(Frame()):
             value = init(as_shape(shape), wanted)
-            array = np.array(value, dtype=wanted)
+            fresh = getattr(init, "fresh", False)
+            array = to_array(value, wanted, copy=not fresh)
     elif isinstance(init, Operand):
-        array = np.array(init.numpy(), dtype=wanted)
+        array = to_array(init.numpy(), wanted, copy=False)
     else:
         array = np.array(init, dtype=wanted)
     if shape is None:
@@ -90,7 +95,9 @@ def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     extents = as_shape(shape)
     if array.ndim and array.shape != extents:
         raise ShapeError(f"init has shape {array.shape}, the parameter {extents}")
-    return np.array(np.broadcast_to(array, extents))
+    return (
+        array if array.shape == extents else to_array(np.broadcast_to(array, extents))
+    )
 
 
 def param(
@@ -113,7 +120,7 @@ def param(
     if not _scopes.stack:
         array = initial_array(init, shape, dtype)
         return Parameter(
-            array, name=name, trainable=trainable, axes=axes, sparse=sparse
+            array, name=name, trainable=trainable, axes=axes, sparse=sparse, copy=False
         )
     if name is None:
         raise ArgumentError("inside td.scope a parameter needs a name")
@@ -123,7 +130,7 @@ def param(
     if known is None:
         array = initial_array(init, shape, dtype)
         known = Parameter(
-            array, name=full, trainable=trainable, axes=axes, sparse=sparse
+            array, name=full, trainable=trainable, axes=axes, sparse=sparse, copy=False
         )
         home.parameters[full] = known
         return known

@@ -13,6 +13,7 @@ from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
+from treadle.graph.resident import Resident
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -21,6 +22,7 @@ __all__ = [
     "Tensor",
 ]
 
+Stored = np.ndarray[Any, Any] | Resident
 _serials: Iterator[int] = itertools.count()
 _rename = itertools.count()
 # Called with each new node while something watches (metadata, eager, no_grad scopes).
@@ -58,7 +60,7 @@ class Tensor(Operand):
         op: Op,
         inputs: tuple[Tensor, ...],
         type_: Type,
-        stored: np.ndarray[Any, Any] | None = None,
+        stored: Stored | None = None,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -85,6 +87,12 @@ class Tensor(Operand):
     @property
     def type(self) -> Type:
         return self._type
+
+    @property
+    def array(self) -> np.ndarray[Any, Any] | None:
+        """The stored value on the host, brought home where it lies in an engine."""
+        stored = self.stored
+        return stored.numpy() if isinstance(stored, Resident) else stored
 
     def node(self) -> Tensor:
         return self
@@ -179,7 +187,7 @@ def newest_serial() -> int:
     return next(_serials)
 
 
-def settle(node: Tensor, value: np.ndarray[Any, Any]) -> None:
+def settle(node: Tensor, value: Stored) -> None:
     """Give a node its value; the recipe stays, so it can still be differentiated."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False

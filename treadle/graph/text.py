@@ -54,12 +54,12 @@ def head(node: Tensor, names: Mapping[int, str] | None = None) -> str:
     if variable is not None and not node.inputs:
         kind = type(variable).__name__.lower()
         return f"{kind} {variable.name!r}"
-    if isinstance(op, Constant) and node.stored is not None:
-        return f"constant {short(node.stored)}"
+    if isinstance(op, Constant) and (value := node.array) is not None:
+        return f"constant {short(value)}"
     if isinstance(op, Argument):
         return f"argument {op.position}"
-    if isinstance(op, Draw) and node.stored is not None:
-        seed, number = node.stored.tolist()
+    if isinstance(op, Draw) and (value := node.array) is not None:
+        seed, number = value.tolist()
         return f"draw seed={seed} number={number}"
     if isinstance(op, Cut):
         return f"cut {op.of}"
@@ -161,7 +161,7 @@ def expression(node: Tensor, depth: int = DEPTH) -> str:
     if variable is not None and not node.inputs:
         return variable.name
     if not node.inputs:
-        stored = node.stored
+        stored = node.array
         return short(stored) if stored is not None else head(node)
     if depth == 0:
         return "..."
@@ -185,9 +185,10 @@ def bare(expression: str) -> str:
 def represent(node: Tensor) -> str:
     """The value where it is known, else shape, dtype and expression; runs nothing."""
     kind = "Tensor" if isinstance(node, VariableItem) else type(node).__name__
-    if node.stored is not None and not isinstance(node.type, TupleType):
+    stored = node.array
+    if stored is not None and not isinstance(node.type, TupleType):
         value = np.array2string(
-            node.stored, separator=", ", threshold=50, prefix=" " * (len(kind) + 1)
+            stored, separator=", ", threshold=50, prefix=" " * (len(kind) + 1)
         )
         return f"{kind}({value}, {node.type})"
     return f"{kind}({bare(expression(node))} : {node.type})"

@@ -53,7 +53,8 @@ class Update(Op):
 class Variable(Operand):
     """A named array that assignments change; in an expression it is its newest version.
 
-    Creation order is effect order: an expression keeps the version it read.
+    Creation order is effect order: an expression keeps the version it read. Without
+    `copy` an initial array of the right type is taken over: nobody may write it then.
 
     >>> import treadle as td
     >>> v = td.Variable([1.0, 2.0], name="v")
@@ -84,11 +85,14 @@ class Variable(Operand):
         trainable: bool = False,
         axes: Any = None,
         sparse: bool = False,
+        copy: bool = True,
     ) -> None:
-        array = to_array(
-            initial.numpy() if isinstance(initial, Operand) else initial, dtype
-        )
-        self._type = Type(array.shape, array.dtype, as_names(axes, array.shape))
+        value = initial.numpy() if isinstance(initial, Operand) else initial
+        array = to_array(value, dtype, copy)
+        if not copy and isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        own = as_dtype(array.dtype)
+        self._type = Type(array.shape, own, as_names(axes, array.shape))
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}
         self.grad: Tensor | None = None
@@ -178,7 +182,7 @@ class Variable(Operand):
 
     def __repr__(self) -> str:
         kind = type(self).__name__
-        value = self.committed.stored
+        value = self.committed.array
         if top().tracing or id(self) in top().versions or value is None:
             return f"{kind}({self.name!r}, {self._type})"
         text = np.array2string(value, threshold=20, separator=", ", prefix="  ")
@@ -197,7 +201,8 @@ class Variable(Operand):
         copy.metadata, copy.grad = dict(self.metadata), self.grad
         copy._trainable = self._trainable
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
-        value = self.numpy() if self.committed.stored is not None else None
+        known = self.committed.stored is not None
+        value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
         return copy
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from treadle.base import trees
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
@@ -61,7 +63,7 @@ def _value_problems(node: Tensor) -> Iterator[str]:
     if value.shape != node.type.shape or value.dtype != node.type.dtype:
         found = Type(value.shape, value.dtype)
         yield f"has type {node.type} and a value of {found}"
-    if value.flags.writeable:
+    if isinstance(value, np.ndarray) and value.flags.writeable:
         yield "has a value that could be changed"
 
 

@@ -97,7 +97,14 @@ class Index:
         for atom, c in other.terms:
             total[atom] = total.get(atom, 0) + c
         terms = tuple((atom, c) for atom, c in total.items() if c != 0)
-        return Index(terms, self.constant + other.constant)
+        found = Index(terms, self.constant + other.constant)
+        for atom, c in terms:
+            if isinstance(atom, Remainder):
+                whole = Quotient(atom.index, atom.divisor)
+                if total.get(whole) == c * atom.divisor:  # x // n * n + x % n = x
+                    rest = tuple(t for t in terms if t[0] not in (atom, whole))
+                    return Index(rest, found.constant) + atom.index * c
+        return found
 
     __radd__ = __add__
 

@@ -53,8 +53,11 @@ class _Run:
                     self.run(s.body)
             elif isinstance(s, Fold):
                 a = s.accumulator
-                pair = [self.folds[a.number], self.value(s.value)]
-                self.folds[a.number] = _scalar(a.combine, pair, a.dtype)
+                found = self.value(s.value)
+                if a.combine is not None:
+                    pair = [self.folds[a.number], found]
+                    found = _scalar(a.combine, pair, a.dtype)
+                self.folds[a.number] = found
             elif self.holds(s.guards):
                 place = self.index(s.index)
                 value = self.value(s.value)

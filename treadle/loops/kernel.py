@@ -132,10 +132,14 @@ class Apply(Node):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What a loop folds into: its number, the op that combines, where it starts."""
+    """What a loop folds into: its number, the op that combines, where it starts.
+
+    Without an op it carries a value: each step replaces it by what is folded, which may
+    read the value of the step before.
+    """
 
     number: int
-    combine: Op
+    combine: Op | None
     start: Any
     dtype: DType
 
@@ -167,7 +171,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Fold:
-    """Combine a value into an accumulator."""
+    """Combine a value into an accumulator; after it the step does not read it."""
 
     accumulator: Accumulator
     value: Expression

@@ -27,7 +27,7 @@ from treadle.loops.kernel import (
     Literal,
     Load,
 )
-from treadle.loops.random import uniform_bits
+from treadle.loops.random import normal_bits, uniform_bits
 from treadle.loops.window import POOLS, few_taps
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add
@@ -37,7 +37,7 @@ from treadle.ops.join import Concat
 from treadle.ops.lookup import Embedding
 from treadle.ops.padding import Pad
 from treadle.ops.pick import OneHot, TakeAlong
-from treadle.ops.random import UniformBits
+from treadle.ops.random import NormalBits, Random, UniformBits
 from treadle.ops.select import Select
 from treadle.ops.slice import SetSlice, Unslice
 from treadle.ops.window import Unfold, windows_along
@@ -50,6 +50,7 @@ __all__ = [
     "has_rule",
     "is_virtual",
     "placed",
+    "recomputed",
     "row_major",
     "unflatten",
     "wide",
@@ -121,12 +122,21 @@ def has_rule(op: Op) -> bool:
 
 def is_computed(op: Op) -> bool:
     """Whether elements of the result take work: they are computed once, and kept."""
-    return isinstance(op, (Elementwise, UniformBits)) or type(op) in POOLS
+    return isinstance(op, (Elementwise, Random)) or type(op) in POOLS
 
 
 def is_virtual(node: Tensor) -> bool:
-    """Whether a node is looked through: no value is computed, only chosen."""
+    """Whether a node is looked through: no value is computed, only chosen, or it is
+    computed wherever it is read.
+    """
+    if node.mark is not None and "recomputed" in node.mark:
+        return True
     return has_rule(node.op) and not is_computed(node.op)
+
+
+def recomputed(node: Tensor) -> None:
+    """Let a node of a program be computed wherever it is read."""
+    node.mark = {**(node.mark or {}), "recomputed": True}
 
 
 class Lowering:
@@ -166,8 +176,9 @@ class Lowering:
 
     def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
         op = node.op
-        if node.stored is not None:  # a number that a rule has written
-            return Literal(node.stored[()], node.type.dtype)
+        number = node.array
+        if number is not None:  # one that a rule has written
+            return Literal(number[()], node.type.dtype)
         if isinstance(op, Elementwise):
             values = [
                 self.value(x, broadcast(at, x.type.shape), guards) for x in node.inputs
@@ -320,15 +331,20 @@ def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression
     return Apply(Select(), (hit, one, zero), op.dtype)
 
 
-def _uniform(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
+def _random(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     (draw,) = node.inputs
+    rule = RANDOM[type(node.op)]
     number = self.buffer(draw)
     assert number is not None
     # The two words of 64 bits of a draw, read as four of 32 in the host's order.
     words = [Load(number, Index.of(k), uint32) for k in range(4)]
-    return uniform_bits(flat(at, node.type.shape), words, node.type.dtype)
+    return rule(flat(at, node.type.shape), words, node.type.dtype)
 
 
+RANDOM: dict[type[Op], Callable[[Index, Sequence[Expression], DType], Expression]] = {
+    UniformBits: uniform_bits,
+    NormalBits: normal_bits,
+}
 RULES: dict[type[Op], Callable[[Lowering, Tensor, At, Guards], Expression]] = {
     Pad: _pad,
     Concat: _concat,
@@ -339,5 +355,6 @@ RULES: dict[type[Op], Callable[[Lowering, Tensor, At, Guards], Expression]] = {
     Embedding: _embedding,
     OneHot: _one_hot,
     Unfold: _unfold,
-    UniformBits: _uniform,
+    UniformBits: _random,
+    NormalBits: _random,
 }

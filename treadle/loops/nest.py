@@ -8,7 +8,7 @@ softmax is three passes over a row that stays in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from treadle.loops.kernel import (
     Loop,
     Statement,
     Store,
+    inside,
 )
 from treadle.loops.lower import (
     At,
@@ -41,7 +42,7 @@ from treadle.loops.lower import (
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
-__all__ = ["Region", "kernel_of"]
+__all__ = ["Region", "kernel_of", "start_of"]
 
 
 @dataclass
@@ -140,7 +141,7 @@ class _Work:
         count = 1 + max(self.known_after.values(), default=0)
         self.folds: list[list[Fold]] = [[] for _ in range(count)]
         self.stores: list[list[Store]] = [[] for _ in range(count)]
-        self.at_rows: list[Store] = []
+        self.at_rows: list[list[Store]] = [[] for _ in range(count)]
         self.waiting: set[int] = set()  # buffers in which another value waits
         self.loaded: dict[int, Load] = {}
         self.last = self._last_uses()
@@ -160,6 +161,26 @@ class _Work:
             self._keep(turn, done)
         for stores in self.stores:  # what waits in a buffer is read before it goes
             stores.sort(key=lambda s: s.buffer in self.waiting)
+        for turn, stores in enumerate(self.at_rows):
+            self.at_rows[turn] = [self._gathered(turn, s) for s in stores]
+
+    def _gathered(self, turn: int, own: Store) -> Store:
+        """A row's store; what it reads where data say so waits in its place at first.
+
+        Later passes may then write over the operand that it was read from.
+        """
+        dtype = self.stored[own.buffer].type.dtype
+        found = {
+            x
+            for x in inside(own.value)
+            if isinstance(x, Load) and x.index.data() and x.dtype == dtype
+        }
+        if turn == 0 or len(found) != 1:
+            return own
+        (load,) = found
+        self.at_rows[0].append(Store(own.buffer, own.index, load))
+        there = Load(own.buffer, own.index, dtype)
+        return replace(own, value=_replaced(own.value, load, there))
 
     def add(self, node: Tensor) -> None:
         """Write out a member, whose operands have been."""
@@ -168,7 +189,7 @@ class _Work:
         if region.folds(node):
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
-            self.folds[self.turn(node)].append(Fold(accumulator, value))
+            accumulator = self._fold(self.turn(node), accumulator, value)
             found: Expression = Folded(accumulator, accumulator.dtype)
             if accumulator.dtype != node.type.dtype:
                 found = _cast(found, node)
@@ -178,6 +199,15 @@ class _Work:
         for k, own in enumerate(self.stored):
             if own is node:
                 self._store(node, k, found)
+
+    def _fold(self, turn: int, own: Accumulator, value: Expression) -> Accumulator:
+        """Fold a value in a pass, or find the accumulator that does so already."""
+        for known in self.folds[turn]:
+            same = replace(own, number=known.accumulator.number) == known.accumulator
+            if same and known.value == value:
+                return known.accumulator
+        self.folds[turn].append(Fold(own, value))
+        return own
 
     def _value(self, node: Tensor) -> Expression:
         if isinstance(node.op, Reduction):  # of one element: that element
@@ -191,7 +221,7 @@ class _Work:
         if self.region.is_full(node):
             self.stores[self.known_after[node.serial]].append(own)
         else:
-            self.at_rows.append(own)
+            self.at_rows[self.known_after[node.serial]].append(own)
 
     def _place(self, node: Tensor, like: Tensor) -> Index:
         """Where an element of a node lies in the buffer of one like it."""
@@ -266,11 +296,14 @@ class _Work:
     def nest(self) -> tuple[Statement, ...]:
         """The loops around it all."""
         body: list[Statement] = []
-        for folds, stores in zip(self.folds, self.stores, strict=True):
+        for rows, folds, stores in zip(
+            self.at_rows, self.folds, self.stores, strict=True
+        ):
+            body += rows
             if folds or stores:
                 starts = tuple(f.accumulator for f in folds)
                 body += _nest(self.region, [*folds, *stores], starts)
-        nest: tuple[Statement, ...] = (*body, *self.at_rows)
+        nest: tuple[Statement, ...] = tuple(body)
         for axis in reversed(self.region.rows):
             nest = (Loop(axis, nest, "parallel"),)
         return nest
@@ -279,6 +312,15 @@ class _Work:
 def _cast(total: Expression, node: Tensor) -> Expression:
     from_wide = Cast(node.type.dtype)
     return Apply(from_wide, (total,), node.type.dtype)
+
+
+def _replaced(x: Expression, old: Expression, new: Expression) -> Expression:
+    """An expression with a part of it replaced."""
+    if x == old:
+        return new
+    if isinstance(x, Apply):
+        return Apply(x.op, tuple(_replaced(v, old, new) for v in x.inputs), x.dtype)
+    return x
 
 
 def _passes(region: Region) -> dict[int, int]:
@@ -322,18 +364,19 @@ def _fold(
     at = region.reads[node.serial]
     dtype = wide(node.type.dtype)
     combine = combiner(op, x.type.dtype)
-    start = op.identity(x.type.dtype)
-    if start is None:
-        start = _lowest(op, dtype)
+    start = start_of(op, x.type.dtype)
     value = lowering.value(x, at)
     if value.dtype != dtype:
         value = Apply(Cast(dtype), (value,), dtype)
     return Accumulator(number, combine, start, dtype), value
 
 
-def _lowest(op: Reduction, dtype: DType) -> float | int:
-    """The least or greatest number of a type: the start of a maximum or minimum."""
-    below = op.name == "Max"
+def start_of(op: Reduction, dtype: DType) -> float | int:
+    """Where a fold of values starts; a maximum at the least number of their type."""
+    known: float | int | None = op.identity(dtype)
+    if known is not None:
+        return known
+    below, dtype = op.name == "Max", wide(dtype)
     if dtype.kind == "f":
         return -np.inf if below else np.inf
     if dtype.kind == "b":

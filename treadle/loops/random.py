@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from treadle.base.dtypes import (
@@ -20,10 +21,14 @@ from treadle.loops.kernel import Apply, Counter, Expression, Literal
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift, RightShift
 from treadle.ops.cast import Cast
 from treadle.ops.compare import Equal
-from treadle.ops.elementwise import Add, Multiply
+from treadle.ops.elementary import Cos
+from treadle.ops.elementwise import Add, Multiply, Negative, Subtract
+from treadle.ops.logarithm import Log1p
+from treadle.ops.power import Sqrt
+from treadle.ops.rounding import Round
 from treadle.ops.select import Select
 
-__all__ = ["uniform_bits"]
+__all__ = ["normal_bits", "uniform_bits"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -108,3 +113,27 @@ def uniform_bits(
         pairs = [_chosen([words[k], words[k + 2]], place) for k in range(2)]
         return unit(pairs, dtype)
     return unit([_chosen(words, place)], dtype)
+
+
+def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Expression:
+    """The number of element `element` of a draw, as `td.random.normal` defines it."""
+    wide = float64 if dtype == float64 else float32
+    own = Counter(element, uint64)
+    pairs = 1 if wide == float64 else 2  # of uniform numbers in a block
+    words = block(_apply(RightShift(), own, Literal(pairs, uint64)), draw)
+    low = Apply(Cast(uint32), (own,), uint32)
+    if wide == float64:
+        first, second = unit(words[:2], wide), unit(words[2:], wide)
+    else:
+        place = _apply(RightShift(), low, Literal(1, uint32))
+        place = _apply(BitwiseAnd(), place, Literal(1, uint32))
+        first, second = (unit([_chosen(words[k::2], place)], wide) for k in range(2))
+    radius = _apply(Log1p(), _apply(Negative(), first))
+    radius = _apply(Sqrt(), _apply(Multiply(), radius, Literal(-2.0, wide)))
+    # The sine of a turn is the cosine a quarter earlier; both steps are exact.
+    odd = Apply(Cast(wide), (_apply(BitwiseAnd(), low, Literal(1, uint32)),), wide)
+    turn = _apply(Subtract(), second, _apply(Multiply(), odd, Literal(0.25, wide)))
+    turn = _apply(Subtract(), turn, _apply(Round(), turn))
+    angle = _apply(Multiply(), turn, Literal(2.0 * math.pi, wide))
+    found = _apply(Multiply(), radius, _apply(Cos(), angle))
+    return found if dtype == wide else Apply(Cast(dtype), (found,), dtype)

@@ -23,11 +23,11 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.lower import Strides, placed
 from treadle.ops.compare import Less
-from treadle.ops.elementwise import Add
-from treadle.ops.gather import IndexSet, Unindex
+from treadle.ops.elementwise import Add, Multiply
+from treadle.ops.gather import IndexFold, IndexSet, Unindex
 from treadle.ops.lookup import RowsToDense
 from treadle.ops.pick import PutAlong
-from treadle.ops.select import Select
+from treadle.ops.select import Maximum, Minimum, Select
 
 __all__ = ["COPY", "SCATTERS"]
 
@@ -126,7 +126,7 @@ def _targets(
     return axes, here, target
 
 
-def _index_set(node: Tensor, strides: Strides) -> Kernels:
+def _index_set(node: Tensor, strides: Strides, combine: Op | None = None) -> Kernels:
     """The operand copied, then its elements at the positions replaced, one by one."""
     x, values, *ids = node.inputs
     op: Any = node.op
@@ -138,13 +138,20 @@ def _index_set(node: Tensor, strides: Strides) -> Kernels:
     arguments = (Argument(x.type.dtype), Argument(node.type.dtype, True))
     copy = Kernel(COPY, arguments, loops), [x, node]
     axes, here, target = _targets(op, op.place, values, ids, x.type.shape, strides)
-    found = _added(node, values, ids, axes, here, target, strides, None)
+    found = _added(node, values, ids, axes, here, target, strides, combine)
     return [copy, found[-1]]
 
 
+def _index_fold(node: Tensor, strides: Strides) -> Kernels:
+    op: Any = node.op
+    return _index_set(node, strides, FOLDS[op.mode])
+
+
+FOLDS: dict[str, Op] = {"multiply": Multiply(), "max": Maximum(), "min": Minimum()}
 SCATTERS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     RowsToDense: _rows,
     PutAlong: _put_along,
     Unindex: _unindex,
     IndexSet: _index_set,
+    IndexFold: _index_fold,
 }

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import (
     Accumulator,
+    Apply,
     Kernel,
     Load,
     Loop,
@@ -29,6 +30,8 @@ from treadle.loops.kernel import (
 __all__ = ["schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
+LIGHT = 24  # ops: a longer body leaves no registers for more columns
+HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,23 @@ def lanes_for(extent: int, width: int) -> int:
     return 4 * width if extent >= LONG * width else width
 
 
+def lanes_across(extent: int, width: int, folds: int) -> int:
+    """How many columns are folded at once: many, so that rows are read in long runs."""
+    most = HELD // max(folds, 1) * width
+    lanes = width
+    while 2 * lanes <= min(extent, most):
+        lanes *= 2
+    return lanes
+
+
+def lanes_apart(extent: int, width: int) -> int:
+    """How many steps are done at once where each runs through memory of its own.
+
+    Many at once would meet in few sets of the cache, as rows of 4096 bytes do.
+    """
+    return min(max(width // 2, 1), 1 << max(extent - 1, 0).bit_length())
+
+
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
     kernel = merge(reorder(split(kernel)))
@@ -264,6 +284,13 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     if axis is None:
         return kernel
     width = max(vector_bytes // element_bytes(kernel), 1)
-    return put_together(
-        kernel, taken_apart(kernel), axis, lanes_for(axis.extent, width)
-    )
+    lanes = lanes_for(axis.extent, width)
+    nest = taken_apart(kernel)
+    folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
+    ops = sum(isinstance(e, Apply) for e in expressions(kernel.body))
+    if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
+        lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
+    beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel.body))
+    if kernel.ordered and not beside:
+        lanes = lanes_apart(axis.extent, width)
+    return put_together(kernel, nest, axis, lanes)

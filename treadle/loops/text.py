@@ -21,6 +21,7 @@ from treadle.loops.kernel import (
     Store,
     children,
     expressions,
+    statements,
 )
 
 __all__ = ["kernel_text"]
@@ -38,6 +39,10 @@ class _Writer:
             for c in children(x):
                 uses[c] = uses.get(c, 0) + 1
         self.shared = {x for x, n in uses.items() if n > 1}
+        loops = [s for s in statements(kernel.body) if isinstance(s, Loop)]
+        for body in (kernel.body, *[s.body for s in loops]):
+            values = [s.value for s in body if not isinstance(s, Loop)]
+            self.shared |= {x for x in values if values.count(x) > 1}
 
     def text(self) -> str:
         given = ", ".join(
@@ -67,8 +72,9 @@ class _Writer:
                 self.names = {}
             elif isinstance(s, Fold):
                 value = self.value(s.value, depth)
-                combine = s.accumulator.combine.name
-                self.put(depth, f"a{s.accumulator.number} = {combine} with {value}")
+                combine = s.accumulator.combine
+                joined = f"{combine.name} with " if combine else ""
+                self.put(depth, f"a{s.accumulator.number} = {joined}{value}")
             else:
                 self.store(s, depth)
 

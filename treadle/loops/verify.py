@@ -23,7 +23,8 @@ __all__ = ["kernel_problems"]
 def kernel_problems(kernel: Kernel) -> list[str]:
     """What is wrong with a kernel; nothing for one that is right.
 
-    Axes are used inside their loops, accumulators inside or after theirs; buffers
+    Axes are used inside their loops, accumulators inside or after theirs; a carried
+    value has no lanes to join and is not read in a step that has replaced it. Buffers
     exist, have the dtype they are stored with, and are written only if they say so.
     """
     found: list[str] = []
@@ -50,6 +51,7 @@ def _check(
     found: list[str],
 ) -> None:
     known = list(folds)
+    replaced: list[Accumulator] = []
     for s in body:
         if isinstance(s, Loop):
             if s.axis in axes:
@@ -61,6 +63,12 @@ def _check(
             if s.kind == "parallel" and s.folds:
                 found.append(f"parallel loop {s.axis.name} folds")
             known += s.folds
+            if any(isinstance(t, Loop) and t.lanes for t in statements((s,))):
+                found += [
+                    f"a{a.number} is carried across lanes"
+                    for a in s.folds
+                    if a.combine is None
+                ]
             _check(kernel, s.body, [*axes, s.axis], known, found)
             continue
         if isinstance(s, Fold) and s.accumulator not in known:
@@ -68,9 +76,13 @@ def _check(
         for x in expressions((s,)):
             if isinstance(x, Folded) and x.accumulator not in known:
                 found.append(f"a{x.accumulator.number} is read before it starts")
+            if isinstance(x, Folded) and x.accumulator in replaced:
+                found.append(f"a{x.accumulator.number} is read after its step")
             for i in indices(x):
                 found += [
                     f"axis {a.name} is used outside of its loop"
                     for a in i.axes()
                     if a not in axes
                 ]
+        if isinstance(s, Fold) and s.accumulator.combine is None:
+            replaced.append(s.accumulator)

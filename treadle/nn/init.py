@@ -70,6 +70,8 @@ class Initializer:
     [2.0, 2.0]
     """
 
+    fresh = True  # each call makes an array of its own
+
     def __init__(self, rule: Callable[..., Array], **settings: Any) -> None:
         self.rule, self.settings = rule, settings
         functools.update_wrapper(self, rule)

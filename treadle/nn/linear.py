@@ -174,8 +174,9 @@ class Embedding(Module):
         if padding_index is not None:
             if not -rows <= padding_index < rows:
                 raise ArgumentError(f"padding_index {padding_index} of {rows} rows")
+            array = array.copy()
             array[padding_index] = 0
-        self.weight = Parameter(array, sparse=True)
+        self.weight = Parameter(array, sparse=True, copy=False)
 
     def forward(self, ids: Any) -> Tensor:
         return embedding(self.weight, ids, self.padding_index)

@@ -19,6 +19,7 @@ from treadle.nn import functional as F
 from treadle.nn.module import Module
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
+from treadle.ops.normalization import standardize
 
 __all__ = [
     "BatchNorm1d",
@@ -168,18 +169,22 @@ class _BatchNorm(_Channels):
         node = self._checked(x)
         if not self.training and self.track_running_stats:
             mean, var = self.running_mean.node(), self.running_var.node()
-        else:
-            axes = tuple(k for k in range(node.ndim) if k != 1)
-            mean = node.mean(axes)
             centered = node - _per_channel(mean, node.ndim)
-            var = (centered * centered).mean(axes)
-            if self.training and self.track_running_stats:
-                self._track(mean, var, node.size // max(self.num_features, 1))
-        centered = node - _per_channel(mean, node.ndim)
-        scale = functions.rsqrt(_per_channel(var, node.ndim) + self.eps)
-        return self._affine(centered * scale)
+            scale = functions.rsqrt(_per_channel(var, node.ndim) + self.eps)
+            return self._affine(centered * scale)
+        axes = tuple(k for k in range(node.ndim) if k != 1)
+        if self.training and self.track_running_stats:
+            self._track(node, axes)
+        return self._affine(standardize(node, axes, self.eps))
 
-    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+    def _track(self, x: Tensor, axes: tuple[int, ...]) -> None:
+        """Let the running statistics follow those of x over `axes`."""
+        # As `standardize` writes them, so that a program computes them once.
+        mean = x.mean(axes, keepdims=True)
+        centered = x - mean
+        var = (centered * centered).mean(axes, keepdims=True)
+        mean, var = mean.reshape(-1), var.reshape(-1)
+        count = x.size // max(self.num_features, 1)
         seen = self.num_batches_tracked + 1
         self.num_batches_tracked.assign(seen)
         part: Any = self.momentum

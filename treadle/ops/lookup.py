@@ -228,6 +228,7 @@ class CombineRows(Composite):
             first = functions.min(functions.where(same, number, n), 1)
         else:
             first = functions.searchsorted(functions.sort(ids), ids)
+        first = functions.clip(first, 0, n - 1)  # which says that it is a position
         return Embedding()(RowsToDense(n)(first, values), first)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

@@ -23,9 +23,12 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.compare import not_equal
 from treadle.ops.distance import reduced
+from treadle.ops.elementary import exp
 from treadle.ops.families import Composite
+from treadle.ops.flow import stop_gradient
+from treadle.ops.logarithm import log
 from treadle.ops.pick import one_hot, pick, take
-from treadle.ops.rearrange import expand_dims, moveaxis
+from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
 from treadle.ops.reduce import sum
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax, sparsemax
@@ -177,7 +180,12 @@ class CrossEntropy(OfLabels):
         return np.subtract(total, _at(shifted, labels, self.axis))
 
     def expand(self, *xs: Tensor) -> Tensor:
-        return -pick(log_softmax(xs[0], self.axis), xs[1], self.axis, counted=True)
+        x, labels = xs
+        top = stop_gradient(x.max(self.axis, keepdims=True))
+        total = squeeze(log(exp(x - top).sum(self.axis, keepdims=True)), self.axis)
+        # The label's score is taken before it is shifted: no row of these is kept.
+        own = pick(x, labels, self.axis, counted=True)
+        return total - (own - squeeze(top, self.axis))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Family, outputs_of, refuse_axes, same_dtype
+from treadle.ops.families import Composite, Family, outputs_of, refuse_axes, same_dtype
 from treadle.ops.pick import PutAlong
 
 __all__ = [
@@ -109,7 +109,7 @@ def argsort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
 
 
 @op(idempotent=True)
-class Sort(Ordering):
+class Sort(Ordering, Composite):
     """The elements in order."""
 
     axis: int
@@ -119,6 +119,10 @@ class Sort(Ordering):
         (x,) = arrays
         places = ordered(x, self.axis, self.descending)
         return np.take_along_axis(x, places, self.axis)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        places = ArgSort(self.axis, self.descending)(*xs)
+        return cast(Tensor, functions.take_along_axis(xs[0], places, self.axis))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         places = argsort(xs[0], self.axis, descending=self.descending)
@@ -139,7 +143,7 @@ def sort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
 
 
 @op()
-class TopK(Family):
+class TopK(Composite):
     """The k greatest elements along `axis` in falling order, and where they stand."""
 
     k: int
@@ -163,6 +167,11 @@ class TopK(Family):
         places = ordered(x, self.axis, True)
         places = np.take(places, np.arange(self.k), self.axis)
         return np.take_along_axis(x, places, self.axis), places
+
+    def expand(self, *xs: Tensor) -> tuple[Tensor, Tensor]:
+        key = (slice(None),) * self.axis + (slice(self.k),)
+        places = ArgSort(self.axis, True)(*xs)[key]
+        return functions.take_along_axis(xs[0], places, self.axis), places
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs

@@ -221,7 +221,11 @@ def _simple(x: Any, y: float) -> Tensor | None:
     if y == 3:
         return cube(node)
     if not is_inexact(node.type.dtype):
-        return None
+        # Whole numbers wrap, so that any order of their products is exact.
+        if y < 4:
+            return None
+        half = pow(square(node), y // 2)
+        return half * node if y % 2 else half
     if y == 0.5:
         return sqrt(node)
     if y == -1:

@@ -6,7 +6,7 @@ places come back to x[i] through y[i], by a linear recurrence from the end.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,16 +31,34 @@ __all__ = [
 ]
 
 
+class Chain(Family):
+    """Values of which each is made of the one before, along `axis`.
+
+    y[i] = step(y[i - 1], x[i], ...), and y[0] is the first element of the last operand.
+    """
+
+    __slots__ = ()
+    family = "scan"
+    traits = Traits(tolerance="R")
+    axis: int
+    reverse: bool
+
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        """The next value from the one before and its own elements, by infix."""
+        raise NotImplementedError
+
+
 @op()
-class LinearRecurrence(Family):
+class LinearRecurrence(Chain):
     """y[i] = a[i] y[i - 1] + b[i] along `axis`, from 0; with `reverse` from the end."""
 
     axis: int
     reverse: bool = False
-    family = "scan"
     arity = 2
     takes = "inexact"
-    traits = Traits(tolerance="R")
+
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        return xs[0] * y + xs[1]
 
     def infer(self, *types: Type) -> Type:
         same_dtype(self, types)
@@ -113,19 +131,15 @@ def off_infinity(samples: list[Sample]) -> list[Sample]:
     ]
 
 
-class Running(Family):
+class Running(Chain):
     """A monoid folded over the elements up to each place along `axis`.
 
     With `reverse` from the end; with `exclusive` without the place's own element.
     """
 
     __slots__ = ()
-    family = "scan"
     arity = 1
     takes = "numeric"
-    traits = Traits(tolerance="R")
-    axis: int
-    reverse: bool
     exclusive: bool
 
     def infer(self, *types: Type) -> Type:
@@ -205,6 +219,9 @@ class CumulativeSum(Running):
     def accumulate(self, x: Array) -> Array:
         return np.cumsum(x, 0, dtype=x.dtype)
 
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        return y + xs[0]
+
     def identity(self, dtype: Any) -> Any:
         return 0
 
@@ -238,6 +255,9 @@ class CumulativeProd(Running):
 
     def accumulate(self, x: Array) -> Array:
         return np.cumprod(x, 0, dtype=x.dtype)
+
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        return y * xs[0]
 
     def identity(self, dtype: Any) -> Any:
         return 1
@@ -277,6 +297,9 @@ class CumulativeLogSumExp(Running):
 
     def accumulate(self, x: Array) -> Array:
         return np.logaddexp.accumulate(x, 0)
+
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        return cast(Tensor, functions.logaddexp(y, xs[0]))
 
     def identity(self, dtype: Any) -> Any:
         return -np.inf
@@ -318,6 +341,9 @@ class CumulativeMax(Running):
 
     def accumulate(self, x: Array) -> Array:
         return np.maximum.accumulate(x, 0)
+
+    def step(self, y: Tensor, *xs: Tensor) -> Tensor:
+        return cast(Tensor, functions.maximum(y, xs[0]))
 
     def identity(self, dtype: Any) -> Any:
         return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf

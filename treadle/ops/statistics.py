@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype
-from treadle.ops.families import Composite, Opaque, reduced
+from treadle.ops.families import Composite, reduced
 from treadle.ops.flow import stop_gradient
 from treadle.ops.reduce import along, over, spread, sum
 
@@ -245,7 +245,7 @@ def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 @op(tolerance="E")
-class Median(Opaque):
+class Median(Composite):
     """The middle value along `axis`; the mean of the two middle ones of an even count.
 
     The derivative goes to the middle elements.
@@ -264,6 +264,20 @@ class Median(Opaque):
 
     def numpy(self, *arrays: Any) -> Any:
         return np.median(arrays[0], self.axis, keepdims=self.keepdims)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x = functions.sort(xs[0], self.axis)
+        n = x.type.shape[self.axis]
+        before = (slice(None),) * self.axis
+        a, b, last = (
+            x[(*before, slice(k, k + 1))] for k in ((n - 1) // 2, n // 2, n - 1)
+        )
+        middle = a if n % 2 else (a + b) / 2.0
+        found = functions.where(functions.isnan(last), last, middle)  # NaN stands last
+        return cast(
+            Tensor,
+            found if self.keepdims else functions.squeeze(found, self.axis),
+        )
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         names = xs[0].type.axes

@@ -91,7 +91,8 @@ class Optimizer:
 
         Without a loss the gradients are those `loss.backward()` has added into p.grad.
         Nodes that depend on an updated parameter are cut: their values stay. In a
-        traced function the loss is returned as a tensor.
+        traced function, and on an engine with a memory of its own, the loss is returned
+        as a tensor.
 
         >>> import treadle as td
         >>> x = td.param("x", init=2.0)
@@ -119,8 +120,9 @@ class Optimizer:
         release(roots, chosen)
         if loss is None:
             return None
-        assert roots[0].stored is not None
-        return roots[0].stored[()]
+        stored = roots[0].stored
+        # A loss in an engine's memory stays there until it is looked at.
+        return stored[()] if isinstance(stored, np.ndarray) else roots[0]
 
     def zero_grad(self) -> None:
         """Forget the gradients that backward() has added into p.grad.
@@ -215,7 +217,9 @@ class Optimizer:
                     f"the optimizer needs {initial.shape}"
                 )
             value = initial if given is None else given
-            states[name] = Variable(value, name=f"{key}/{name}", dtype=initial.dtype)
+            states[name] = Variable(
+                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
+            )
         self._states[id(p)] = key, p, states
         return states
 

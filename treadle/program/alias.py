@@ -1,25 +1,33 @@
-"""Results that may be written over an argument that nobody will read again."""
+"""What may be written over memory that nobody will read again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Datum, Index, Parameter
+from treadle.loops.index import Axis, Datum, Index, Parameter
 from treadle.loops.kernel import (
-    Kernel,
+    Apply,
+    Expression,
+    Literal,
     Load,
     Loop,
+    Statement,
     Store,
     expressions,
     indices,
     inside,
     statements,
 )
+from treadle.loops.parameters import bound
+from treadle.ops.select import Maximum, Minimum
 from treadle.program.group import Unit
-from treadle.program.program import Fallback, Launch, Product, Program
+from treadle.program.program import Fallback, Launch, Program, Step
 
-__all__ = ["after_readers", "in_place"]
+__all__ = ["after_readers", "in_place", "overwrites"]
+
+Path = tuple[int, ...]
 
 
 def in_place(
@@ -32,7 +40,7 @@ def in_place(
     """
     last = {n: k for k, step in enumerate(program.steps) for n in step.read}
     writer = {n: k for k, step in enumerate(program.steps) for n in step.written}
-    asked = [n for _, n in program.results]
+    asked = [n for _, n, _ in program.results]
     found = []
     for result, argument in pairs:
         k = writer.get(result)
@@ -40,18 +48,7 @@ def in_place(
             continue
         if asked.count(result) > 1:
             continue
-        step = program.steps[k]
-        if isinstance(step, Product):
-            if step.finish is None or argument in step.operands:
-                continue
-            own = list(step.finish.buffers)
-            own.insert(step.own, -1)  # the product itself, in registers
-            safe = _same_places(step.finish.kernel, own, result, argument)
-        else:
-            safe = isinstance(step, Launch) and _same_places(
-                step.kernel, step.buffers, result, argument
-            )
-        if safe:
+        if _may_overwrite(program.steps[k], result, argument):
             found.append((result, argument))
     sure = _last_risk(program)  # from here on nothing can fail
     return tuple((r, a) for r, a in found if writer[r] >= sure)
@@ -60,19 +57,50 @@ def in_place(
 def _last_risk(program: Program) -> int:
     """The last step that can find its data wrong, or is a library's.
 
-    Positions that an earlier step has found within the same extent are right.
+    Positions that an earlier step has found within the same extent are right, and so
+    are copies of them and numbers that are clipped to it.
     """
-    known: set[tuple[int, int]] = set()
+    known: set[tuple[int, int]] = set()  # buffers, and extents their numbers lie in
     last = -1
     for k, step in enumerate(program.steps):
         if isinstance(step, Fallback):
             last = k
-        elif isinstance(step, Launch) and step.kernel.checks:
-            own = set(_checked(step))
+        elif isinstance(step, Launch):
+            own = set(_checked(step)) if step.kernel.checks else set()
             if not own <= known:
                 last = k
             known |= own
+            known |= _within(step, known)
     return last
+
+
+def _within(step: Launch, known: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """What is known of the numbers that a step writes."""
+    found: dict[int, set[int]] = {}
+    for s in statements(step.kernel.body):
+        if not isinstance(s, Store) or s.combine is not None:
+            continue
+        extents: set[int] = set()
+        if isinstance(s.value, Load) and not s.value.guards:
+            source = step.buffers[s.value.buffer]
+            extents = {e for n, e in known if n == source}
+        elif (limit := _clipped(s.value)) is not None:
+            extents = {limit + 1}
+        number = step.buffers[s.buffer]
+        found[number] = found.get(number, extents) & extents
+    return {(n, e) for n, extents in found.items() for e in extents}
+
+
+def _clipped(x: Expression) -> int | None:
+    """The greatest value of an integer that is held between 0 and it."""
+    if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
+        return None
+    inner, limit = x.inputs
+    if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
+        low = inner.inputs[1]
+        if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
+            return int(limit.value)
+    return None
 
 
 def _checked(step: Launch) -> Iterator[tuple[int, int]]:
@@ -91,30 +119,140 @@ def _checked(step: Launch) -> Iterator[tuple[int, int]]:
                         yield step.buffers[x.buffer], extent
 
 
-def _same_places(
-    kernel: Kernel, numbers: Sequence[int], result: int, argument: int
-) -> bool:
-    """Whether a kernel reads an argument only at the elements it writes just then.
+def overwrites(program: Program) -> dict[int, int]:
+    """The buffers of the arena that may lie where one lies that dies as they begin."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for k, step in enumerate(program.steps):
+        for n in (*step.read, *step.written):
+            first.setdefault(n, k)
+            last[n] = k
+    buffers = program.buffers
+    found: dict[int, int] = {}
+    for k, step in enumerate(program.steps):
+        for new in step.written:
+            if buffers[new].place != "arena" or first[new] != k:
+                continue
+            for old in step.read:
+                if buffers[old].place != "arena" or last[old] != k:
+                    continue
+                a, b = buffers[old].type, buffers[new].type
+                alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
+                taken = old in found.values() or old in step.written
+                if alike and not taken and _may_overwrite(step, new, old):
+                    found[new] = old
+                    break
+    return found
 
-    `numbers` are the program's buffers that the kernel's own stand for.
-    """
-    if argument not in numbers:
-        return True
-    inner = [s for s in statements(kernel.body) if isinstance(s, Loop)]
-    if any(s.kind == "serial" or s.folds for s in inner):
+
+def _may_overwrite(step: Step, result: int, operand: int) -> bool:
+    """Whether a step reads an operand only before it writes the result there."""
+    if isinstance(step, Launch):
+        return _same_places(step, step.buffers, result, operand)
+    if isinstance(step, Fallback) or step.finish is None or operand in step.operands:
         return False
-    own, target = numbers.index(argument), numbers.index(result)
-    places: set[Index] = {
-        s.index
-        for s in statements(kernel.body)
-        if isinstance(s, Store) and s.buffer == target
-    }
-    reads = {
-        x.index
-        for x in expressions(kernel.body)
-        if isinstance(x, Load) and x.buffer == own
-    }
-    return reads <= places
+    own = list(step.finish.buffers)
+    own.insert(step.own, -1)  # the product itself, in registers
+    return _same_places(step.finish, own, result, operand)
+
+
+def _same_places(
+    launch: Launch, numbers: Sequence[int], result: int, operand: int
+) -> bool:
+    """Whether no step of the loops reads of an operand what another has written.
+
+    `numbers` are the program's buffers that the kernel's own stand for. A kernel writes
+    each element of a result in one step only.
+    """
+    if operand not in numbers:
+        return True
+    if numbers.count(operand) != 1:
+        return False
+    own, target = numbers.index(operand), numbers.index(result)
+    steps = list(_walk(bound(launch.kernel, launch.integers).body, (), ()))
+    stores = [
+        (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
+    ]
+    places = {s.index for s, _ in stores}
+    seen = set.intersection(*[set(i.axes()) for i in places])
+    held: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
+    written = False
+    for s, path, axes in steps:
+        loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == own}
+        known = [x for k in range(len(path) + 1) for x in held.get(path[:k], ())]
+        if written and not loads.issubset(known):
+            return False
+        inner = any(a not in seen and a.extent != 1 for a in axes)
+        for x in loads - set(known):
+            common = min(_shared(path, other) for _, other in stores)
+            if x.index in places and not inner:
+                continue  # the very element that this step writes
+            if not _apart({x.index, *places}, axes[:common]):
+                return False
+        held.setdefault(path, set()).update(loads)
+        if isinstance(s, Store) and s.buffer == target:
+            if s.combine is not None or inner:
+                return False
+            written = True
+    return True
+
+
+def _read(s: Statement) -> list[Expression]:
+    """All expressions of a statement itself."""
+    if isinstance(s, Loop):
+        return _within_indices([] if s.stop is None else [s.stop])
+    if isinstance(s, Store):
+        found = _within_indices([s.index, *(g.index for g in s.guards)])
+        return [*found, *inside(s.value)]
+    return inside(s.value)
+
+
+def _within_indices(found: Sequence[Index]) -> list[Expression]:
+    """All expressions that stand in indices."""
+    return [e for i in found for x in i.data() for e in inside(x)]
+
+
+def _shared(a: Path, b: Path) -> int:
+    """How many loops are around both of two statements."""
+    count = 0
+    while count < min(len(a), len(b)) and a[count] == b[count]:
+        count += 1
+    return count
+
+
+def _apart(places: Collection[Index], axes: Sequence[Axis]) -> bool:
+    """Whether two steps of some loops never meet in any of these places.
+
+    Each place is a base, the same for all and linear in the loops, plus an offset.
+    """
+    bases = {tuple(i.coefficient(a) for a in axes) for i in places}
+    if len(bases) != 1:
+        return False
+    (steps,) = bases
+    low, high = math.inf, -math.inf
+    for i in places:
+        offset = Index(tuple(t for t in i.terms if t[0] not in axes), i.constant)
+        if set(offset.axes()) & set(axes):
+            return False  # it depends on them in another way too
+        least, most = offset.bounds()
+        low, high = min(low, least), max(high, most)
+    width = high - low + 1
+    pairs = zip(steps, axes, strict=True)
+    for step, axis in sorted(pairs, key=lambda pair: int(pair[0])):
+        if axis.extent != 1 and step < width:
+            return False
+        width += step * (axis.extent - 1)
+    return True
+
+
+def _walk(
+    body: Sequence[Statement], path: Path, axes: tuple[Axis, ...]
+) -> Iterator[tuple[Statement, Path, tuple[Axis, ...]]]:
+    """Statements in the order in which they run, and the loops around them."""
+    for k, s in enumerate(body):
+        yield s, path, axes
+        if isinstance(s, Loop):
+            yield from _walk(s.body, (*path, k), (*axes, s.axis))
 
 
 def after_readers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.base.dtypes import float32, float64
@@ -16,7 +16,9 @@ from treadle.loops.fill import Kernels
 from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides, is_virtual, row_major
 from treadle.loops.nest import kernel_of
+from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
+from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
 from treadle.loops.unpool import max_pool_gradient
@@ -26,16 +28,11 @@ from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, view_of
+from treadle.program.convolution import Convolution, convolution_of, is_direct
 from treadle.program.epilogue import epilogue_kernel, epilogues
-from treadle.program.group import (
-    MEMBERS,
-    OPERANDS,
-    Unit,
-    group,
-    ordered,
-    sources,
-)
+from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
 from treadle.program.layout import orders_of, strides_in
+from treadle.program.places import sources
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -46,12 +43,16 @@ from treadle.program.program import (
     grain_of,
     work,
 )
+from treadle.program.recompute import recompute
 
 __all__ = ["build"]
 
-KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
+# Kernels of single ops; None where one has none for its operands.
+KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,
     **SCATTERS,
+    **SCANS,
+    **ORDERS,
 }
 PRODUCTS = (float32, float64)  # the types contractions have kernels for
 
@@ -71,7 +72,8 @@ def build(
     next version of: it may be overwritten.
     """
     versions = [(roots[k], old) for k, old in (replaced or {}).items()]
-    building = _Building(arguments, roots, supported, vector_bytes, fuse)
+    fixed = {new.serial for new, _ in versions}
+    building = _Building(arguments, roots, supported, vector_bytes, fuse, fixed)
     program = building.program(versions)
     pairs = [
         (building.number[new.serial], building.of(old))
@@ -91,6 +93,7 @@ class _Building:
         supported: Callable[[Tensor], bool],
         vector_bytes: int,
         fuse: bool,
+        fixed: Collection[int],
     ) -> None:
         self.arguments = arguments
         self.roots = roots
@@ -98,8 +101,11 @@ class _Building:
         self.vector_bytes = vector_bytes
         self.most = MEMBERS if fuse else 1
         self.nodes = [n for n in reach(list(roots.values())) if not _is_leaf(n)]
-        self.results = {n.serial for n in roots.values()}
+        self.lent = self._lent(fixed)
+        self.results = {self.lent.get(n.serial, n).serial for n in self.roots.values()}
         self.orders = orders_of(self.nodes, self.results) if fuse else {}
+        if fuse:
+            recompute(self.nodes, supported)
         self.buffers: list[Buffer] = []
         self.number: dict[int, int] = {}
         self.constants: list[tuple[int, Tensor]] = []
@@ -141,19 +147,39 @@ class _Building:
                 self._step(unit)
         found = []
         for serial, root in self.roots.items():
-            found.append((serial, self.of(root)))
+            number = self.of(self.lent.get(root.serial, root))
+            found.append((serial, number, root.type))
         return Program(
             tuple(self.buffers),
             tuple(self.steps),
             tuple(self.number[x.serial] for x in self.arguments),
-            tuple((k, x.stored) for k, x in self.constants if x.stored is not None),
+            tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(found),
         )
+
+    def _lent(self, fixed: Collection[int]) -> dict[int, Tensor]:
+        """The roots that are another shape of a computed node, which lends its memory.
+
+        Not those in `fixed`, nor where others could see the same memory.
+        """
+        own = {n.serial for n in self.roots.values()}
+        found: dict[int, Tensor] = {}
+        for root in self.roots.values():
+            if root.serial in fixed or _is_leaf(root) or not self.looked_through(root):
+                continue
+            view = view_of(root, self.looked_through)
+            if view is None or _is_leaf(view.base) or view.base.serial in own:
+                continue
+            straight = not view.offset and view.strides == row_major(root)
+            if straight and view.base.type.size == root.type.size:
+                found[root.serial] = view.base
+                own.add(view.base.serial)
+        return found
 
     def _copied(self) -> set[int]:
         """The nodes without work of their own that must lie in memory all the same."""
         found = set(self.results)
-        self.products: dict[int, tuple[Layout, list[View]]] = {}
+        self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         for node in self.nodes:
             if self.fuses(node):
                 continue
@@ -167,9 +193,14 @@ class _Building:
             n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
         }
 
-    def _product(self, node: Tensor) -> tuple[Layout, list[View]] | None:
-        """A contraction as a matrix product on views, or on copies of its operands."""
-        if not isinstance(node.op, Contract) or node.type.dtype not in PRODUCTS:
+    def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
+        """A contraction or convolution on views, or on copies of its operands."""
+        make: Callable[..., Layout | Convolution | None] = layout_of
+        if is_direct(node):
+            make = convolution_of
+        elif not isinstance(node.op, Contract):
+            return None
+        if node.type.dtype not in PRODUCTS:
             return None
         choices = []
         for x in node.inputs:
@@ -177,7 +208,7 @@ class _Building:
             view = view_of(x, self.looked_through, self.strides)
             choices.append([copy] if view is None else [view, copy])
         for views in itertools.product(*choices):
-            layout = layout_of(node, *[v.strides for v in views])
+            layout = make(node, *[v.strides for v in views], self.strides(node))
             if layout is not None:
                 return layout, list(views)
         return None
@@ -237,11 +268,12 @@ class _Building:
             (node,) = unit.nodes
             if node.serial in self.products:
                 self._multiply(node)
-            elif type(node.op) in KERNELS and self._plain(node):
-                for kernel, nodes in KERNELS[type(node.op)](node, self.strides):
-                    self._launch(kernel, nodes, [node])
-            else:
+                return
+            kernels = self._kernels(node)
+            if kernels is None:
                 self._fallback(node)
+            for kernel, nodes in kernels or ():
+                self._launch(kernel, nodes, [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.stored]
         if not stored:
@@ -249,14 +281,19 @@ class _Building:
         kernel, nodes = kernel_of(unit.region, stored, self._has_buffer, self.strides)
         self._launch(kernel, nodes, stored)
 
-    def _plain(self, node: Tensor) -> bool:
-        """Whether all operands are of types that loops compute with."""
+    def _kernels(self, node: Tensor) -> Kernels | None:
+        """The kernels of an op on types that loops compute with, if it has some."""
+        rule = KERNELS.get(type(node.op))
+        if rule is None or not few_taps(node.op):
+            return None
         kinds = {x.type.dtype.kind for x in (*node.inputs, node)}
-        return "c" not in kinds and (few_taps(node.op) or type(node.op) in SCATTERS)
+        return None if "c" in kinds else rule(node, self.strides)
 
     def _launch(
         self, kernel: Kernel, nodes: Sequence[Tensor], stored: Sequence[Tensor]
     ) -> None:
+        if not any(n.type.size for n in stored):
+            return  # there is nothing to compute
         scheduled = schedule(kernel, self.vector_bytes)
         total, multiple, cost = work(scheduled)
         structure, integers = parameterize(scheduled)
@@ -292,7 +329,9 @@ class _Building:
         )
         self.steps.append(step)
 
-    def _finish(self, node: Tensor, layout: Layout) -> tuple[Launch, int] | None:
+    def _finish(
+        self, node: Tensor, layout: Layout | Convolution
+    ) -> tuple[Launch, int] | None:
         """The unit that a product does itself, and the product's buffer in it."""
         unit = self.finishes.get(node.serial)
         if unit is None:

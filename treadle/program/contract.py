@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import Strides, placed, row_major
+from treadle.loops.lower import At, Strides, flat, placed, row_major, unflatten
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
@@ -40,6 +40,17 @@ class Layout:
     b: Steps
     c: Steps
 
+    @property
+    def finishes(self) -> bool:
+        """Whether an element-wise unit can be done on vectors of the result."""
+        sizes = self.sizes[:3]
+        straight = zip(self.c, rows(sizes), sizes, strict=True)
+        return sizes[2] > 1 and all(s == to or n == 1 for s, to, n in straight)
+
+    def element(self, at: At, shape: Shape) -> At:
+        """The indices in a result of `shape` of what stands at a batch, row, column."""
+        return unflatten(flat(at, self.sizes[:3]), shape)
+
 
 def view_of(
     x: Tensor, looked_through: Callable[[Tensor], bool], strides: Strides = row_major
@@ -50,7 +61,7 @@ def view_of(
     base = x
     while looked_through(base):
         if not isinstance(base.op, Movement):
-            return None
+            break  # what is computed for its reader lies in memory of its own
         (inner,) = base.inputs
         at = tuple(Index.of(i) for i in base.op.index(at, inner.type))
         base = inner
@@ -77,7 +88,7 @@ def rows(shape: Shape) -> tuple[int, ...]:
 
 
 def layout_of(
-    node: Tensor, a_strides: Sequence[int], b_strides: Sequence[int]
+    node: Tensor, a_strides: Sequence[int], b_strides: Sequence[int], own: Sequence[int]
 ) -> Layout | None:
     """A contraction on operands that lie so; None where the dimensions do not merge."""
     assert isinstance(node.op, Contract)
@@ -90,7 +101,7 @@ def layout_of(
     k = [c for c in a if c in b and c not in out]
     of_a = dict(zip(a, a_strides, strict=True))
     of_b = dict(zip(b, b_strides, strict=True))
-    of_c = dict(zip(out, rows(node.type.shape), strict=True))
+    of_c = dict(zip(out, own, strict=True))
     found = [
         [_merged(group, sizes, own) for group in groups]
         for own, groups in (

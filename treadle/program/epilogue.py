@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,15 +12,17 @@ from treadle.loops.kernel import Kernel, Loop
 from treadle.loops.lower import At, Strides, flat, unflatten
 from treadle.loops.nest import Region, kernel_of
 from treadle.loops.schedule import all_indices, taken_apart
-from treadle.program.contract import Layout, rows
-from treadle.program.group import Unit, operand_places, run_of, sources
+from treadle.program.contract import Layout
+from treadle.program.convolution import Convolution
+from treadle.program.group import Unit
+from treadle.program.places import operand_places, run_of, sources
 
 __all__ = ["epilogue_kernel", "epilogues"]
 
 
 def epilogues(
     units: Sequence[Unit],
-    products: Mapping[int, Layout],
+    products: Mapping[int, Layout | Convolution],
     asked: Collection[int],
 ) -> dict[int, Unit]:
     """For each product, by serial, the unit that can be done on its result.
@@ -65,15 +68,12 @@ def _waits(unit: Unit, product: Unit, units: Mapping[int, Unit]) -> bool:
     return False
 
 
-def _fits(unit: Unit, node: Tensor, products: Mapping[int, Layout]) -> bool:
+def _fits(
+    unit: Unit, node: Tensor, products: Mapping[int, Layout | Convolution]
+) -> bool:
     """Whether a unit's loops run over a product as it lies in memory."""
     region = unit.region
-    layout = products[node.serial]
-    batch, m, n, _ = layout.sizes
-    if region is None or region.inner or n == 1:
-        return False
-    straight = zip(layout.c, rows((batch, m, n)), (batch, m, n), strict=True)
-    if any(own != wanted for own, wanted, extent in straight if extent != 1):
+    if region is None or region.inner or not products[node.serial].finishes:
         return False
     return _place(unit, node) is not None
 
@@ -93,7 +93,7 @@ def _place(unit: Unit, node: Tensor) -> At | None:
                     if place is None:
                         return None
                     found.add(place)
-    if len(found) != 1:
+    if len(found) != 1 or math.prod(a.extent for a in region.axes) != node.type.size:
         return None
     (place,) = found
     whole = flat(place, node.type.shape)
@@ -125,7 +125,7 @@ def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
 def epilogue_kernel(
     unit: Unit,
     node: Tensor,
-    layout: Layout,
+    layout: Layout | Convolution,
     stored: Sequence[Tensor],
     has_buffer: Callable[[Tensor], bool],
     strides: Strides,
@@ -139,15 +139,15 @@ def epilogue_kernel(
     assert region is not None
     batch, m, n, _ = layout.sizes
     axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
-    place = flat([Index.of(a) for a in axes], (batch, m, n))
+    dims = layout.element(tuple(map(Index.of, axes)), node.type.shape)
     known = _place(unit, node)
     assert known is not None
     by: dict[Axis, Index] = {}
     if len(known) == 1:
         extents = tuple(a.extent for a in region.axes)
+        place = flat(dims, node.type.shape)
         by |= zip(region.axes, unflatten(place, extents), strict=True)
     else:
-        dims = unflatten(place, node.type.shape)
         for i, whole in zip(known, dims, strict=True):
             by |= dict.fromkeys(i.axes(), whole)
     moved = Region(axes, nodes=list(region.nodes))

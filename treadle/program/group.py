@@ -12,18 +12,26 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from treadle.base.types import Shape
+from treadle.base.types import Shape, TupleType
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
+from treadle.loops.lower import At, flat, is_virtual, unflatten
 from treadle.loops.nest import Region
-from treadle.ops.families import Elementwise, Movement, Output, Reduction
-from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
+from treadle.ops.families import Output, Reduction
+from treadle.program.places import (
+    carried_up,
+    domain,
+    operand_places,
+    run_of,
+    sources,
+)
 
-__all__ = ["Unit", "group", "run_of"]
+__all__ = ["Unit", "group", "ordered"]
 
 MEMBERS = 96  # nodes of one kernel at most
+NEAR = 12  # units back, in which one is sought that reads the same operand
+MANY = 4096  # elements: reading fewer a second time costs nothing
 OPERANDS = 40  # buffers of one kernel at most
 
 
@@ -38,59 +46,6 @@ class Unit:
     operands: set[int] = field(default_factory=set)
 
 
-def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
-    """A loop for each dimension longer than 1, and the indices of an element."""
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
-    return tuple(a for a in axes if a.extent != 1), tuple(map(Index.of, axes))
-
-
-def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:
-    """The computed nodes that an operand leads to, and where each of them is read.
-
-    None where they are not read one for one, as by a gather or at a border.
-    """
-    stack = [(node, at)]
-    while stack:
-        x, here = stack.pop()
-        if not is_virtual(x):
-            yield x, here
-            continue
-        for k, own in enumerate(x.inputs):
-            place: At | None = None
-            if here is not None and isinstance(x.op, Movement) and k == 0:
-                place = tuple(Index.of(i) for i in x.op.index(here, own.type))
-            stack.append((own, place))
-
-
-def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:
-    """Each operand of a node with the indices it is read at, if they are such."""
-    if isinstance(node.op, Elementwise):
-        return [(x, broadcast(at, x.type.shape)) for x in node.inputs]
-    return [(x, None) for x in node.inputs]
-
-
-def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
-    """Where an operand stands if the producer it leads to stands at `at`.
-
-    Only through reshapes and permutations, which lose and repeat nothing.
-    """
-    chain = []
-    while x is not producer:
-        if not isinstance(x.op, (Reshape, PermuteDims, BroadcastTo)):
-            return None
-        chain.append(x)
-        (x,) = x.inputs
-    for step in reversed(chain):
-        (inner,) = step.inputs
-        if isinstance(step.op, PermuteDims):
-            at = tuple(at[k] for k in step.op.order)
-        elif inner.type.size == step.type.size:
-            at = unflatten(flat(at, inner.type.shape), step.type.shape)
-        else:
-            return None
-    return at
-
-
 def rebase(region: Region, shape: Shape) -> None:
     """Let the loops of a region run over a shape, if that divides none of its indices.
 
@@ -102,14 +57,15 @@ def rebase(region: Region, shape: Shape) -> None:
     place = flat(at, shape)
     own = unflatten(place, tuple(a.extent for a in region.axes))
     by = dict(zip(region.axes, own, strict=True))
-    moved = {
-        serial: tuple(i.replaced(by) for i in known)
-        for serial, known in region.placement.items()
-    }
-    for i in [*own, *[i for known in moved.values() for i in known]]:
+    placement, reads = (
+        {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
+        for old in (region.placement, region.reads)
+    )
+    moved = [i for new in (placement, reads) for known in new.values() for i in known]
+    for i in [*own, *moved]:
         if any(not isinstance(atom, Axis) for atom, _ in i.terms):
             return
-    region.axes, region.placement = axes, moved
+    region.axes, region.placement, region.reads = axes, placement, reads
 
 
 class Grouping:
@@ -119,7 +75,7 @@ class Grouping:
         self.fuses = fuses
         self.most = most
         self.units: list[Unit] = []
-        self.alive: list[bool] = []
+        self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
 
     def add(self, node: Tensor) -> None:
@@ -132,9 +88,26 @@ class Grouping:
                         if other is not unit:
                             self._unite(unit, other)
                     return
-            self._begin(node)
+            unit = self._begin(node)
+            if self.most > 1:
+                self._join_beside(unit)
         else:
             self._new(node, None)
+
+    def _join_beside(self, unit: Unit) -> None:
+        """Make a new unit one with another that runs the same loops over an operand."""
+        region = unit.region
+        assert region is not None
+        size = math.prod(a.extent for a in region.axes)
+        near = self.units[-NEAR - 1 : -1]
+        for other in reversed(near):
+            if other.region is None or not other.nodes:
+                continue
+            shared = unit.operands & other.operands
+            if size >= MANY and any(self.sizes[x] >= size for x in shared):
+                self._unite(unit, other)
+                if not other.nodes:
+                    return
 
     def unit(self, x: Tensor) -> Unit | None:
         """The unit that computes a node; a part of several results is of their unit."""
@@ -150,7 +123,7 @@ class Grouping:
             self._depend(unit, x)
         return unit
 
-    def _begin(self, node: Tensor) -> None:
+    def _begin(self, node: Tensor) -> Unit:
         """A unit of its own, over the element's loops or those of what it reduces."""
         reduces = isinstance(node.op, Reduction)
         shape = node.inputs[0].type.shape if reduces else node.type.shape
@@ -169,15 +142,22 @@ class Grouping:
             )
         region.nodes.append(node)
         region.placement[node.serial] = at
-        self._new(node, region)
+        return self._new(node, region)
 
     def _reads(self, node: Tensor) -> Iterator[tuple[Tensor, At | None]]:
-        for x in node.inputs:
-            yield from sources(x, None)
+        """What a node reads: computed values, or what lies in memory for it alone."""
+        stack = list(reversed(node.inputs))
+        while stack:
+            x = stack.pop()
+            if is_virtual(x) and (self.fuses(node) or self.unit(x) is None):
+                stack += reversed(x.inputs)
+            else:
+                yield x, None
 
     def _depend(self, unit: Unit, x: Tensor) -> None:
         """Note that a unit reads a node, of another unit or of none."""
         unit.operands.add(x.serial)
+        self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
         other = self.unit(x)
         if other is None or other is unit:
             return
@@ -347,11 +327,6 @@ class Grouping:
                     yield found
         if x.type.size == math.prod(a.extent for a in region.axes):
             yield unflatten(run_of(region.axes), x.type.shape)
-
-
-def run_of(axes: Sequence[Axis]) -> Index:
-    """The number of a step of nested loops."""
-    return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
 
 
 def group(

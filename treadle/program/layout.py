@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import users
+from treadle.ops.convolution import Conv, ConvInputGradient
 from treadle.ops.families import Elementwise
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.pool import MaxPool, MaxPoolGradient, SumPool, SumPoolGradient
@@ -19,8 +21,14 @@ from treadle.ops.window import Fold
 
 __all__ = ["orders_of", "strides_in"]
 
+IMAGES = (Conv, ConvInputGradient, Fold)
+
 Order = tuple[int, ...]
-CHANNELS_LAST = (0, 2, 3, 1)
+
+
+def channels_last(ndim: int) -> Order:
+    """The order of an image's dimensions with the channels innermost."""
+    return (0, *range(2, ndim), 1)
 
 
 def orders_of(nodes: Sequence[Tensor], asked: Collection[int]) -> dict[int, Order]:
@@ -28,29 +36,33 @@ def orders_of(nodes: Sequence[Tensor], asked: Collection[int]) -> dict[int, Orde
     found: dict[int, Order] = {}
     readers = users(nodes)
     for node in nodes:
-        if (
-            node.serial in asked
-            or not hasattr(node.type, "ndim")
-            or node.type.ndim != 4
-        ):
+        if node.serial in asked or isinstance(node.type, TupleType):
+            continue
+        ndim = node.type.ndim
+        if not 3 <= ndim <= 5:
             continue
         if any(_flattens(node, r) for r in readers.get(node.serial, [])):
             continue
-        if isinstance(node.op, PermuteDims) and node.op.order == (0, 3, 1, 2):
-            found[node.serial] = CHANNELS_LAST  # as it lies where it is looked through
-        elif isinstance(node.op, Fold):
-            found[node.serial] = CHANNELS_LAST
+        if isinstance(node.op, IMAGES) or _moves_channels(node):
+            found[node.serial] = channels_last(ndim)
         elif isinstance(
             node.op,
             (Elementwise, MaxPool, SumPool, MaxPoolGradient, SumPoolGradient),
         ):
             for x in node.inputs:
-                if x.serial in found and x.type.ndim == 4:
+                if x.serial in found and x.type.ndim == ndim:
                     same = x.type.shape == node.type.shape
                     if same or not isinstance(node.op, Elementwise):
                         found[node.serial] = found[x.serial]
                         break
     return found
+
+
+def _moves_channels(node: Tensor) -> bool:
+    """Whether a node is a view of images that lie with channels last."""
+    op, ndim = node.op, node.type.ndim
+    moved = (0, ndim - 1, *range(1, ndim - 1))
+    return ndim > 3 and isinstance(op, PermuteDims) and op.order == moved
 
 
 def _flattens(node: Tensor, reader: Tensor) -> bool:

@@ -15,6 +15,7 @@ from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.loops.kernel import Apply, Kernel, Loop, expressions, statements
 from treadle.program.contract import Layout
+from treadle.program.convolution import Convolution
 
 __all__ = [
     "Buffer",
@@ -66,13 +67,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Product:
-    """A contraction, as a batch of products of matrices.
+    """A contraction as a batch of products of matrices, or a convolution.
 
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
     as its buffer `own`; only what it writes is kept then.
     """
 
-    layout: Layout
+    layout: Layout | Convolution
     dtype: DType
     offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
     operands: tuple[int, int]
@@ -104,7 +105,7 @@ class Program:
     steps: tuple[Step, ...]
     arguments: tuple[int, ...]
     constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
-    results: tuple[tuple[int, int], ...]  # (serial of a root, buffer)
+    results: tuple[tuple[int, int, Type], ...]  # serial of a root, its buffer, its type
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
 
     @property
@@ -166,7 +167,7 @@ def program_text(program: Program) -> str:
         read = ", ".join(f"b{n}" for n in s.read)
         written = ", ".join(f"b{n}" for n in s.written)
         lines.append(f"{k}: {written} = {title(s)}({read})")
-    results = ", ".join(f"b{n}" for _, n in program.results)
+    results = ", ".join(f"b{n}" for _, n, _ in program.results)
     return "\n".join([*lines, f"return {results}"])
 
 
@@ -176,5 +177,8 @@ def title(step: Step) -> str:
         return step.kernel.name or "kernel"
     if isinstance(step, Product):
         more = f" {step.finish.kernel.name}" if step.finish else ""
-        return f"product{list(step.layout.sizes)}{more}"
+        kind = "product"
+        if isinstance(step.layout, Convolution):
+            kind = f"convolution {step.layout.computes}"
+        return f"{kind}{list(step.layout.sizes)}{more}"
     return f"numpy {step.op.name}"

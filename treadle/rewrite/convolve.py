@@ -1,11 +1,17 @@
-"""Convolutions as contractions of windows, which index arithmetic looks through."""
+"""Convolutions as contractions of windows, which index arithmetic looks through.
+
+Kernels of one tap are such contractions anyway. Others of one or two dimensions stay:
+they have kernels of their own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from treadle.base.types import Shape
+from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract
@@ -19,29 +25,55 @@ __all__ = ["convolve"]
 PLACES, TAPS = "xyz", "ijk"
 
 
-def convolve(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+def convolve(
+    roots: Mapping[int, Tensor], direct: Callable[[Tensor], bool]
+) -> dict[int, Tensor]:
     """The roots, with convolutions and their gradients as contractions.
 
-    The channels of windows and of results lie innermost, where products read them.
+    Those that are `direct` stay, unless each window is a single pixel. The channels of
+    windows and of results lie innermost, where products read them.
     """
     made: dict[int, Tensor] = {}
     windows: dict[Any, Tensor] = {}
     for node in reach(roots.values()):
         inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-        op = node.op
         found = None
-        if isinstance(op, Conv):
-            found = _forward(op, inputs[0], inputs[1], windows)
-        elif isinstance(op, ConvInputGradient):
-            found = _to_input(op, inputs[0], inputs[1])
-        elif isinstance(op, ConvWeightGradient):
-            found = _to_weights(op, inputs[0], inputs[1], windows)
+        if _slides(node) and (_is_product(node) or not direct(node)):
+            found = _written_out(node.op, inputs, windows)
         elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            found = Tensor(op, inputs, node.type)
+            found = Tensor(node.op, inputs, node.type)
         if found is not None:
             found.origin = node.origin
             made[node.serial] = found
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _slides(node: Tensor) -> bool:
+    return isinstance(node.op, (Conv, ConvInputGradient, ConvWeightGradient))
+
+
+def _is_product(node: Tensor) -> bool:
+    """Whether a convolution is one product of matrices: of pixels and channels."""
+    op: Any = node.op
+    weights = node if isinstance(op, ConvWeightGradient) else node.inputs[1]
+    return bool(op.groups == 1) and _sees_pixels(op, weights.type.shape[2:])
+
+
+def _sees_pixels(op: Any, kernel: Shape) -> bool:
+    """Whether the windows are the pixels."""
+    return {*kernel, *op.stride} <= {1} and not any(map(any, op.padding))
+
+
+def _written_out(
+    op: Op, inputs: Sequence[Tensor], windows: dict[Any, Tensor]
+) -> Tensor:
+    """A convolution, or a gradient of one, as a contraction."""
+    if isinstance(op, Conv):
+        return _forward(op, inputs[0], inputs[1], windows)
+    if isinstance(op, ConvInputGradient):
+        return _to_input(op, inputs[0], inputs[1])
+    assert isinstance(op, ConvWeightGradient)
+    return _to_weights(op, inputs[0], inputs[1], windows)
 
 
 def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
@@ -62,7 +94,9 @@ def _windows(
     own = "ngc" + TAPS[:rank] + PLACES[:rank]
     wanted = "n" + PLACES[:rank] + "g" + TAPS[:rank] + "c"
     if key not in known:
-        flat = Unfold(kernel, *op.sliding)(x)
+        flat = x
+        if not _sees_pixels(op, kernel):
+            flat = Unfold(kernel, *op.sliding)(x)
         channels = x.type.shape[1] // op.groups
         shape = (x.type.shape[0], op.groups, channels, *kernel, *counts)
         made = _permuted(Reshape(shape)(flat), own, wanted)
@@ -141,6 +175,9 @@ def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
     made = _contract(a, b, f"n{places}g{taps}c", apart, weights)
     moved = _permuted(made, f"n{places}g{taps}c", f"ngc{taps}{places}")
     kernel, counts = w.type.shape[2:], g.type.shape[2:]
+    if _sees_pixels(op, kernel):
+        channels = w.type.shape[1] * op.groups
+        return Reshape((g.type.shape[0], channels, *counts))(moved)
     width = w.type.shape[1] * op.groups * math.prod(kernel)
     flat = Reshape((g.type.shape[0], width, math.prod(counts)))(moved)
     return Fold(op.extents, kernel, *op.sliding)(flat)

@@ -47,7 +47,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     results = x.type.size // max(math.prod(extents), 1)
     if x.type.size < LONG or not op.axes:
         return None
-    along = op.axes[-1] == x.type.ndim - 1
+    along = set(op.axes) == set(range(x.type.ndim)[-len(op.axes) :])
     if results > (ROWS if along else COLUMNS):
         return None
     first = op.axes[0]

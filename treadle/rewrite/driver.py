@@ -153,9 +153,12 @@ class Driver:
 
     def _leaf(self, node: Tensor) -> Tensor:
         """One node for each number; literals of one value as a number broadcast."""
-        stored = node.stored
-        if stored is None or node.type.axes or not isinstance(node.op, Constant):
+        if not isinstance(node.op, Constant) or node.type.axes:
             return node
+        if node.op is not LITERAL and node.type.shape:
+            return node
+        stored = node.array
+        assert stored is not None
         if not stored.shape:
             key = ("number", stored.dtype, stored.tobytes())
             if node.op is not LITERAL and not (self.marks and node._name is None):
@@ -165,7 +168,7 @@ class Driver:
                 made = node if own else Tensor(LITERAL, (), node.type, stored)
                 self._table[key] = made
             return self._table[key]
-        if node.op is not LITERAL or not 0 < stored.size <= UNIFORM:
+        if not 0 < stored.size <= UNIFORM:
             return node
         one = stored.flat[0]
         raw = stored.tobytes()

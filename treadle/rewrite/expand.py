@@ -71,7 +71,7 @@ class _Numbering:
 
     def constant(self, node: Tensor) -> Tensor:
         """One node for each number; larger arrays are what they are."""
-        value = node.stored
+        value = node.array
         assert value is not None
         if value.ndim:
             return node

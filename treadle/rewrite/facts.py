@@ -50,8 +50,8 @@ def number_of(x: Tensor) -> Any:
         return None
     if kind(x._type.dtype) == "complex":
         return None
-    assert x.stored is not None
-    value = x.stored.item()
+    assert x.array is not None
+    value = x.array.item()
     return value if isinstance(value, (bool, int, float)) else float(value)
 
 
@@ -102,7 +102,7 @@ def _name(x: Tensor) -> str:
 
 def _stored(x: Tensor) -> Any:
     """The array of a constant of the structure, or None."""
-    return x.stored if type(x.op) is Literal else None
+    return x.array if type(x.op) is Literal else None
 
 
 def is_finite(x: Tensor) -> bool:

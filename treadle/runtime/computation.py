@@ -28,7 +28,7 @@ from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Placeholder, Update, Variable, variable_of
 from treadle.ops.call import Call
 from treadle.ops.families import outputs_of
-from treadle.runtime.evaluate import run, value
+from treadle.runtime.evaluate import run, settled
 
 __all__ = ["Computation", "computation", "placeholder"]
 
@@ -121,14 +121,14 @@ class Computation:
             ):
                 raise unbound(variable)
             else:
-                inputs.append(constant_node(value(variable)))
+                inputs.append(settled(variable))
         inputs += [draw_node() for _ in range(self.draws)]
         results = outputs_of(Call(self.body)(*inputs))
         run(results)
         for changed, result in zip(self.changed, results[self.count :], strict=True):
             assert changed is not None and result.stored is not None
             changed.commit(Tensor(changed.version, (), changed.type, result.stored))
-        found = [y.stored for y in results[: self.count]]
+        found = [y.array for y in results[: self.count]]
         return trees.unflatten(self.structure, found)
 
     def _bind(

@@ -54,12 +54,19 @@ def _array_references() -> int:
     return sys.getrefcount(node.stored)
 
 
-def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
-    """The nodes that something outside this list and these inputs refers to."""
-    inside: dict[int, int] = {}
+def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
+    """How often these nodes read each node, by its serial."""
+    # Apart from those who count references: a loop's variable would be one more.
+    found: dict[int, int] = {}
     for node in nodes:
         for x in node.inputs:
-            inside[x.serial] = inside.get(x.serial, 0) + 1
+            found[x.serial] = found.get(x.serial, 0) + 1
+    return found
+
+
+def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
+    """The nodes that something outside this list and these inputs refers to."""
+    inside = uses(nodes)
     found = []
     for node in nodes:
         if sys.getrefcount(node) > alone + inside.get(node.serial, 0):
@@ -68,12 +75,8 @@ def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
 
 
 def owned(nodes: Sequence[Tensor], alone: int) -> set[int]:
-    """The old versions whose arrays only this run and their Variables refer to."""
-    inside: dict[int, int] = {}
-    for node in nodes:
-        if node.stored is None:
-            for x in node.inputs:
-                inside[x.serial] = inside.get(x.serial, 0) + 1
+    """The old versions whose values only this run and their Variables refer to."""
+    inside = uses(node for node in nodes if node.stored is None)
     found = set()
     for node in nodes:
         if isinstance(node.op, Version) and node.stored is not None:
@@ -214,20 +217,25 @@ def forget(node: Tensor) -> None:
 
 
 @provide
-def value(x: Operand) -> np.ndarray[Any, Any]:
-    """The value of a tensor, or of a Variable after the pending updates have run."""
+def settled(x: Operand) -> Tensor:
+    """The node of a tensor, or of a Variable after the pending updates, evaluated."""
     if isinstance(x, Variable):
         read = top().read(x)
         if top().pending or read.stored is None:
             run([read])
-        found = x.committed.stored if not top().tracing else read.stored
-        assert found is not None
-        return found
+        return x.committed if not top().tracing else read
     node = x.node()
     if node.stored is None:
         run([node])
-    assert node.stored is not None
-    return node.stored
+    return node
+
+
+@provide
+def value(x: Operand) -> np.ndarray[Any, Any]:
+    """The value of a tensor or a Variable on the host."""
+    found = settled(x).array
+    assert found is not None
+    return found
 
 
 def evaluate(*tensors: Any) -> Any:
@@ -243,7 +251,7 @@ def evaluate(*tensors: Any) -> Any:
     if any(node.stored is None for node in nodes) or top().pending:
         run(nodes)
     values = [
-        value(leaf) if isinstance(leaf, Operand) else node.stored
+        value(leaf) if isinstance(leaf, Operand) else node.array
         for leaf, node in zip(leaves, nodes, strict=True)
     ]
     result = trees.unflatten(structure, values)

@@ -106,8 +106,9 @@ class Access:
         if axis == self.vector and self.limit is not None:
             b, count = self.b, self.lanes
             left = b.intrinsic("smin", b.sub(self.limit, index), b.i64(count))
-            few = b.splat(b.convert("trunc", left, I8), count)
-            self.mask = b.compare("ult", b.sequence(I8, count), few)
+            kind = I8 if count < 1 << 8 else "i16"  # holds the count itself
+            few = b.splat(b.convert("trunc", left, kind), count)
+            self.mask = b.compare("ult", b.sequence(kind, count), few)
 
     def bind(self, axis: Axis, index: Value) -> None:
         """Give an axis its index in the innermost open loop."""

@@ -23,6 +23,7 @@ from treadle.engines.native.blocks import (
     Guarded,
     Pool,
     mapping_errors,
+    next_run,
 )
 from treadle.program.memory import Plan
 
@@ -50,7 +51,8 @@ class Arena:
         self.pool = Pool(fitting=False, keep=keep)
 
     def lease(self, sizes: Sequence[int], plan: Plan) -> Lease:
-        """Memory for buffers of `sizes` bytes at the offsets of `plan`."""
+        """Memory for buffers of `sizes` bytes at the offsets of `plan`, for one run."""
+        next_run()
         if self.mode == "guard":
             return GuardLease(self, sizes)
         if self.mode == "poison":

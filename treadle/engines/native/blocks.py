@@ -16,7 +16,16 @@ import numpy as np
 
 from treadle.base.errors import RunError
 
-__all__ = ["ALIGNMENT", "Block", "Guarded", "Pool", "live_bytes", "pools", "rounded"]
+__all__ = [
+    "ALIGNMENT",
+    "Block",
+    "Guarded",
+    "Pool",
+    "live_bytes",
+    "next_run",
+    "pools",
+    "rounded",
+]
 
 ALIGNMENT = 64
 PAGE = mmap.PAGESIZE
@@ -73,6 +82,10 @@ class Pool:
     Idle blocks take at most `keep` bytes, or as many as are in use, or one block, the
     newest. `fitting` pools reuse blocks of the same class only, others any that holds
     the bytes. `give` may be called from a destructor, at any moment and in any thread.
+
+    What a pool asks of the system anew is first paid for by blocks of all pools that
+    lay idle for `patience` runs. Where one is missed later, patience grows: a loop over
+    several programs keeps the blocks of each.
     """
 
     def __init__(self, *, fitting: bool, keep: int = KEEP) -> None:
@@ -80,7 +93,9 @@ class Pool:
         self._fitting = fitting
         self._keep = keep
         self._live = 0
-        self._idle: dict[Block, None] = {}  # the oldest first
+        self._idle: dict[Block, int] = {}  # the oldest first, and since which run
+        self._patience = 1  # runs
+        self._dropped: set[int] = set()  # classes of blocks that were idle too long
         self._idle_bytes = 0
         self._classes: dict[int, list[Block]] = {}
         self._returned: deque[Block | int] = deque()
@@ -99,6 +114,11 @@ class Pool:
                 return block
             self._live += size
             self.made += 1
+            if size in self._dropped:
+                self._patience *= 4
+                self._dropped.clear()
+        if size >= MAPPED:
+            _make_room(size)
         try:
             return self._make(size)
         except BaseException:
@@ -139,6 +159,20 @@ class Pool:
             self._sort_in()
             self._shrink(keep)
 
+    def drop_idle(self, bytes: int) -> int:
+        """Gives back up to so many bytes or one block more, if long idle; how many."""
+        freed = 0
+        with self._lock:
+            self._sort_in()
+            for block, since in list(self._idle.items()):
+                if freed >= bytes or _clock.runs - since < self._patience:
+                    break
+                if block.bytes >= MAPPED:
+                    self._forget(block)
+                    self._dropped.add(block.bytes)
+                    freed += block.bytes
+        return freed
+
     def _reuse(self, size: int) -> Block | None:
         blocks = self._classes.get(size)
         if not blocks and not self._fitting:
@@ -170,7 +204,7 @@ class Pool:
                 self._live -= block
                 continue
             self._live -= block.bytes
-            self._idle[block] = None
+            self._idle[block] = _clock.runs
             self._idle_bytes += block.bytes
             self._classes.setdefault(block.bytes, []).append(block)
             if self._idle_bytes > self._keep:
@@ -178,16 +212,37 @@ class Pool:
 
     def _shrink(self, keep: int) -> None:
         while self._idle and self._idle_bytes > keep:
-            block = next(iter(self._idle))
-            del self._idle[block]
-            self._idle_bytes -= block.bytes
-            held = self._classes[block.bytes]
-            held.remove(block)
-            if not held:
-                del self._classes[block.bytes]
+            self._forget(next(iter(self._idle)))
+
+    def _forget(self, block: Block) -> None:
+        del self._idle[block]
+        self._idle_bytes -= block.bytes
+        held = self._classes[block.bytes]
+        held.remove(block)
+        if not held:
+            del self._classes[block.bytes]
 
 
+class _Clock:
+    """Counts the runs of programs, by which the age of idle blocks is told."""
+
+    runs = 0
+
+
+_clock = _Clock()
 _pools: list[weakref.ref[Pool]] = []
+
+
+def next_run() -> None:
+    """Says that a program begins to run."""
+    _clock.runs += 1
+
+
+def _make_room(bytes: int) -> None:
+    """Gives idle memory back before so much is asked of the system."""
+    for pool in pools():
+        if bytes > 0:
+            bytes -= pool.drop_idle(bytes)
 
 
 def pools() -> list[Pool]:

@@ -7,20 +7,27 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from treadle.engines.native.contraction import plan_matmul
+from treadle.engines.native.convolution import plan_convolution
 from treadle.engines.native.emit import emit
 from treadle.engines.native.finish import epilogue_of
 from treadle.loops.kernel import Kernel
-from treadle.program.program import Launch, Product, Program
+from treadle.program.contract import Layout
+from treadle.program.convolution import CONVOLUTIONS, Convolution
+from treadle.program.program import Launch, Product
 
 __all__ = ["Code", "coded"]
 
-# A number; a buffer and a shift in bytes; "scratch", "status" or a function's name.
-Argument = int | tuple[int, int] | str
+# A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
+# with a shift in bytes; the name of a function, for its address.
+Argument = int | tuple[int | str, int] | str
 
 
 @dataclass(frozen=True)
 class Code:
-    """What runs a step: the function `name` among `texts`, on these arguments."""
+    """What runs a part of a step: the function `name` among `texts`, on arguments.
+
+    The workspace is memory that all parts of a step share.
+    """
 
     name: str
     texts: dict[str, str]
@@ -28,13 +35,16 @@ class Code:
     total: int
     grain: int
     scratch: int = 0  # bytes for each worker
+    workspace: int = 0  # bytes
 
 
-def coded(step: Launch | Product, program: Program) -> Code:
-    """The code of a step of a program."""
+def coded(step: Launch | Product) -> tuple[Code, ...]:
+    """The code of a step of a program, in the order in which it runs."""
     if isinstance(step, Launch):
-        return _launch(step)
-    return _product(step)
+        return (_launch(step),)
+    if isinstance(step.layout, Convolution):
+        return _convolution(step, step.layout)
+    return (_product(step, step.layout),)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -49,40 +59,69 @@ def _launch(step: Launch) -> Code:
     name, text = _text(replace(step.kernel, name=""))
     arguments: list[Argument] = [(n, 0) for n in step.buffers]
     if step.kernel.checks:
-        arguments.append("status")
+        arguments.append(("status", 0))
     arguments += step.integers
     return Code(name, {name: text}, tuple(arguments), step.total, step.grain)
 
 
-def _product(step: Product) -> Code:
-    batch, m, n, k = step.layout.sizes
+def _product(step: Product, layout: Layout) -> Code:
     finish = step.finish
     made = plan_matmul(
-        batch,
-        m,
-        n,
-        k,
-        step.layout.a,
-        step.layout.b,
-        step.layout.c,
+        *layout.sizes,
+        layout.a,
+        layout.b,
+        layout.c,
         "double" if step.dtype.itemsize == 8 else "float",
         epilogue_of(finish.kernel, step.own) if finish else None,
     )
-    a, b = (
-        (number, offset * step.dtype.itemsize)
-        for number, offset in zip(step.operands, step.offsets, strict=True)
-    )
+    a, b = _operands(step)
     if made.swapped:
         a, b = b, a
     texts = {made.name: made.text} | {f.name: f.text for f in made.functions}
     arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
-    if finish:
-        arguments += [(number, 0) for number in finish.buffers]
-    arguments.append("scratch")
+    arguments += [(number, 0) for number in finish.buffers] if finish else []
+    arguments.append(("scratch", 0))
     arguments += [f.name for f in made.functions]
     arguments += made.arguments
-    if finish:
-        arguments += finish.integers
+    arguments += finish.integers if finish else ()
     return Code(
         made.name, texts, tuple(arguments), made.total, made.grain, made.scratch
     )
+
+
+def _operands(step: Product) -> list[tuple[int | str, int]]:
+    """Where the operands begin, in their buffers."""
+    pairs = zip(step.operands, step.offsets, strict=True)
+    return [(number, offset * step.dtype.itemsize) for number, offset in pairs]
+
+
+def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
+    """Weights into panels, if they are, and sums."""
+    finish = step.finish
+    made = plan_convolution(
+        problem, epilogue_of(finish.kernel, step.own) if finish else None
+    )
+    _, *names = next(n for n in CONVOLUTIONS.values() if n[0] == problem.computes)
+    places: dict[str, Argument] = dict(zip(names, _operands(step), strict=True))
+    places[problem.computes] = 0 if finish else (step.written[0], 0)
+    found = []
+    for part in made.steps:
+        arguments: list[Argument] = []
+        finishes = False
+        for pointer in part.pointers:
+            if pointer.name == "extra":
+                assert finish is not None
+                arguments += [(number, 0) for number in finish.buffers]
+                finishes = True
+                continue
+            place = places.get(pointer.name, (pointer.name, 0))
+            if isinstance(place, tuple):
+                place = place[0], place[1] + pointer.shift
+            arguments.append(place)
+        arguments += [f.name for f in part.functions]
+        arguments += part.arguments
+        arguments += finish.integers if finish and finishes else ()
+        texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
+        sizes = part.total, part.grain, part.scratch, made.workspace
+        found.append(Code(part.name, texts, tuple(arguments), *sizes))
+    return tuple(found)

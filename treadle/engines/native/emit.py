@@ -109,7 +109,10 @@ class Emitter(Access):
         own = s.accumulator
         before = self.carried[own]
         value = self.value(s.value)
-        after = self.combine(own.combine, before, value, own.dtype)
+        if own.combine is None:
+            after = self.even([before, value])[1]
+        else:
+            after = self.combine(own.combine, before, value, own.dtype)
         if self.mask is not None and own in self.crossing:
             after = self.b.select(self.mask, after, self.even([before, after])[0])
         self.carried[own] = after
@@ -155,6 +158,8 @@ class Emitter(Access):
         if self.lanes:  # a vector of rows: each lane has a fold of its own
             return
         for a in loop.folds:
+            if a.combine is None:  # one value, and no lanes to join
+                continue
             x = self.carried[a]
             count = lanes(x.type)
             while count > 1:
@@ -205,13 +210,9 @@ class Emitter(Access):
         stop = end or self._extent(loop)
         self._starts(loop)
         own = self._carry(loop)
-        body = statements(loop.body)
-        nested = any(isinstance(s, Loop) for s in body)
         ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
         self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, own
-        # Nested loops and long bodies are written once, always under a mask.
-        once = nested or ops > HEAVY
-        if not once:
+        if ops <= HEAVY:  # else it is written once, always under a mask
             length = b.sub(stop, start)
             whole = b.sub(length, b.srem(length, step))
             middle = b.add(start, whole)

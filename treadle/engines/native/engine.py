@@ -17,12 +17,14 @@ from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
+from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.build import KERNELS, build
-from treadle.rewrite.pipeline import prepare
+from treadle.program.build import KERNELS, PRODUCTS, build
+from treadle.program.convolution import is_direct
+from treadle.rewrite.pipeline import Ways, prepare
 
 __all__ = ["Native"]
 
@@ -44,6 +46,11 @@ def supported(node: Tensor) -> bool:
     if isinstance(op, Elementwise):
         return supports(op, dtypes, node.type.dtype)
     return has_rule(op)
+
+
+def direct(node: Tensor) -> bool:
+    """Whether a convolution has kernels of its own."""
+    return is_direct(node) and node.type.dtype in PRODUCTS
 
 
 def claimed(op: Op) -> bool:
@@ -79,7 +86,10 @@ class Native(Engine):
         arrays = []
         for k in leaves:
             node = nodes[k]
-            arrays.append(feeds.get(node.serial, node.stored))
+            stored = node.stored
+            if isinstance(stored, Resident):  # its copy at home may have other readers
+                stored, spent = stored.numpy(), spent - {node.serial}
+            arrays.append(feeds.get(node.serial, stored))
         try:
             own = {k for k, n in enumerate(leaves) if nodes[n].serial in spent}
             found = linked.run(arrays, own)
@@ -109,8 +119,9 @@ class Native(Engine):
         parts: list[Any] = [current().optimize, current().rules, host()]
         for node in nodes:
             if node.op is LITERAL:
-                assert node.stored is not None
-                parts.append((node.type, node.stored.tobytes()))
+                number = node.array
+                assert number is not None
+                parts.append((node.type, number.tobytes()))
             elif node.stored is not None or node.serial in feeds:
                 parts.append(node.type)
             else:
@@ -127,7 +138,8 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         optimize = bool(current().optimize)
         with pushed(TraceFrame("a program")):  # what rules build here is never run
-            graph = prepare(nodes, feeds, keep, claimed, optimize)
+            ways = Ways(claimed, direct)
+            graph = prepare(nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(

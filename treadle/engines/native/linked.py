@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.pool import pool
 from treadle.graph.meaning import compute_at
+from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
 
@@ -52,27 +54,25 @@ class Linked:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        codes = [
-            None if isinstance(s, Fallback) else coded(s, program)
-            for s in program.steps
-        ]
-        texts = {name: text for c in codes if c for name, text in c.texts.items()}
+        codes = [() if isinstance(s, Fallback) else coded(s) for s in program.steps]
+        every = [c for own in codes for c in own]
+        texts = {name: text for c in every for name, text in c.texts.items()}
         self.texts = texts
         # Kept: the code of a function goes with the last of its addresses.
         self.functions = functions = compile_functions(texts)
-        self.scratch = max((c.scratch for c in codes if c), default=0)
-        self._place_buffers()
+        self.scratch = max((c.scratch for c in every), default=0)
+        self._place_buffers(codes)
         self._fill_table(codes, functions)
         self.runs = _segments(codes)
         self.copies = {
-            step.written[0]: k
+            step.written[0]: self.spans[k][0]
             for k, step in enumerate(program.steps)
             if isinstance(step, Launch) and step.copies
         }
 
     # -- what never changes ----------------------------------------------------------
 
-    def _place_buffers(self) -> None:
+    def _place_buffers(self, codes: Sequence[Sequence[Code]]) -> None:
         """Plan the arena, by the first and the last step of each of its buffers."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
@@ -81,64 +81,75 @@ class Linked:
                 first.setdefault(n, k)
                 last[n] = k
         buffers = self.program.buffers
-        self.planned = [
-            b.number for b in buffers if b.place == "arena" and b.number in first
-        ]
-        self.sizes = [buffers[n].type.nbytes for n in self.planned]
-        self.ranges = [
-            Range(size, first[n], last[n])
-            for n, size in zip(self.planned, self.sizes, strict=True)
-        ]
+        over = overwrites(self.program)
+        place: dict[int, int] = {}  # of a buffer among the ranges
+        self.ranges: list[Range] = []
+        # Creation order is not the order of steps: an overwritten buffer comes first.
+        for n in sorted(first, key=lambda n: (first[n], n)):
+            if buffers[n].place != "arena":
+                continue
+            size = buffers[n].type.nbytes
+            if n in over:
+                k = place[n] = place[over[n]]
+                self.ranges[k] = replace(self.ranges[k], last=last[n])
+            else:
+                place[n] = len(self.ranges)
+                self.ranges.append(Range(size, first[n], last[n]))
+        self.workspaces: dict[int, int] = {}  # of steps, by number
+        for k, own in enumerate(codes):
+            size = max((c.workspace for c in own), default=0)
+            if size:
+                n = self.workspaces[k] = len(buffers) + len(self.workspaces)
+                place[n] = len(self.ranges)
+                self.ranges.append(Range(size, k, k))
+        self.sizes = [r.bytes for r in self.ranges]
         self.plan: Plan = plan(self.ranges)
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
-        for k, n in enumerate(self.planned):
-            self.dying[last[n]].append(k)
+        for k, r in enumerate(self.ranges):
+            self.dying[r.last].append(k)
+        self.placed = np.array(list(place), np.intp)
+        self.places = np.array(list(place.values()), np.intp)
         self.results = [b for b in buffers if b.place == "result"]
         self.constants = {
             n: np.asarray(x, order="C") for n, x in self.program.constants
         }
-        # Addresses that are the same in every run; then scratch memory and status.
-        self.fixed = np.zeros(len(buffers) + 2, np.int64)
+        # Addresses that are the same in every run; the last are scratch and status.
+        count = len(buffers) + len(self.workspaces)
+        self.fixed = np.zeros(count + 2, np.int64)
         for n, x in self.constants.items():
             self.fixed[n] = x.ctypes.data
 
     def _fill_table(
-        self, codes: Sequence[Code | None], functions: dict[str, int]
+        self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
     ) -> None:
         """The records of the steps, and the table of their arguments."""
-        count = len(self.program.buffers)
-        self.records = np.zeros((max(len(codes), 1), FIELDS), np.int64)
+        count = len(self.fixed)
+        records: list[list[int]] = []
+        self.spans: list[tuple[int, int]] = []  # of each step: first record, how many
         table: list[int] = []
         slots: list[int] = []
         which: list[int] = []
         shifts: list[int] = []
-        special = {"scratch": count, "status": count + 1}
-        for k, code in enumerate(codes):
-            if code is None:
-                continue
-            self.records[k, :4] = (
-                functions[code.name],
-                len(table),
-                code.total,
-                max(code.grain, 1),
-            )
-            for x in code.arguments:
-                if isinstance(x, int):
-                    table.append(x)
-                    continue
-                if isinstance(x, str) and x not in special:
-                    table.append(functions[x])
-                    continue
-                number, shift = (special[x], 0) if isinstance(x, str) else x
-                slots.append(len(table))
-                which.append(number)
-                shifts.append(shift)
-                table.append(0)
+        for k, own in enumerate(codes):
+            special = {"scratch": count - 2, "status": count - 1}
+            special["workspace"] = self.workspaces.get(k, -1)
+            self.spans.append((len(records), len(own)))
+            for code in own:
+                start = functions[code.name], len(table)
+                records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])
+                for x in code.arguments:
+                    if isinstance(x, tuple):
+                        slots.append(len(table))
+                        which.append(special[x[0]] if isinstance(x[0], str) else x[0])
+                        shifts.append(x[1])
+                        table.append(0)
+                    else:
+                        table.append(functions[x] if isinstance(x, str) else x)
+        self.records = np.array(records, np.int64).reshape(len(records), FIELDS)
         self.table = np.array(table or [0], np.int64)
         self.slots = np.array(slots, np.intp)
         self.which = np.array(which, np.intp)
         self.shifts = np.array(shifts, np.int64)
-        self.placed = np.array(self.planned, np.intp)
 
     # -- a run -----------------------------------------------------------------------
 
@@ -175,7 +186,7 @@ class Linked:
         status = np.zeros(1, np.int64)
         addresses[-1] = status.ctypes.data
         with memory.arena.lease(self.sizes, self.plan) as lease:
-            addresses[self.placed] = lease.addresses
+            addresses[self.placed] = lease.addresses[self.places]
             table = self.table.copy()
             table[self.slots] = addresses[self.which] + self.shifts
             records = self.records
@@ -185,10 +196,11 @@ class Linked:
             self._execute(records, table, status, alive, addresses, lease, threads)
         if status[0]:
             raise PositionError
-        return {
-            serial: alive[n] if n in alive else self.constants[n]
-            for serial, n in program.results
-        }
+        found = {}
+        for serial, n, t in program.results:
+            x = alive[n] if n in alive else self.constants[n]
+            found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+        return found
 
     def _execute(
         self,
@@ -207,11 +219,13 @@ class Linked:
             if not count:
                 self._fallback(first, alive, addresses)
             elif not careful:
-                place = records + first * FIELDS * 8
-                threads.run(place, count, arguments, flag)
+                start, some = self.spans[first][0], sum(self.spans[first + count - 1])
+                place = records + start * FIELDS * 8
+                threads.run(place, some - start, arguments, flag)
             for k in range(first, first + max(count, 1)) if careful else ():
+                place = records + self.spans[k][0] * FIELDS * 8
                 if count:
-                    threads.run(records + k * FIELDS * 8, 1, arguments, flag)
+                    threads.run(place, self.spans[k][1], arguments, flag)
                 for n in self.dying[k]:
                     lease.poison(n)
             if status[0]:
@@ -250,11 +264,11 @@ class PositionError(Exception):
     """A position read from data was out of range; the reference engine says which."""
 
 
-def _segments(codes: Sequence[Code | None]) -> list[tuple[int, int]]:
+def _segments(codes: Sequence[Sequence[Code]]) -> list[tuple[int, int]]:
     """Runs of native steps as (first, count), and fallbacks as (step, 0)."""
     found: list[tuple[int, int]] = []
-    for k, code in enumerate(codes):
-        if code is None:
+    for k, own in enumerate(codes):
+        if not own:
             found.append((k, 0))
         elif found and found[-1][1] and sum(found[-1]) == k:
             found[-1] = (found[-1][0], found[-1][1] + 1)

@@ -35,7 +35,7 @@ class Reference(Engine):
                 values[serial] = feeds[serial]
                 continue
             if node.stored is not None:
-                values[serial] = node.stored
+                values[serial] = node.array
                 continue
             if isinstance(node.op, Unbound):
                 raise unbound(node.op.variable)

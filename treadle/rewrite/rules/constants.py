@@ -35,11 +35,11 @@ def constant(array: Any) -> Tensor:
 def _array(x: Tensor) -> Any:
     """The value of a constant of the structure; None of a broadcast of many values."""
     if isinstance(x.op, BroadcastTo):
-        inner = x.inputs[0].stored
+        inner = x.inputs[0].array
         if inner is None or inner.shape:
             return None
         return np.broadcast_to(inner, x.type.shape)
-    return x.stored
+    return x.array
 
 
 def _folded(m: Match) -> Tensor | None:
@@ -54,7 +54,7 @@ def _folded(m: Match) -> Tensor | None:
             return None  # this is how they are written
         return _scalar(m.root.inputs[0])
     if same:
-        arrays = [_scalar(x).stored for x in m.root.inputs]
+        arrays = [_scalar(x).array for x in m.root.inputs]
         t = Type((), t.dtype)
     else:
         arrays = [_array(x) for x in m.root.inputs]

@@ -1,4 +1,4 @@
-"""Every op of the registry on the native engine, in every mode of its memory."""
+"""Every op of the registry on every engine: one joins by a row and its name below."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
 from treadle.graph.op import Sample
 
-MODES = ["fast", "poison", "guard"]
+ENGINES: dict[str, dict[str, Any]] = {
+    "native": {"engine": "native"},
+    "native-poison": {"engine": "native", "arena": "poison"},
+    "native-guard": {"engine": "native", "arena": "guard"},
+    "native-unfused": {"engine": "native", "optimize": False},
+    "device": {"engine": "device"},
+}
 
 
 def check(sample: Sample, arrays: list[Any]) -> None:
-    """The native engine's results are the op's NumPy meaning, by its class."""
+    """The engine's results are the op's NumPy meaning, by its class."""
     y = sample.op(*[constant_node(a) for a in arrays])
     want = compute(sample.op, y.type, arrays)
     wants = want if isinstance(want, tuple) else (want,)
@@ -27,23 +33,27 @@ def check(sample: Sample, arrays: list[Any]) -> None:
         assert_close(r.numpy(), w, sample.op.traits.tolerance, terms)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "engine", ["native", "native-poison", "native-guard", "device"]
+)
 @pytest.mark.parametrize("sample", CASES)
-def test_an_op_means_the_same(sample: Sample, mode: str) -> None:
-    with td.options(engine="native", arena=mode):
+def test_an_op_means_the_same(sample: Sample, engine: str) -> None:
+    with td.options(**ENGINES[engine]):
         check(sample, arrays_of(sample))
 
 
+@pytest.mark.parametrize("engine", ["native-unfused", "device"])
 @pytest.mark.parametrize("sample", CASES)
-def test_an_op_means_the_same_in_float64(sample: Sample) -> None:
+def test_an_op_means_the_same_in_float64(sample: Sample, engine: str) -> None:
     if sample.differentiable == ():
         pytest.skip("of one type only")
-    with td.options(engine="native", optimize=False):
+    with td.options(**ENGINES[engine]):
         check(sample, arrays_of(sample, wide=True))
 
 
+@pytest.mark.parametrize("engine", ["native", "device"])
 @pytest.mark.parametrize("sample", CASES)
-def test_operands_may_be_views(sample: Sample) -> None:
+def test_operands_may_be_views(sample: Sample, engine: str) -> None:
     arrays = [np.asarray(a.T.copy()).T for a in arrays_of(sample)]
-    with td.options(engine="native"):
+    with td.options(**ENGINES[engine]):
         check(sample, arrays)

@@ -1,0 +1,106 @@
+"""Memory that is written over: operands in the arena, old versions, lent results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+
+RNG = np.random.default_rng(7)
+X = RNG.standard_normal((48, 64)).astype(np.float32)
+W = RNG.standard_normal((64, 80)).astype(np.float32)
+LABELS = RNG.integers(0, 80, 48)
+SIZE = 48 * 80 * 4
+
+
+def scores() -> td.Tensor:
+    return td.asarray(X) @ td.asarray(W)
+
+
+def numpy_softmax(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    e = np.exp(y - y.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def _slope() -> td.Tensor:
+    y = scores()
+    loss = td.cross_entropy(y, LABELS, reduction="sum")
+    return td.grad(loss, [y])[0] @ td.asarray(W.T)
+
+
+def _slope_by_numpy() -> np.ndarray[Any, Any]:
+    p = numpy_softmax(X @ W)
+    p[np.arange(48), LABELS] -= 1
+    return p @ W.T
+
+
+# What is computed, what NumPy says, and how often the scores' size lies in the arena.
+CASES: list[tuple[str, Callable[[], td.Tensor], Callable[[], Any], float]] = [
+    (
+        "element by element",
+        lambda: td.exp(scores() ** 2).T @ td.asarray(X),
+        lambda: np.exp((X @ W) ** 2).T @ X,
+        1,
+    ),
+    ("cross entropy's slope", _slope, _slope_by_numpy, 1),
+    (
+        "turned around: every element is read after another was written",
+        lambda: (td.tanh(scores()) + td.tanh(scores())[::-1]) @ td.asarray(W.T),
+        lambda: (np.tanh(X @ W) + np.tanh(X @ W)[::-1]) @ W.T,
+        2,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "by_numpy", "times"), CASES)
+@pytest.mark.parametrize("mode", ["fast", "poison", "guard"])
+def test_operands_that_die_are_written_over(
+    name: str,
+    make: Callable[[], td.Tensor],
+    by_numpy: Callable[[], Any],
+    times: float,
+    mode: str,
+) -> None:
+    with td.options(arena=mode):
+        np.testing.assert_allclose(make().numpy(), by_numpy(), rtol=2e-3, atol=1e-3)
+    arena = td.lower(make()).memory.arena
+    assert times <= arena / SIZE < times + 0.5, name
+
+
+def test_a_result_of_another_shape_takes_over_the_buffer() -> None:
+    y = td.exp(td.asarray(X)).reshape(64, 48)
+    assert "reshape" not in td.lower(y).program
+    np.testing.assert_allclose(y.numpy(), np.exp(X).reshape(64, 48), rtol=1e-6)
+
+
+def test_two_results_never_share_memory() -> None:
+    whole = td.exp(td.asarray(X))
+    flat, square = whole.reshape(-1), whole.reshape(64, 48)
+    a, b, c = td.evaluate(whole, flat, square)
+    assert not any(np.shares_memory(p, q) for p, q in ((a, b), (b, c), (a, c)))
+    np.testing.assert_array_equal(a.reshape(-1), b)
+    np.testing.assert_array_equal(b, c.reshape(-1))
+
+
+def test_a_variable_never_shares_memory_with_what_was_assigned() -> None:
+    v = td.param("v", init=np.zeros((64, 48), np.float32))
+    y = td.exp(td.asarray(X))
+    v.assign(y.reshape(64, 48))
+    kept = y.numpy().copy()
+    optimizer = td.optim.SGD(lr=1.0)
+    for _ in range(3):
+        optimizer.step((v * v).sum())
+    np.testing.assert_array_equal(y.numpy(), kept)
+
+
+def test_an_initial_array_is_taken_over_only_when_asked() -> None:
+    mine = np.ones(3, np.float32)
+    v = td.Variable(mine)
+    mine[0] = 5
+    assert v.numpy().tolist() == [1, 1, 1]
+    taken = td.Variable(mine, copy=False)
+    assert np.shares_memory(taken.numpy(), mine) and not mine.flags.writeable

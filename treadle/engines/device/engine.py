@@ -1,0 +1,241 @@
+"""The device engine: ops launched in creation order, in a memory of its own."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import TreadleError
+from treadle.base.types import TupleType, Type
+from treadle.engines.base import Engine, Values, provide_engine
+from treadle.engines.device.inplace import in_place
+from treadle.engines.device.memory import Counts, DeviceValue, Memory
+from treadle.graph.body import Body, argument_error
+from treadle.graph.leaves import Argument, Unbound, unbound
+from treadle.graph.meaning import compute_at
+from treadle.graph.op import Op
+from treadle.graph.resident import Resident
+from treadle.graph.tensor import Tensor
+
+__all__ = ["Device"]
+
+CAPACITY = 1 << 30  # address space: the host gives pages to what is written
+NUMBERS = 1024  # scalars that are remembered by their value
+
+Held = DeviceValue | tuple[DeviceValue, ...]
+
+
+class Device(Engine):
+    """Runs graphs in its own memory; values come home when they are looked at."""
+
+    name = "device"
+    device = "device"
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.memory = Memory(capacity, self._forget)
+        # Copies of what the host has stored, by the serial of the node it belongs to.
+        self._leaves: dict[int, tuple[weakref.ref[Tensor], DeviceValue]] = {}
+        self._numbers: OrderedDict[Any, DeviceValue] = OrderedDict()
+        # The values that the arrays given to the rules under way are windows of.
+        self._owners: dict[int, DeviceValue] = {}
+
+    def run(
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
+    ) -> Values:
+        for node in nodes:  # what other engines hold, before this one is locked
+            if isinstance(node.stored, Resident) and not self._own(node.stored):
+                node.stored.numpy()
+        with self.memory.lock:
+            values: dict[int, Held] = {}
+            try:
+                for node in nodes:
+                    self._begin(node, feeds, values)
+                order, into = in_place(nodes, values, keep, spent)
+                self._walk(order, values, keep, into)
+                return {serial: values[serial] for serial in keep}
+            finally:
+                # A traceback keeps this frame, but must not keep the memory.
+                values.clear()
+
+    # -- what a run starts from --------------------------------------------------------
+
+    def _begin(
+        self, node: Tensor, feeds: Mapping[int, Any], values: dict[int, Held]
+    ) -> None:
+        """The value of a node that needs no launch."""
+        try:
+            if node.serial in feeds:
+                array = np.asarray(feeds[node.serial])
+                values[node.serial] = self.memory.copy_in(array, _single(node))
+            elif node.stored is not None:
+                values[node.serial] = self._stored(node)
+        except TreadleError as error:
+            raise error.located(node.op.name, repr(node.type), node.line) from None
+        if node.serial not in values:
+            if isinstance(node.op, Unbound):
+                raise unbound(node.op.variable)
+            if isinstance(node.op, Argument):
+                raise argument_error(node)
+
+    def _own(self, stored: Any) -> bool:
+        return isinstance(stored, DeviceValue) and stored.memory is self.memory
+
+    def _stored(self, node: Tensor) -> DeviceValue:
+        """The stored value of a node, copied in if it never was."""
+        stored = node.stored
+        if isinstance(stored, DeviceValue) and stored.memory is self.memory:
+            return stored
+        known = self._leaves.get(node.serial)
+        if known is not None:
+            return known[1]
+        array = node.array
+        assert array is not None
+        if not array.shape:
+            return self._number(array, _single(node))
+        value = self.memory.copy_in(array, _single(node), array)
+        drop = partial(_drop, self._leaves, node.serial)
+        self._leaves[node.serial] = weakref.ref(node, drop), value
+        return value
+
+    def _number(self, array: np.ndarray[Any, Any], type_: Type) -> DeviceValue:
+        """A scalar: loops write the same ones again and again."""
+        key = array.dtype, array.tobytes()
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self.memory.copy_in(array, type_, array)
+            if len(self._numbers) > NUMBERS:
+                self._numbers.popitem(last=False)
+        self._numbers.move_to_end(key)
+        return found
+
+    def _forget(self) -> None:
+        """Let go of all that the host has as well."""
+        self._leaves.clear()
+        self._numbers.clear()
+
+    # -- launches ----------------------------------------------------------------------
+
+    def _walk(
+        self,
+        nodes: Sequence[Tensor],
+        values: dict[int, Held],
+        keep: Set[int],
+        into: Mapping[int, DeviceValue],
+    ) -> None:
+        """Launch the ops of the nodes that have no value; let values go when read."""
+        last = {x.serial: k for k, node in enumerate(nodes) for x in node.inputs}
+        for k, node in enumerate(nodes):
+            if node.serial in values:
+                continue
+            inputs = [values[x.serial] for x in node.inputs]
+            try:
+                target = into.get(node.serial)
+                values[node.serial] = self._launch(node, inputs, target)
+            except TreadleError as error:
+                types = ", ".join(repr(x.type) for x in node.inputs)
+                raise error.located(node.op.name, types, node.line) from None
+            finally:
+                inputs.clear()
+            for x in node.inputs:
+                if last[x.serial] == k and x.serial not in keep:
+                    values.pop(x.serial, None)
+
+    def _launch(
+        self, node: Tensor, inputs: Sequence[Held], target: DeviceValue | None
+    ) -> Held:
+        """One op by its NumPy rule, the kernel: it sees windows of the memory."""
+        windows = [self._window(x) for x in inputs]
+        try:
+            found = compute_at(self._inside(node.op), node.type, windows, node.origin)
+            self.memory.counts += Counts(launches=1)
+            if isinstance(node.type, TupleType):
+                pairs = zip(found, node.type, strict=True)
+                return tuple(self.place(y, t) for y, t in pairs)
+            if target is None:
+                return self.place(found, node.type)
+            self.memory.write(target, found)
+            return target
+        finally:
+            for x in windows:
+                for view in x if isinstance(x, tuple) else (x,):
+                    del self._owners[id(view)]
+
+    def _window(self, value: Held) -> Any:
+        """What a rule reads a value by; `_owners` knows it again."""
+        if isinstance(value, tuple):
+            return tuple(self._window(one) for one in value)
+        view = self.memory.view(value)
+        self._owners[id(view)] = value
+        return view
+
+    def place(self, array: np.ndarray[Any, Any], type_: Type) -> DeviceValue:
+        """The value of a rule's array: an operand passed on, or cells of its own."""
+        found = self._owners.get(id(array))
+        if found is None:
+            found = self.memory.take(type_)
+            self.memory.write(found, array)
+        return found
+
+    def _inside(self, op: Op) -> Op:
+        """The op with bodies that are launched here."""
+        bodies = {k: v for k, v in op.attributes() if isinstance(v, Body)}
+        if not bodies:
+            return op
+        inner = {k: _Inside(body, self) for k, body in bodies.items()}
+        return replace(op, **inner)  # type: ignore[type-var]
+
+    def call(
+        self, body: Body, arrays: Sequence[np.ndarray[Any, Any]]
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """The outputs of a body for arrays that a rule has at hand."""
+        values: dict[int, Held] = {}
+        for x, array in zip(body.arguments, arrays, strict=True):
+            values[x.serial] = self.place(array, _single(x))
+        for node in body.nodes:
+            if node.stored is not None and not node.inputs:
+                values[node.serial] = self._stored(node)
+        keep = {y.serial for y in body.outputs}
+        try:
+            self._walk(body.nodes, values, keep, {})
+            found = [values[y.serial] for y in body.outputs]
+            views = [self.memory.view(y) for y in found if isinstance(y, DeviceValue)]
+            return tuple(view.copy() for view in views)
+        finally:
+            values.clear()
+
+
+class _Inside(Body):
+    """A body as an op's rule calls it in a launch: constants and all on the device."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, body: Body, device: Device) -> None:
+        super().__init__(body.name, body.arguments, body.outputs)
+        self.device = device
+
+    def numpy(
+        self, arrays: Sequence[np.ndarray[Any, Any]]
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        return self.device.call(self, arrays)
+
+
+def _drop(leaves: dict[int, Any], serial: int, reference: object) -> None:
+    leaves.pop(serial, None)
+
+
+def _single(node: Tensor) -> Type:
+    assert isinstance(node.type, Type), "several results where one is meant"
+    return node.type
+
+
+provide_engine("device", Device)

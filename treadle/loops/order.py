@@ -1,0 +1,164 @@
+"""Orders by counting and searching: an element's place is how many stand before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType, bool_, int32, int64
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.loops.fill import Kernels, nested
+from treadle.loops.index import Axis, Datum, Index
+from treadle.loops.kernel import (
+    Accumulator,
+    Apply,
+    Argument,
+    Counter,
+    Expression,
+    Fold,
+    Folded,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+)
+from treadle.loops.lower import Strides, combiner, placed, wide
+from treadle.loops.nest import start_of
+from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, RightShift
+from treadle.ops.cast import Cast
+from treadle.ops.compare import Equal, Greater, Less, LessEqual, LogicalNot
+from treadle.ops.elementwise import Add, Subtract
+from treadle.ops.extrema import ArgMax, ArgMin, Max, Min
+from treadle.ops.order import ArgSort, SearchSorted
+from treadle.ops.parts import IsNan
+from treadle.ops.select import Minimum, Select
+
+__all__ = ["ORDERS"]
+
+SHORT = 128  # elements: more of them are sorted faster than by counting
+
+
+def _scalar(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
+    return Apply(op, xs, dtype or xs[-1].dtype)
+
+
+def _before(x: Expression, y: Expression, descending: bool = False) -> Expression:
+    """Whether x stands before y, and not beside it; NaN stands last."""
+    less = _scalar(Greater() if descending else Less(), x, y, dtype=bool_)
+    if x.dtype.kind not in "fV":
+        return less
+    known = _scalar(LogicalNot(), _scalar(IsNan(), x, dtype=bool_))
+    last = _scalar(BitwiseAnd(), _scalar(IsNan(), y, dtype=bool_), known)
+    return _scalar(BitwiseOr(), less, last)
+
+
+def _not_after(x: Expression, y: Expression, descending: bool = False) -> Expression:
+    return _scalar(LogicalNot(), _before(y, x, descending))
+
+
+def _kernel(
+    node: Tensor, axes: list[Axis], body: tuple[Statement, ...], ordered: bool = True
+) -> Kernels:
+    real = [a for a in axes if a.extent != 1]
+    arguments = [Argument(x.type.dtype) for x in node.inputs]
+    arguments.append(Argument(node.type.dtype, True))
+    loops = nested(real, body, "parallel")
+    kernel = Kernel(node.op.name.lower(), tuple(arguments), loops, ordered=ordered)
+    return [(kernel, [*node.inputs, node])]
+
+
+def argsort(node: Tensor, strides: Strides) -> Kernels | None:
+    """For each element the others before it counted: that many places on it belongs."""
+    op: Any = node.op
+    (x,) = node.inputs
+    n = x.type.shape[op.axis]
+    if n > SHORT:
+        return None
+    axes = [Axis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
+    at = [Index.of(a) for a in axes]
+    other = Axis("j", n)
+    there = [Index.of(other) if k == op.axis else i for k, i in enumerate(at)]
+    mine = Load(0, placed(at, strides(x)), x.type.dtype)
+    its = Load(0, placed(there, strides(x)), x.type.dtype)
+    places = Counter(Index.of(other), int32), Counter(at[op.axis], int32)
+    earlier = _scalar(Less(), *places, dtype=bool_)
+    # Equals keep their order.
+    first = _not_after(its, mine, op.descending)
+    before = _scalar(Select(), earlier, first, _before(its, mine, op.descending))
+    count = Accumulator(0, Add(), 0, int32)
+    fold = Fold(count, _scalar(Cast(int32), before, dtype=int32))
+    target = list(at)
+    target[op.axis] = Index(((Datum(Folded(count, int32), n), 1),))
+    store = Store(1, placed(target, strides(node)), Counter(at[op.axis], int64))
+    return _kernel(node, axes, (Loop(other, (fold,), folds=(count,)), store))
+
+
+def position(node: Tensor, strides: Strides) -> Kernels:
+    """The extreme value in one pass, the first place where it stands in another."""
+    op: Any = node.op
+    (x,) = node.inputs
+    dtype, least = wide(x.type.dtype), Min((op.axis,))
+    fold = Max((op.axis,)) if isinstance(op, ArgMax) else least
+    axes = [Axis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
+    at = [Index.of(a) for a in axes]
+    along, n = axes[op.axis], x.type.shape[op.axis]
+    value: Expression = Load(0, placed(at, strides(x)), x.type.dtype)
+    if value.dtype != dtype:
+        value = _scalar(Cast(dtype), value, dtype=dtype)
+    start = start_of(fold, x.type.dtype)
+    best = Accumulator(0, combiner(fold, dtype), start, dtype)
+    hit = _scalar(Equal(), value, Folded(best, dtype), dtype=bool_)
+    hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))
+    counted = int32 if n < 1 << 31 else int64  # half the width: twice as many lanes
+    places = Counter(at[op.axis], counted), Literal(np.iinfo(counted).max, counted)
+    first = Accumulator(1, combiner(least, counted), places[1].value, counted)
+    found = _scalar(Cast(int64), Folded(first, counted), dtype=int64)
+    if not op.keepdims:
+        del at[op.axis]
+    else:
+        at[op.axis] = Index()
+    body = (
+        Loop(along, (Fold(best, value),), folds=(best,)),
+        Loop(along, (Fold(first, _scalar(Select(), hit, *places)),), folds=(first,)),
+        Store(1, placed(at, strides(node)), found),
+    )
+    rows = [a for a in axes if a is not along]
+    return _kernel(node, rows, body, ordered=False)
+
+
+def search(node: Tensor, strides: Strides) -> Kernels:
+    """For each value the number of elements before it, found bit by bit."""
+    op: Any = node.op
+    row, values = node.inputs
+    (n,) = row.type.shape
+    axes = [Axis(f"i{k}", m) for k, m in enumerate(values.type.shape)]
+    at = [Index.of(a) for a in axes]
+    bit = Axis("bit", n.bit_length())
+    found = Accumulator(0, None, 0, int64)
+    count = Folded(found, int64)
+    top = Counter(Index.of(1 << max(n.bit_length() - 1, 0)), int64)
+    step = _scalar(RightShift(), top, Counter(Index.of(bit), int64))
+    more, whole = _scalar(Add(), count, step), Counter(Index.of(n), int64)
+    inside = _scalar(LessEqual(), more, whole, dtype=bool_)
+    last = _scalar(Subtract(), _scalar(Minimum(), more, whole), Literal(1, int64))
+    place = Index(((Datum(last, max(n, 1)), 1),))
+    element = Load(0, placed([place], strides(row)), row.type.dtype)
+    value = Load(1, placed(at, strides(values)), values.type.dtype)
+    passed = (_not_after if op.right else _before)(element, value)
+    taken = _scalar(BitwiseAnd(), inside, passed)
+    fold = Fold(found, _scalar(Select(), taken, more, count))
+    store = Store(2, placed(at, strides(node)), count)
+    return _kernel(node, axes, (Loop(bit, (fold,), folds=(found,)), store))
+
+
+ORDERS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
+    ArgSort: argsort,
+    ArgMax: position,
+    ArgMin: position,
+    SearchSorted: search,
+}

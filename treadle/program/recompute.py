@@ -1,0 +1,77 @@
+"""Which cheap values are computed anew wherever they are read, instead of being kept.
+
+An image less its mean, say, is as quickly computed from the image as it is read, if the
+image lies in memory anyway: nothing is written, and nothing is kept for the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from treadle.base.types import TupleType
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import users
+from treadle.loops.lower import is_virtual, recomputed
+from treadle.ops.compare import Comparison, Logical
+from treadle.ops.contract import Contract
+from treadle.ops.convolution import Conv
+from treadle.ops.elementwise import Add, Multiply, Negative, Subtract
+from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.flow import StopGradient
+from treadle.ops.select import Maximum, Minimum, Select
+
+__all__ = ["recompute"]
+
+CHEAP = (
+    *(Add, Subtract, Multiply, Negative, Maximum, Minimum),
+    *(Select, Comparison, Logical, StopGradient),
+)
+LARGE = 4096  # elements: smaller values are kept, whatever they cost
+FEW = 8  # an operand with so many times fewer elements counts for nothing
+OPS = 8  # cheap ops that one value may take
+READERS = 3  # of a value of two operands: with more it is better kept
+
+
+def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
+    """Mark the nodes that are to be computed where they are read."""
+    readers = users(nodes)
+    cost: dict[int, int] = {}  # cheap ops that a marked node takes
+
+    def kept(x: Tensor) -> bool:
+        """Whether a value lies in memory whatever is decided here."""
+        while isinstance(x.op, Movement) and is_virtual(x) and x.serial not in cost:
+            x = x.inputs[0]
+        if x.serial in cost or x.stored is not None or isinstance(x.op, Argument):
+            return True
+        if isinstance(x.op, (Elementwise, Contract, Conv)):
+            # What such a step makes might never be written, but for a fold.
+            return any(_folds(r, readers) for r in readers.get(x.serial, ()))
+        return True
+
+    for node in nodes:
+        if not isinstance(node.op, CHEAP) or not supported(node):
+            continue
+        size = node.type.size
+        large = {x.serial: x for x in node.inputs if x.type.size * FEW > size}
+        if size < LARGE or not 1 <= len(large) <= 2:
+            continue
+        if any(x.type.shape != node.type.shape for x in large.values()):
+            continue
+        ops = 1 + sum(cost.get(x.serial, 0) for x in large.values())
+        many = len(large) > 1 and len(readers.get(node.serial, ())) > READERS
+        if ops <= OPS and not many and all(map(kept, large.values())):
+            cost[node.serial] = ops
+            recomputed(node)
+
+
+def _folds(reader: Tensor, readers: dict[int, list[Tensor]]) -> bool:
+    """Whether a reader is a fold, but for movement in between."""
+    stack = [reader]
+    while stack:
+        x = stack.pop()
+        if isinstance(x.op, Reduction) and not isinstance(x.type, TupleType):
+            return True
+        if isinstance(x.op, Movement):
+            stack += readers.get(x.serial, [])
+    return False
