@@ -15,12 +15,12 @@ from treadle.engines.base import engine
 from treadle.graph.leaves import LITERAL
 from treadle.graph.traversal import reach
 from treadle.rewrite.driver import Driver, RewriteError
-from treadle.rewrite.pattern import captures, constants, of
+from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.simplify import COMPILED, STANDARD
 
 x, y = captures("x y")
-(c,) = constants("c")
+(c,) = numbers("c")
 
 
 def arrays(*shape: int, seed: int = 0) -> Any:

@@ -58,7 +58,8 @@ _KIND: dict[DType, str] = {
 }
 _RANK = {"bool": 0, "integer": 1, "float": 2, "complex": 3}
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
-_OWN = {dtype: dtype for dtype in ALL}  # one object each, so `is` compares them
+# One object each, so that `is` compares them: NumPy makes and passes on others.
+OWN = {dtype: dtype for dtype in ALL}
 
 # What a rule may ask of an operand, by the kinds it takes.
 KINDS: dict[str, frozenset[str]] = {
@@ -96,10 +97,10 @@ def as_dtype(dtype: Any) -> DType:
         found = np.dtype(dtype).newbyteorder("=")
     except TypeError:
         found = None
-    if found is None or found not in _OWN:
+    if found is None or found not in OWN:
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{dtype!r} is not an element type", hint=f"one of {known}")
-    return _OWN[found]
+    return OWN[found]
 
 
 @cache

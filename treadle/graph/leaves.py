@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType, as_dtype, default_of, uint64, weak
+from treadle.base.dtypes import OWN, DType, as_dtype, default_of, uint64, weak
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Names, Type, as_names
@@ -102,14 +102,14 @@ class Unbound(Leaf):
 def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Tensor:
     """A leaf holding this very array, which nobody may change any more."""
     array.flags.writeable = False
-    return Tensor(_CONSTANT, (), Type(array.shape, array.dtype, axes), array)
+    return Tensor(_CONSTANT, (), Type(array.shape, OWN[array.dtype], axes), array)
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
     array = np.array(value, dtype=dtype)
     array.flags.writeable = False
-    return Tensor(LITERAL, (), Type((), dtype), array)
+    return Tensor(LITERAL, (), Type((), OWN[array.dtype]), array)
 
 
 def _is_literal(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import as_dtype, is_inexact
+from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
@@ -91,7 +91,7 @@ class Variable(Operand):
         array = to_array(value, dtype, copy)
         if not copy and isinstance(value, np.ndarray):
             value.flags.writeable = False
-        own = as_dtype(array.dtype)
+        own = OWN[array.dtype]
         self._type = Type(array.shape, own, as_names(axes, array.shape))
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}

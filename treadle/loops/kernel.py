@@ -204,6 +204,7 @@ class Argument:
     dtype: DType
     written: bool = False
     scratch: int = 0  # elements each worker has of its own; 0 for a real buffer
+    streamed: bool = False  # larger than caches: written past them
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class _Writer:
     def text(self) -> str:
         given = ", ".join(
             f"b{k}: {a.dtype.name}{' written' if a.written else ''}"
+            f"{' streamed' if a.streamed else ''}"
             for k, a in enumerate(self.kernel.arguments)
         )
         sizes = ", ".join(f"n{k}" for k in range(self.kernel.integers))

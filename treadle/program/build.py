@@ -20,7 +20,7 @@ from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
-from treadle.loops.schedule import schedule
+from treadle.loops.schedule import schedule, streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
 from treadle.ops.contract import Contract
@@ -28,7 +28,12 @@ from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
 from treadle.program.contract import Layout, View, layout_of, view_of
-from treadle.program.convolution import Convolution, convolution_of, is_direct
+from treadle.program.convolution import (
+    Convolution,
+    as_product,
+    convolution_of,
+    is_direct,
+)
 from treadle.program.epilogue import epilogue_kernel, epilogues
 from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
 from treadle.program.layout import orders_of, strides_in
@@ -209,6 +214,11 @@ class _Building:
             choices.append([copy] if view is None else [view, copy])
         for views in itertools.product(*choices):
             layout = make(node, *[v.strides for v in views], self.strides(node))
+            if isinstance(layout, Convolution):
+                product = as_product(layout)
+                if product is not None and layout.computes == "w":
+                    views = views[::-1]
+                layout = product or layout
             if layout is not None:
                 return layout, list(views)
         return None
@@ -296,7 +306,7 @@ class _Building:
             return  # there is nothing to compute
         scheduled = schedule(kernel, self.vector_bytes)
         total, multiple, cost = work(scheduled)
-        structure, integers = parameterize(scheduled)
+        structure, integers = parameterize(streaming(scheduled, nodes))
         self.steps.append(
             Launch(
                 replace(structure, name=kernel.name),

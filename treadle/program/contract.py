@@ -39,6 +39,7 @@ class Layout:
     a: Steps
     b: Steps
     c: Steps
+    image: bool = False  # rows are the pixels of images, columns their channels
 
     @property
     def finishes(self) -> bool:
@@ -49,6 +50,10 @@ class Layout:
 
     def element(self, at: At, shape: Shape) -> At:
         """The indices in a result of `shape` of what stands at a batch, row, column."""
+        if self.image:
+            pixels = (shape[0], *shape[2:])
+            image, *place = unflatten(at[1], pixels)
+            return image, at[2], *place
         return unflatten(flat(at, self.sizes[:3]), shape)
 
 

@@ -10,8 +10,9 @@ from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import At, unflatten
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
+from treadle.program.contract import Layout
 
-__all__ = ["CONVOLUTIONS", "Convolution", "convolution_of", "is_direct"]
+__all__ = ["CONVOLUTIONS", "Convolution", "as_product", "convolution_of", "is_direct"]
 
 Pair = tuple[int, int]
 Quadruple = tuple[int, int, int, int]
@@ -77,6 +78,46 @@ class Convolution:
         outputs = self.along == "outputs"
         channel, pixel = (column, row) if outputs else (row, column)
         return image, channel, *unflatten(pixel, shape[2:])
+
+
+def as_product(own: Convolution) -> Layout | None:
+    """A convolution of single pixels as a product; None where images do not line up.
+
+    Of its weights it is y x, whose operands stand in the other order.
+    """
+    plain = own.kernel == own.stride == (1, 1) and own.groups == 1
+    if not plain or any(map(any, own.padding)):
+        return None
+    x, y = _pixels(own, own.x), _pixels(own, own.y)
+    if x is None or y is None:
+        return None
+    count = own.n * own.counts[0] * own.counts[1]
+    w = (0, own.w[1], own.w[0])
+    if own.computes == "w":
+        sizes = (1, own.o, own.c, count)
+        return Layout(sizes, (0, own.y[1], y), (0, x, own.x[1]), (0, *own.w[:2]))
+    if own.computes == "y":
+        sizes = (1, count, own.o, own.c)
+        ends = (0, x, own.x[1]), w, (0, y, own.y[1])
+    else:
+        sizes = (1, count, own.c, own.o)
+        ends = (0, y, own.y[1]), (0, own.w[0], own.w[1]), (0, x, own.x[1])
+    return Layout(sizes, *ends, image=True) if ends[2][2] == 1 else None
+
+
+def _pixels(own: Convolution, strides: Quadruple) -> int | None:
+    """The one stride of the pixels of all images in a row; None where there is none."""
+    found, width = None, 1
+    sizes = own.counts[1], own.counts[0], own.n
+    for size, step in zip(sizes, (strides[3], strides[2], strides[0]), strict=True):
+        if size == 1:
+            continue
+        if found is None:
+            found = step
+        elif step != found * width:
+            return None
+        width *= size
+    return found or 0
 
 
 def is_direct(node: Tensor) -> bool:

@@ -1,7 +1,6 @@
 """Convolutions as contractions of windows, which index arithmetic looks through.
 
-Kernels of one tap are such contractions anyway. Others of one or two dimensions stay:
-they have kernels of their own.
+Those of one or two dimensions stay: they have kernels of their own.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ def convolve(
 ) -> dict[int, Tensor]:
     """The roots, with convolutions and their gradients as contractions.
 
-    Those that are `direct` stay, unless each window is a single pixel. The channels of
-    windows and of results lie innermost, where products read them.
+    Those that are `direct` have kernels of their own and stay. The channels of windows
+    and of results lie innermost, where products read them.
     """
     made: dict[int, Tensor] = {}
     windows: dict[Any, Tensor] = {}
     for node in reach(roots.values()):
         inputs = tuple(made.get(x.serial, x) for x in node.inputs)
         found = None
-        if _slides(node) and (_is_product(node) or not direct(node)):
+        if _slides(node) and not direct(node):
             found = _written_out(node.op, inputs, windows)
         elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             found = Tensor(node.op, inputs, node.type)
@@ -50,13 +49,6 @@ def convolve(
 
 def _slides(node: Tensor) -> bool:
     return isinstance(node.op, (Conv, ConvInputGradient, ConvWeightGradient))
-
-
-def _is_product(node: Tensor) -> bool:
-    """Whether a convolution is one product of matrices: of pixels and channels."""
-    op: Any = node.op
-    weights = node if isinstance(op, ConvWeightGradient) else node.inputs[1]
-    return bool(op.groups == 1) and _sees_pixels(op, weights.type.shape[2:])
 
 
 def _sees_pixels(op: Any, kernel: Shape) -> bool:

@@ -23,7 +23,7 @@ __all__ = [
     "Pattern",
     "Trait",
     "captures",
-    "constants",
+    "numbers",
     "lift",
     "of",
 ]
@@ -277,7 +277,7 @@ def captures(names: str, when: Test | None = None) -> tuple[Capture, ...]:
     return tuple(Capture(name, when) for name in names.split())
 
 
-def constants(names: str) -> tuple[Capture, ...]:
+def numbers(names: str) -> tuple[Capture, ...]:
     """Captures of numbers of the structure, by their names."""
     return tuple(
         _Constant(name, lambda x: number_of(x) is not None) for name in names.split()

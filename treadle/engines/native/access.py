@@ -9,6 +9,7 @@ from treadle.engines.native.builder import (
     I1,
     I8,
     I64,
+    LINE,
     PTR,
     Builder,
     Value,
@@ -353,10 +354,13 @@ class Access:
         mask = self._mask(s.guards, True)
         if s.index.coefficient(self.vector) == 1 and self._plain(s.index):  # type: ignore[arg-type]
             pointer = self.pointer(s.buffer, s.index, memory)
-            if mask is None:
-                b.store(value, pointer)
-            else:
+            whole = self.lanes * dtype.itemsize % LINE == 0
+            if mask is not None:
                 b.masked_store(value, pointer, mask)
+            elif whole and self.kernel.arguments[s.buffer].streamed:
+                b.stream(value, pointer)
+            else:
+                b.store(value, pointer)
             return
         pointers = self._pointers(s.buffer, s.index, memory)
         mask = mask or b.constant(vector(I1, self.lanes), True)

@@ -18,6 +18,7 @@ __all__ = ["Builder", "Loop", "Value", "element", "lanes", "vector"]
 
 I1, I8, I16, I32, I64 = "i1", "i8", "i16", "i32", "i64"
 F16, F32, F64, PTR = "half", "float", "double", "ptr"
+LINE = 64  # bytes of a line of the cache
 BITS = {I1: 1, I8: 8, I16: 16, I32: 32, I64: 64, F16: 16, F32: 32, F64: 64, PTR: 64}
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 
@@ -86,6 +87,7 @@ class Builder:
         self.lines: list[str] = ["entry:"]
         self.block = "entry"
         self.declared: dict[str, str] = {}
+        self.metadata = ""
         self._count = 0
         self._labels = 0
 
@@ -96,7 +98,7 @@ class Builder:
         head = ", ".join(f"{t} %{n}" for n, t in self.parameters)
         body = "\n".join(self.lines)
         own = f"define {self.returns} @{self.name}({head}) {{\n{body}\n}}"
-        return "\n".join([*sorted(self.declared.values()), own])
+        return "\n".join([*sorted(self.declared.values()), own]) + self.metadata
 
     def emit(self, line: str) -> None:
         """Append an instruction without a result."""
@@ -249,6 +251,17 @@ class Builder:
     def store(self, x: Value, pointer: Value, align: int = 0) -> None:
         align = align or max(BITS[element(x.type)] // 8, 1)
         self.emit(f"store {x}, {pointer}, align {align}")
+
+    def stream(self, x: Value, pointer: Value) -> None:
+        """Store past the caches, where the address is that of a line of them."""
+        place = self.define("i64", f"ptrtoint {pointer} to i64")
+        low = self.and_(place, self.i64(LINE - 1))
+        aligned = self.compare("eq", low, self.i64(0))
+        with self.when(aligned):
+            self.emit(f"store {x}, {pointer}, align {LINE}, !nontemporal !0")
+        with self.when(self.xor(aligned, self.constant("i1", 1))):
+            self.store(x, pointer)
+        self.metadata = "\n!0 = !{i32 1}"
 
     def masked_load(self, kind: str, pointer: Value, mask: Value) -> Value:
         """The lanes of a vector whose mask is true; 0 elsewhere, and not touched."""

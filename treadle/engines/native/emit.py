@@ -13,6 +13,7 @@ from typing import Any
 from treadle.engines.native.access import Access
 from treadle.engines.native.builder import I64, PTR, Builder, Value, lanes, vector
 from treadle.engines.native.elements import compute_type
+from treadle.engines.native.host import host
 from treadle.engines.native.scalars import apply
 from treadle.graph.op import Op
 from treadle.loops.index import Axis
@@ -250,6 +251,8 @@ class Emitter(Access):
             with b.when(b.compare("slt", begin, end)):
                 self.run(body)
         self.report()
+        if b.metadata and host().triple.startswith(("x86_64", "amd64")):
+            b.call("llvm.x86.sse.sfence", "void", [])  # others may read from now on
         b.ret()
         return b.text()
 

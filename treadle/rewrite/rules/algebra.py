@@ -7,14 +7,14 @@ from typing import Any
 from treadle.base.dtypes import kind
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.facts import is_nonnegative, is_wide, number_of
-from treadle.rewrite.pattern import Trait, captures, constants, of
+from treadle.rewrite.pattern import Trait, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["ALGEBRA"]
 
 x, y, z = captures("x y z")
 (w,) = captures("w", lambda n: number_of(n) is None)
-a, c = constants("a c")
+a, c = numbers("a c")
 abs_, square = of("Abs"), of("Square")
 maximum, minimum = of("Maximum"), of("Minimum")
 cos, sin, tanh, erf = of("Cos"), of("Sin"), of("Tanh"), of("Erf")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import LITERAL
@@ -14,13 +15,13 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo
 from treadle.rewrite.facts import is_finite, is_number, is_positive, number_of
-from treadle.rewrite.pattern import Constants, Trait, captures, constants, of
+from treadle.rewrite.pattern import Constants, Trait, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["CONSTANTS", "constant"]
 
 x, y, z = captures("x y z")
-(c,) = constants("c")
+(c,) = numbers("c")
 select, cast, logical_not = of("Select"), of("Cast"), of("LogicalNot")
 FOLDED = 4096  # elements of a folded constant that may be more than its operands have
 
@@ -29,7 +30,7 @@ def constant(array: Any) -> Tensor:
     """A constant of the structure."""
     found = np.asarray(array)
     found.flags.writeable = False
-    return Tensor(LITERAL, (), Type(found.shape, found.dtype), found)
+    return Tensor(LITERAL, (), Type(found.shape, OWN[found.dtype]), found)
 
 
 def _array(x: Tensor) -> Any:

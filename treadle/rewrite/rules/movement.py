@@ -13,13 +13,13 @@ from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 from treadle.ops.repeat import Flip, Roll
 from treadle.ops.slice import Slice
 from treadle.rewrite.facts import is_lossless, number_of
-from treadle.rewrite.pattern import Pattern, captures, constants, of
+from treadle.rewrite.pattern import Pattern, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["MOVEMENT"]
 
 (x,) = captures("x")
-(c,) = constants("c")
+(c,) = numbers("c")
 cast, reshape, permute = of("Cast"), of("Reshape"), of("PermuteDims")
 broadcast, slice_, flip, roll = of("BroadcastTo"), of("Slice"), of("Flip"), of("Roll")
 

@@ -8,13 +8,13 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.power import Square
 from treadle.rewrite.facts import is_nonnegative, is_positive, is_wide
-from treadle.rewrite.pattern import captures, constants, of
+from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["POWERS"]
 
 x, y = captures("x y")
-a, c = constants("a c")
+a, c = numbers("a c")
 exp, log, sqrt, abs_ = of("Exp"), of("Log"), of("Sqrt"), of("Abs")
 square, rsqrt, reciprocal = of("Square"), of("Rsqrt"), of("Reciprocal")
 log1p, expm1 = of("Log1p"), of("Expm1")
