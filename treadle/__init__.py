@@ -78,6 +78,9 @@ from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
 from treadle.ops.while_loop import *
 from treadle.ops.window import *
+from treadle.rewrite.pattern import captures, numbers, of
+from treadle.rewrite.rule import Rule, RuleSet
+from treadle.rewrite.simplify import *
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.function import *

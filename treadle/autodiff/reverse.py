@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.types import TupleType
-from treadle.graph.leaves import Cut, constant_node
+from treadle.graph.leaves import Cut, constant_node, literal_node
 from treadle.graph.op import Cotangents
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
@@ -150,7 +150,7 @@ def seed_for(y: Tensor) -> Tensor:
             hint="reduce it, e.g. with .sum(), or use td.vjp / td.jacobian",
         )
         raise error.located("gradient", repr(y.type), y.line)
-    return constant_node(np.ones((), y.type.dtype))
+    return literal_node(1, y.type.dtype)
 
 
 def zeros_like(x: Operand) -> Tensor:

@@ -47,7 +47,8 @@ class Options:
     built; check: verify a graph before it runs. threads, workspace (bytes), optimize
     and arena are for engines that plan: the reference engine has nothing to choose.
     arena: "fast", or to find faults of kernels "poison" (NaN before and after use) or
-    "guard" (each buffer beside a protected page).
+    "guard" (each buffer beside a protected page). rules: rewriting rules of your own,
+    used beside the standard ones wherever a graph is optimized.
     """
 
     engine: str = "auto"
@@ -59,6 +60,7 @@ class Options:
     eager: bool = False
     check: bool = False
     arena: str = "fast"
+    rules: tuple[Any, ...] = ()
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
 
@@ -92,6 +94,19 @@ def _count(name: str, value: Any) -> int:
     return number
 
 
+def _rules(value: Any) -> tuple[Any, ...]:
+    """A tuple of rules from a list of them and of rule sets."""
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise OptionError(f"option 'rules' is a list of rules, not {value!r}")
+    found: list[Any] = []
+    for rule in value:
+        found += list(rule) if hasattr(rule, "__iter__") else [rule]
+    for rule in found:
+        if not (hasattr(rule, "left") and hasattr(rule, "right")):
+            raise OptionError(f"{rule!r} is no rule", hint="make it with td.Rule(...)")
+    return tuple(found)
+
+
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in settings.items():
@@ -105,6 +120,8 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             checked[name] = dtypes.as_dtype(value)
             if dtypes.kind(checked[name]) != "float":
                 raise OptionError(f"option 'dtype' is a float type, not {value!r}")
+        elif name == "rules":
+            checked[name] = _rules(value)
         elif name == "arena":
             if value not in ARENAS:
                 raise OptionError(f"option 'arena' is one of {', '.join(ARENAS)}")
@@ -131,6 +148,8 @@ def _from_environment() -> Options:
     for name in SETTINGS:
         text = os.environ.get(f"TREADLE_{name.upper()}")
         if text is None:
+            continue
+        if name == "rules":  # values that no text stands for
             continue
         if name == "engine":  # checked when it is asked for: no engine is known yet
             settings[name] = text

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.dtypes import OWN, as_dtype, default_of, uint64, weak
+from treadle.base.dtypes import OWN, DType, as_dtype, default_of, uint64, weak
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Names, Type, as_names
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
+from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ class Leaf(Op):
 @op(differentiable=False)
 class Constant(Leaf):
     """Data: an array that does not change."""
+
+
+@op(differentiable=False)
+class Literal(Constant):
+    """A small number written in an expression: part of the structure, not data."""
+
+    @property
+    def name(self) -> str:
+        return "constant"
 
 
 @op(differentiable=False)
@@ -95,13 +105,35 @@ def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Ten
     return Tensor(_CONSTANT, (), Type(array.shape, OWN[array.dtype], axes), array)
 
 
+def literal_node(value: Any, dtype: DType) -> Tensor:
+    """A leaf with a number that stands in a rule of the library."""
+    array = np.array(value, dtype=dtype)
+    array.flags.writeable = False
+    return Tensor(LITERAL, (), Type((), OWN[array.dtype]), array)
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether a number is one that rules look for, and stands in code.
+
+    Python's whole numbers and halves up to 8: NumPy's scalars are data.
+    """
+    if type(value) is int:
+        small = -8 <= value <= 8
+    else:
+        within = type(value) is float and -8.0 <= value <= 8.0
+        small = within and (value + value).is_integer()
+    return small and is_written(value)
+
+
 _CONSTANT = Constant()
+LITERAL = Literal()
 _DRAW = Draw()
 
 
 def draw_node() -> Tensor:
     """A leaf with the next draw of this thread's seed scope."""
     value = np.array(current().scope.draw(), dtype=np.uint64)
+    value.flags.writeable = False
     return Tensor(_DRAW, (), Type((2,), uint64), value)
 
 
@@ -156,6 +188,8 @@ def beside(value: Any, partner: Tensor) -> Tensor:
     if isinstance(value, SCALARS):
         dtype = weak(value, partner.type.dtype, current().dtype)
         try:
+            if _is_literal(value):
+                return literal_node(value, dtype)
             return constant_node(np.array(value, dtype=dtype))
         except OverflowError:
             raise DTypeError(

@@ -9,6 +9,7 @@ from types import CodeType, FrameType
 
 from treadle.base.errors import locators
 from treadle.base.types import Type
+from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ours: dict[str, bool] = {}
@@ -56,6 +57,33 @@ def call() -> tuple[str, str, str]:
 
 
 locators.append(call)
+
+# Inside a call: what passes a user's number on, down to where it becomes a node.
+_PLUMBING = frozenset(
+    {"<listcomp>", "as_float", "beside", "binary", "operands", "unary"}
+)
+
+
+def is_written(value: float) -> bool:
+    """Whether a number stands in the code that asked for an op, rather than in data.
+
+    Numbers in the library's own rules do; a user's if his function has it as a
+    constant. A wrong guess costs a compilation or a rewriting, never a value.
+    """
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None:
+        code = frame.f_code
+        ours = _ours.get(code.co_filename)
+        if ours is None:
+            ours = _is_ours(code.co_filename)
+        if not ours:
+            kind = type(value)
+            return any(type(c) is kind and c == value for c in code.co_consts)
+        name = code.co_name
+        if not (name in _PLUMBING or name in vars(functions) or name[:2] == "__"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def line_of(origin: Origin) -> tuple[str, int] | None:

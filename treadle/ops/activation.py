@@ -50,7 +50,7 @@ def _sigmoid(x: Any) -> Any:
     return functions.where(x >= 0, 1.0 / (small + 1.0), small / (small + 1.0))
 
 
-@op(tolerance="E")
+@op(tolerance="E", idempotent=True)
 class Relu(Activation):
     """max(x, 0); its derivative at 0 is 0."""
 

@@ -50,7 +50,9 @@ class Shift(Elementwise):
         return binary_samples(cls(), spread, few, (int32, uint8))
 
 
-@op(primitive=True, differentiable=False, commutative=True)
+@op(
+    primitive=True, differentiable=False, commutative=True, idempotent=True, absorbing=0
+)
 class BitwiseAnd(Bitwise):
     """The bits set in both x and y."""
 
@@ -69,7 +71,7 @@ def bitwise_and(x: Any, y: Any) -> Tensor:
     return binary(BitwiseAnd(), x, y)
 
 
-@op(primitive=True, differentiable=False, commutative=True)
+@op(primitive=True, differentiable=False, commutative=True, idempotent=True, identity=0)
 class BitwiseOr(Bitwise):
     """The bits set in x or y."""
 
@@ -88,7 +90,7 @@ def bitwise_or(x: Any, y: Any) -> Tensor:
     return binary(BitwiseOr(), x, y)
 
 
-@op(primitive=True, differentiable=False, commutative=True)
+@op(primitive=True, differentiable=False, commutative=True, identity=0)
 class BitwiseXor(Bitwise):
     """The bits set in one of x and y."""
 

@@ -185,7 +185,14 @@ def greater_equal(x: Any, y: Any) -> Tensor:
     return binary(GreaterEqual(), x, y)
 
 
-@op(primitive=True, commutative=True, differentiable=False)
+@op(
+    primitive=True,
+    commutative=True,
+    differentiable=False,
+    idempotent=True,
+    identity=1,
+    absorbing=0,
+)
 class LogicalAnd(Logical):
     """x and y."""
 
@@ -204,7 +211,14 @@ def logical_and(x: Any, y: Any) -> Tensor:
     return binary(LogicalAnd(), *[astype(node, bool_) for node in operands(x, y)])
 
 
-@op(primitive=True, commutative=True, differentiable=False)
+@op(
+    primitive=True,
+    commutative=True,
+    differentiable=False,
+    idempotent=True,
+    identity=0,
+    absorbing=1,
+)
 class LogicalOr(Logical):
     """x or y."""
 
@@ -223,7 +237,7 @@ def logical_or(x: Any, y: Any) -> Tensor:
     return binary(LogicalOr(), *[astype(node, bool_) for node in operands(x, y)])
 
 
-@op(primitive=True, commutative=True, differentiable=False)
+@op(primitive=True, commutative=True, differentiable=False, identity=0)
 class LogicalXor(Logical):
     """Either x or y, not both."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import argument_error
-from treadle.graph.leaves import Argument, Leaf, Unbound, unbound
+from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound, unbound
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -22,7 +23,7 @@ from treadle.ops.call import Call
 from treadle.ops.cast import Cast
 from treadle.ops.families import Composite, Elementwise, Output
 
-__all__ = ["Expanded", "expand", "is_literal"]
+__all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
 _HALF = (float16, bfloat16)
 Results = Tensor | tuple[Tensor, ...]
@@ -59,8 +60,12 @@ class _Numbering:
         key = (op, like.type, *[x.serial for x in inputs])
         found = self.table.get(key)
         if found is None:
-            found = self.table[key] = Tensor(op, inputs, like.type)
-            found.origin = like.origin
+            if inputs and op is like.op and all(map(is_, inputs, like.inputs)):
+                found = like
+            else:
+                found = Tensor(op, inputs, like.type)
+                found.origin = like.origin
+            self.table[key] = found
             self.done[found.serial] = found
         return found
 
@@ -158,7 +163,9 @@ def expand(
     found = Expanded()
     made: dict[int, Results] = {}
     for node in nodes:
-        if node.stored is not None or node.serial in feeds:
+        if node.op is LITERAL:
+            made[node.serial] = numbering.constant(node)
+        elif node.stored is not None or node.serial in feeds:
             own = Tensor(Argument(len(found.leaves)), (), node.type)
             found.leaves.append(node)
             found.arguments.append(own)
@@ -179,3 +186,16 @@ def expand(
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
                 found.replaced[node.serial] = old
     return found
+
+
+def write_out(
+    arguments: Sequence[Tensor],
+    roots: Mapping[int, Tensor],
+    claimed: Callable[[Op], bool],
+) -> dict[int, Tensor]:
+    """The roots of a graph over arguments, in the ops that kernels know."""
+    numbering = _Numbering(claimed)
+    made: dict[int, Results] = {x.serial: x for x in arguments}
+    numbering.done.update(made)
+    numbering._walk(reach(roots.values()), made)
+    return {k: _one(made[root.serial]) for k, root in roots.items()}

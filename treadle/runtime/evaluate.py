@@ -23,6 +23,7 @@ from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
+from treadle.runtime.reopen import bases, reopened
 
 __all__ = ["evaluate"]
 
@@ -110,10 +111,12 @@ def run(
     old = owned(nodes, _ALONE) if spent else set()
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
+    if not spent:
+        keep |= bases(kept, nodes)
     keep &= {node.serial for node in nodes if node.stored is None}
     if current().check:
         _check(nodes)
-    values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
+    values = _values(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -129,6 +132,20 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def _values(
+    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: set[int], old: set[int]
+) -> dict[int, Any]:
+    """What the engine makes of the nodes in `keep`, some of them run as copies."""
+    copies = reopened(nodes) if current().optimize else {}
+    if not copies:
+        return chosen(current().engine, nodes).run(nodes, feeds, keep, old)
+    own = {copies[s].serial if s in copies else s: s for s in keep}
+    wanted = [copies.get(n.serial, n) for n in nodes if n.serial in keep]
+    found = pending(wanted)
+    values = chosen(current().engine, found).run(found, feeds, own.keys(), old)
+    return {own[s]: value for s, value in values.items()}
 
 
 def _check(nodes: Sequence[Tensor]) -> None:

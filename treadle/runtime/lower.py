@@ -24,10 +24,9 @@ def lower(*tensors: Any) -> Lowered:
     >>> x = td.asarray([1.0, 2.0])
     >>> print(td.lower(x * 2.0).program)
     b0: float32[2] argument
-    b1: float32[] argument
-    b2: float32[2] result
-    0: b2 = multiply(b0, b1)
-    return b2
+    b1: float32[2] result
+    0: b1 = multiply(b0)
+    return b1
     """
     leaves, _ = trees.flatten(tensors)
     roots = [as_tensor(leaf) for leaf in leaves]

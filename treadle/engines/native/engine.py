@@ -15,6 +15,7 @@ from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
@@ -23,10 +24,7 @@ from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.build import KERNELS, PRODUCTS, build
 from treadle.program.convolution import is_direct
-from treadle.rewrite.convolve import convolve
-from treadle.rewrite.cut import cut_folds
-from treadle.rewrite.expand import expand
-from treadle.rewrite.straighten import straighten
+from treadle.rewrite.pipeline import Ways, prepare
 
 __all__ = ["Native"]
 
@@ -118,9 +116,13 @@ class Native(Engine):
         keep: Set[int],
     ) -> Any:
         """Everything a program depends on: structure, types, what is kept, options."""
-        parts: list[Any] = [current().optimize, host()]
+        parts: list[Any] = [current().optimize, current().rules, host()]
         for node in nodes:
-            if node.stored is not None or node.serial in feeds:
+            if node.op is LITERAL:
+                number = node.array
+                assert number is not None
+                parts.append((node.type, number.tobytes()))
+            elif node.stored is not None or node.serial in feeds:
                 parts.append(node.type)
             else:
                 parts.append((node.op, *[place[x.serial] for x in node.inputs]))
@@ -136,9 +138,9 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         optimize = bool(current().optimize)
         with pushed(TraceFrame("a program")):  # what rules build here is never run
-            graph = expand(nodes, feeds, keep, claimed)
+            ways = Ways(claimed, direct)
+            graph = prepare(nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
-            roots = cut_folds(straighten(convolve(roots, direct)))
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(
                 graph.arguments,

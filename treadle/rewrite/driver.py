@@ -1,0 +1,204 @@
+"""The driver of rules: bottom-up, by a stack, each node once; equal nodes become one.
+
+A node's normal form depends on its ancestors alone: neither who reads a node nor what
+is asked for is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_
+from typing import Any
+
+from treadle.base.errors import TreadleError
+from treadle.base.types import TupleType
+from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Update
+from treadle.ops.debug import Debug
+from treadle.ops.movement import BroadcastTo
+from treadle.rewrite.rule import Rule, RuleSet
+
+__all__ = ["Driver", "RewriteError", "rewrite"]
+
+BUDGET = 32  # applications for each node of the graph, and for a small graph more
+LAST = 10  # rules that the error names
+UNIFORM = 1 << 16  # elements of a constant that is looked through for one number
+Watch = Callable[[Rule, Tensor, Tensor], None]
+
+
+class RewriteError(TreadleError):
+    """Rules that never come to an end."""
+
+
+class Driver:
+    """Nodes brought into normal form, remembered for as long as the driver lives."""
+
+    def __init__(
+        self, rules: RuleSet, watch: Watch | None = None, marks: bool = False
+    ) -> None:
+        self.rules = rules
+        self.marks = marks  # whether derivatives may yet be taken: no_grad is kept
+        self.watch = watch
+        self.count = 0  # applications so far
+        self.budget = 1000
+        self.last: deque[str] = deque(maxlen=LAST)
+        self._table: dict[Any, Tensor] = {}
+        self._done: dict[int, Tensor] = {}  # normal forms, by serial
+        self._next: dict[int, Tensor] = {}  # what a rule made of a node, on the way
+
+    def normal(self, root: Tensor) -> Tensor:
+        """The normal form of a node."""
+        done, stack = self._done, [root]
+        active: set[int] = set()  # nodes whose operands or successors are at work
+        while stack:
+            node = stack[-1]
+            serial = node.serial
+            if serial in done:
+                stack.pop()
+                continue
+            target = self._next.get(serial)
+            if target is not None and target.serial in done:
+                done[serial] = done[target.serial]
+                active.discard(serial)
+                stack.pop()
+                continue
+            if self._ends(node):
+                done[serial] = node
+                continue
+            ahead = node.inputs if target is None else (target,)
+            waiting = [x for x in ahead if x.serial not in done]
+            if waiting:
+                if not active.isdisjoint([x.serial for x in waiting]):
+                    raise self._endless("rules undo one another")
+                active.add(serial)
+                stack.extend(waiting)
+            else:
+                self._step(node)
+                active.discard(serial)
+        return done[root.serial]
+
+    def all(self, roots: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """The normal forms of several nodes, by the keys they came with."""
+        nodes = reach(roots.values(), self._ends)
+        self.budget += BUDGET * len(nodes)
+        for node in nodes:  # in creation order, so that no stack grows deep
+            self.normal(node)
+        return {key: self.normal(root) for key, root in roots.items()}
+
+    def _ends(self, node: Tensor) -> bool:
+        """Whether a node is left as it is: an assignment that has yet to be made."""
+        return self.marks and isinstance(node.op, Update)
+
+    def _step(self, node: Tensor) -> None:
+        """Rewrite a node whose operands are normal, once."""
+        own = self._numbered(node)
+        if own is not node:
+            self._next[node.serial] = own
+            if own.serial in self._done or own.serial in self._next:
+                return
+        found = self._applied(own)
+        if found is None:
+            self._done[own.serial] = own
+        else:
+            self._next[own.serial] = found
+
+    def _applied(self, node: Tensor) -> Tensor | None:
+        if isinstance(node.type, TupleType) or node.type.dtype.kind == "c":
+            return None
+        if self.marks and _is_marked(node):
+            return None
+        for rule in self.rules.of(node):
+            made = rule.apply(node)
+            if made is None:
+                continue
+            self.count += 1
+            self.last.append(rule.name)
+            if self.count > self.budget:
+                raise self._endless(f"{self.count} rules were applied without an end")
+            if made.serial > node.serial:
+                made.origin = node.origin
+            if self.watch is not None:
+                self.watch(rule, node, made)
+            return made
+        return None
+
+    def _endless(self, what: str) -> RewriteError:
+        return RewriteError(
+            f"{what}; the last were: {', '.join(map(repr, self.last))}",
+            hint="a rule must make something simpler; td.options(optimize=False) runs "
+            "the graph as it is",
+        )
+
+    # -- equal expressions -----------------------------------------------------------
+
+    def _numbered(self, node: Tensor) -> Tensor:
+        """The first node that computes the same from the same."""
+        op = node.op
+        if isinstance(op, Leaf):
+            return self._leaf(node)
+        inputs = tuple([self._done[x.serial] for x in node.inputs])
+        same = all(map(is_, inputs, node.inputs))
+        if isinstance(op, Debug) or (self.marks and _is_marked(node)):
+            return node if same else copied(node, inputs)
+        key = _key(op, node, inputs)
+        found = self._table.get(key)
+        if found is None:
+            found = node if same else copied(node, inputs)
+            self._table[key] = found
+        return found
+
+    def _leaf(self, node: Tensor) -> Tensor:
+        """One node for each number; literals of one value as a number broadcast."""
+        if not isinstance(node.op, Constant) or node.type.axes:
+            return node
+        if node.op is not LITERAL and node.type.shape:
+            return node
+        stored = node.array
+        assert stored is not None
+        if not stored.shape:
+            key = ("number", stored.dtype, stored.tobytes())
+            if node.op is not LITERAL and not (self.marks and node._name is None):
+                return self._table.setdefault((key, node.op), node)
+            if key not in self._table:
+                own = node.op is LITERAL
+                made = node if own else Tensor(LITERAL, (), node.type, stored)
+                self._table[key] = made
+            return self._table[key]
+        if not 0 < stored.size <= UNIFORM:
+            return node
+        one = stored.flat[0]
+        raw = stored.tobytes()
+        if raw != raw[: stored.itemsize] * stored.size:
+            return node
+        return BroadcastTo(node.type.shape)(literal_node(one, stored.dtype))
+
+
+def _is_marked(node: Tensor) -> bool:
+    return node.mark is not None and "no_grad" in node.mark
+
+
+def _key(op: Op, node: Tensor, inputs: Sequence[Tensor]) -> Any:
+    if len(inputs) == 2 and op.traits.commutative and not op.traits.idempotent:
+        a, b = inputs[0].serial, inputs[1].serial
+        return (op, node._type, a, b) if a <= b else (op, node._type, b, a)
+    return (op, node._type, *[x.serial for x in inputs])
+
+
+def copied(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """A node on other operands, with its notes."""
+    made = Tensor(node.op, inputs, node._type)
+    made.origin, made.mark = node.origin, node.mark
+    made._name, made._metadata = node._name, node._metadata
+    return made
+
+
+def rewrite(
+    roots: Mapping[int, Tensor], rules: RuleSet, watch: Watch | None = None
+) -> dict[int, Tensor]:
+    """The roots in normal form, by the keys they came with."""
+    driver = Driver(rules, watch)
+    return driver.all(roots)

@@ -1,0 +1,167 @@
+"""Rules as values: a name, two sides, a guard; and sets of them indexed by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.base.dtypes import KINDS, kind
+from treadle.base.errors import OptionError
+from treadle.base.types import TupleType, Type, broadcast_shapes
+from treadle.graph.leaves import literal_node
+from treadle.graph.tensor import Tensor
+from treadle.ops.movement import BroadcastTo, Reshape
+from treadle.rewrite.facts import number_of
+from treadle.rewrite.pattern import Found, Pattern, lift, shape_of
+
+__all__ = ["Match", "Rule", "RuleSet"]
+
+
+class Match:
+    """Where a rule fits: the root, and the captures by their names as attributes."""
+
+    __slots__ = ("found", "root")
+
+    def __init__(self, root: Tensor, found: Found) -> None:
+        self.root, self.found = root, found
+
+    def __getattr__(self, name: str) -> Tensor:
+        return self.found[name]
+
+    def number(self, name: str) -> Any:
+        """The number that a captured constant is."""
+        return number_of(self.found[name])
+
+
+Make = Callable[[Match], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What is rewritten to what: both sides as patterns, or the right a function.
+
+    `when` is asked after the left side fits. `exact`: both sides have the same bits;
+    else they are equal in mathematics. `stable`: the right side is also right where
+    the left overflows or divides 0 by 0. `enables`: it costs more by itself, and lets
+    others fit. `takes`: the kinds of dtype of the result.
+    `example` makes a graph the rule fits, from a source of random operands; without
+    one it is the left side itself, on such operands.
+
+    >>> from treadle.rewrite.pattern import captures
+    >>> (x,) = captures("x")
+    >>> Rule("multiply by one", x * 1, x)
+    multiply by one: (x * 1) -> x
+    """
+
+    name: str
+    left: Pattern
+    right: Pattern | float | Make
+    when: Callable[[Match], bool] | None = None
+    exact: bool = True
+    stable: bool = False
+    enables: bool = False
+    takes: str = "real"
+    example: Callable[[Any], Any] | None = field(default=None, repr=False)
+
+    def apply(self, node: Tensor) -> Tensor | None:
+        """The node rewritten, of the very same type; None where the rule does not fit.
+
+        Where the other side lacks dimensions it is broadcast, so that no rule has to
+        look at shapes for that.
+        """
+        if kind(node.type.dtype) not in KINDS[self.takes]:
+            return None
+        for found in self.left.match(node, {}):
+            m = Match(node, found)
+            if self.when is not None and not self.when(m):
+                continue
+            made = self._make(m)
+            if made is not None:
+                fitted = fit(made, node.type)
+                if fitted is not None and fitted is not node:
+                    return fitted
+        return None
+
+    def _make(self, m: Match) -> Tensor | None:
+        right = self.right
+        if callable(right):
+            made = right(m)
+        else:
+            made = lift(right).build(m.found)
+        if isinstance(made, (int, float)):
+            return literal_node(made, m.root.type.dtype)
+        return made
+
+    def __repr__(self) -> str:
+        right = "..." if callable(self.right) else repr(lift(self.right))
+        return f"{self.name}: {self.left!r} -> {right}"
+
+
+def fit(x: Tensor, wanted: Type) -> Tensor | None:
+    """x as a node of exactly this type, broadcast or renamed; None if it cannot be."""
+    t = x.type
+    if isinstance(t, TupleType) or t.dtype != wanted.dtype:
+        return None
+    if t.shape != wanted.shape:
+        if len(t.shape) > len(wanted.shape):
+            return None
+        for n, own in zip(reversed(wanted.shape), reversed(t.shape), strict=False):
+            if own not in (1, n):
+                return None
+        if broadcast_shapes(t.shape, wanted.shape) != wanted.shape:
+            return None
+        return BroadcastTo(wanted.shape, wanted.axes)(x)
+    if t.axes != wanted.axes:
+        return Reshape(wanted.shape, wanted.axes)(x)
+    return x
+
+
+class RuleSet:
+    """Rules in order, looked up by the op of a node and of its operands.
+
+    >>> from treadle.rewrite.pattern import captures
+    >>> (x,) = captures("x")
+    >>> table = RuleSet("own", [Rule("multiply by one", x * 1, x)])
+    >>> len(table + table.without("multiply by one"))
+    1
+    """
+
+    def __init__(self, name: str, rules: Iterable[Rule]) -> None:
+        self.name = name
+        self.rules = tuple(rules)
+        names = [rule.name for rule in self.rules]
+        twice = {n for n in names if names.count(n) > 1}
+        if twice:
+            raise OptionError(f"two rules are named {sorted(twice)[0]!r}")
+        self._index: dict[Any, tuple[Rule, ...]] = {}
+
+    def of(self, node: Tensor) -> tuple[Rule, ...]:
+        """The rules that may fit a node, in order."""
+        key = shape_of(node)
+        found = self._index.get(key)
+        if found is None:
+            found = tuple(r for r in self.rules if r.left.could(key))
+            if len(self._index) > 20_000:
+                self._index.clear()
+            self._index[key] = found
+        return found
+
+    def without(self, *names: str) -> RuleSet:
+        """The same rules but for those named; an unknown name is an error."""
+        unknown = set(names) - {rule.name for rule in self.rules}
+        if unknown:
+            raise OptionError(f"no rule is named {sorted(unknown)[0]!r}")
+        return RuleSet(self.name, [r for r in self.rules if r.name not in names])
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        return RuleSet(f"{self.name} + {other.name}", self.rules + other.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __repr__(self) -> str:
+        return f"<rules {self.name}: {len(self.rules)}>"

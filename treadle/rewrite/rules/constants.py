@@ -1,0 +1,189 @@
+"""Constants: what is known from the structure alone, and neutral elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import OWN
+from treadle.base.errors import TreadleError
+from treadle.base.types import TupleType, Type
+from treadle.graph.leaves import LITERAL
+from treadle.graph.meaning import compute
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Elementwise, Movement
+from treadle.ops.movement import BroadcastTo
+from treadle.rewrite.facts import is_finite, is_number, is_positive, number_of
+from treadle.rewrite.pattern import Constants, Trait, captures, numbers, of
+from treadle.rewrite.rule import Match, Rule, RuleSet
+
+__all__ = ["CONSTANTS", "constant"]
+
+x, y, z = captures("x y z")
+(c,) = numbers("c")
+select, cast, logical_not = of("Select"), of("Cast"), of("LogicalNot")
+FOLDED = 4096  # elements of a folded constant that may be more than its operands have
+
+
+def constant(array: Any) -> Tensor:
+    """A constant of the structure."""
+    found = np.asarray(array)
+    found.flags.writeable = False
+    return Tensor(LITERAL, (), Type(found.shape, OWN[found.dtype]), found)
+
+
+def _array(x: Tensor) -> Any:
+    """The value of a constant of the structure; None of a broadcast of many values."""
+    if isinstance(x.op, BroadcastTo):
+        inner = x.inputs[0].array
+        if inner is None or inner.shape:
+            return None
+        return np.broadcast_to(inner, x.type.shape)
+    return x.array
+
+
+def _folded(m: Match) -> Tensor | None:
+    """The value of an op on constants; one number where all operands are numbers."""
+    op, t = m.root.op, m.root.type
+    if isinstance(t, TupleType) or t.axes is not None:
+        return None
+    numbers = [number_of(x) is not None for x in m.root.inputs]
+    same = isinstance(op, (Elementwise, Movement)) and all(numbers)
+    if same and isinstance(op, Movement):
+        if isinstance(op, BroadcastTo) and not m.root.inputs[0].type.shape:
+            return None  # this is how they are written
+        return _scalar(m.root.inputs[0])
+    if same:
+        arrays = [_scalar(x).array for x in m.root.inputs]
+        t = Type((), t.dtype)
+    else:
+        arrays = [_array(x) for x in m.root.inputs]
+        known = sum(a.size for a in arrays if a is not None)
+        if t.size > max(known, FOLDED) or isinstance(op, BroadcastTo):
+            return None
+    if any(a is None for a in arrays) or type(op).__name__ == "Debug":
+        return None
+    try:
+        return constant(np.array(compute(op, t, arrays)))
+    except (TreadleError, ValueError, IndexError, ArithmeticError):
+        return None  # it fails where it runs, with the user's line
+
+
+def _scalar(x: Tensor) -> Tensor:
+    """A number without dimensions."""
+    return x.inputs[0] if isinstance(x.op, BroadcastTo) else x
+
+
+def _is_identity(m: Match) -> bool:
+    identity = m.f.op.traits.identity
+    if identity is None or not is_number(m.c, identity):
+        return False
+    # -0.0 + 0 is 0.0, in floats.
+    return type(m.f.op).__name__ != "Add" or m.f.type.dtype.kind in "biu"
+
+
+def _is_absorbing(m: Match) -> bool:
+    absorbing = m.f.op.traits.absorbing
+    return absorbing is not None and is_number(m.c, absorbing) and is_finite(m.x)
+
+
+def _truth(m: Match) -> Any:
+    return m.x if m.number("c") else m.y
+
+
+def _negated(d: Any) -> Tensor:
+    x = d()
+    return d.td.where(d.td.logical_not(x > 0), x, 1.0)
+
+
+CONSTANTS = RuleSet(
+    "constants",
+    [
+        Rule(
+            "fold constants",
+            Constants(),
+            _folded,
+            exact=False,
+            takes="any",
+            example=lambda d: d.number() * d.number() + d.td.sin(d.number()),
+        ),
+        Rule(
+            "neutral element",
+            Trait(lambda t: t.identity is not None, (x, c)),
+            x,
+            when=_is_identity,
+            example=lambda d: d() * 1,
+        ),
+        Rule(
+            "add zero",  # not in one with the others: -0.0 + 0 is 0.0
+            x + 0,
+            x,
+            exact=False,
+            takes="float",
+        ),
+        Rule(
+            "absorbing element",  # 0 * inf is NaN: only where x is known to be finite
+            Trait(lambda t: t.absorbing is not None, (x, c)),
+            lambda m: m.c,
+            when=_is_absorbing,
+            exact=False,  # -2 * 0 is -0.0
+            example=lambda d: (d() > 0).astype("float32") * 0.0,
+        ),
+        Rule("subtract zero", x - 0, x, takes="numeric"),
+        Rule("subtract from zero", 0 - x, -x, exact=False, takes="numeric"),
+        Rule("multiply by minus one", x * -1, -x, takes="numeric"),
+        Rule("divide by one", x / 1, x),
+        Rule("divide by minus one", x / -1, -x),
+        Rule(
+            "subtract from itself",
+            x - x,
+            0,
+            when=lambda m: is_finite(m.x),
+            takes="ordered",
+            example=lambda d: d.whole("x") - d.whole("x"),
+        ),
+        Rule(
+            "zero divided",
+            0 / x,
+            0,
+            when=lambda m: is_finite(m.x) and is_positive(m.x),
+            takes="float",
+            example=lambda d: 0.0 / ((d() > 0).astype(d.type) + 1.0),
+        ),
+        Rule(
+            "choose the same",
+            select(x, y, y),
+            y,
+            example=lambda d: d.td.where(d() > 0, d("y"), d("y")),
+        ),
+        Rule(
+            "choose by a known condition",
+            select(c, x, y),
+            _truth,
+            example=lambda d: d.td.where(d.true(), d(), d()),
+        ),
+        Rule(
+            "choose by a negation",
+            select(logical_not(x), y, z),
+            select(x, z, y),
+            example=_negated,
+        ),
+        Rule(
+            "choose twice by one condition",
+            select(x, select(x, y, z), captures("w")[0]),
+            select(x, y, captures("w")[0]),
+            example=lambda d: d.td.where(
+                d("x") > 0, d.td.where(d("x") > 0, d("y"), d("z")), d("w")
+            ),
+        ),
+        Rule(
+            "choose twice by one condition, at the end",
+            select(x, captures("w")[0], select(x, y, z)),
+            select(x, captures("w")[0], z),
+            example=lambda d: d.td.where(
+                d("x") > 0, d("w"), d.td.where(d("x") > 0, d("y"), d("z"))
+            ),
+        ),
+    ],
+)

@@ -1,0 +1,75 @@
+"""The standard rules, and graphs simplified for their own sake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from treadle.base import trees
+from treadle.base.errors import OptionError
+from treadle.base.options import current
+from treadle.graph.formula import as_formula
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import as_tensor
+from treadle.graph.tensor import Tensor
+from treadle.rewrite.driver import Driver, Watch
+from treadle.rewrite.rule import Rule, RuleSet
+from treadle.rewrite.rules.algebra import ALGEBRA
+from treadle.rewrite.rules.constants import CONSTANTS
+from treadle.rewrite.rules.contraction import CONTRACTION
+from treadle.rewrite.rules.movement import MOVEMENT
+from treadle.rewrite.rules.powers import POWERS
+from treadle.rewrite.rules.readable import READABLE
+from treadle.rewrite.rules.reduction import REDUCTION
+from treadle.rewrite.rules.stability import STABILITY
+from treadle.rewrite.rules.state import FORWARD, STATE
+
+__all__ = ["simplify"]
+
+STANDARD = (
+    CONSTANTS + STABILITY + MOVEMENT + ALGEBRA + POWERS + REDUCTION + CONTRACTION
+    + STATE
+)  # fmt: skip
+COMPILED = STANDARD + FORWARD
+SHOWN = STANDARD + READABLE
+
+
+@lru_cache(maxsize=64)
+def _with(standard: RuleSet, own: tuple[Any, ...]) -> RuleSet:
+    for rule in own:
+        if not isinstance(rule, Rule):
+            raise OptionError(f"{rule!r} is no rule", hint="make it with td.Rule(...)")
+    return standard + RuleSet("own", own) if own else standard
+
+
+def compiled_rules() -> RuleSet:
+    """The rules a graph is compiled with: the standard ones and the thread's own."""
+    return _with(COMPILED, current().rules)
+
+
+def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
+    """The roots of a graph to be compiled, rewritten by the standard rules."""
+    return Driver(compiled_rules()).all(roots)
+
+
+def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> Any:
+    """Tensors (or trees of them) by simpler graphs of the same meaning; runs nothing.
+
+    `rules` are added to the standard ones; `str` of a result is its formula.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> str(td.simplify(td.grad(td.log(td.sigmoid(x)) + x * 1, [x])[0]))
+    '1 + sigmoid(-x)'
+    """
+    leaves, structure = trees.flatten(y)
+    nodes = dict(enumerate(as_tensor(leaf) for leaf in leaves))
+    added = tuple(
+        rule for r in rules for rule in (r if isinstance(r, RuleSet) else (r,))
+    )
+    driver = Driver(_with(SHOWN, (*current().rules, *added)), watch, marks=True)
+    with pushed(TraceFrame("simplify")):
+        found = driver.all(nodes)
+    made: list[Tensor] = [as_formula(found[k]) for k in nodes]
+    return trees.unflatten(structure, made)
