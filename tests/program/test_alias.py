@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.engines.base import engine
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((48, 64)).astype(np.float32)
@@ -104,3 +105,19 @@ def test_an_initial_array_is_taken_over_only_when_asked() -> None:
     assert v.numpy().tolist() == [1, 1, 1]
     taken = td.Variable(mine, copy=False)
     assert np.shares_memory(taken.numpy(), mine) and not mine.flags.writeable
+
+
+def test_all_states_of_an_embedding_are_updated_in_place() -> None:
+    table = td.nn.Embedding(50, 16)
+    head = td.nn.Linear(16, 50)
+    optimizer = td.optim.AdamW(lr=1e-3)
+    ids = RNG.integers(0, 50, (4, 6))
+    for _ in range(2):
+        scores_ = head(table(ids)).reshape((-1, 50))
+        optimizer.step(td.cross_entropy(scores_, ids.reshape(-1)))
+    linked, _ = next(reversed(engine("native").programs.values()))  # type: ignore[attr-defined]
+    program = linked.program
+    shared = {result for result, _ in program.shared}
+    large = {n for _, n, t in program.results if t.size >= 16}
+    assert len(large) >= 9
+    assert large <= shared

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from treadle.base.dtypes import bool_
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Datum, Index, Parameter
 from treadle.loops.kernel import (
@@ -61,37 +62,57 @@ def _last_risk(program: Program) -> int:
     are copies of them and numbers that are clipped to it.
     """
     known: set[tuple[int, int]] = set()  # buffers, and extents their numbers lie in
+    source: dict[int, int] = {}  # of a buffer that holds nothing but copies
     last = -1
+
+    def is_known(number: int | None, extent: int) -> bool:
+        while number is not None and (number, extent) not in known:
+            number = source.get(number)
+        return number is not None
+
     for k, step in enumerate(program.steps):
         if isinstance(step, Fallback):
             last = k
         elif isinstance(step, Launch):
             own = set(_checked(step)) if step.kernel.checks else set()
-            if not own <= known:
+            if not all(is_known(*one) for one in own):
                 last = k
-            known |= own
-            known |= _within(step, known)
+            known |= own | _clipped(step)
+            source |= _copies(step)
     return last
 
 
-def _within(step: Launch, known: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """What is known of the numbers that a step writes."""
-    found: dict[int, set[int]] = {}
+def _stored(step: Launch) -> dict[int, list[Expression]]:
+    """What a step writes into each buffer by itself."""
+    found: dict[int, list[Expression]] = {}
     for s in statements(step.kernel.body):
-        if not isinstance(s, Store) or s.combine is not None:
-            continue
-        extents: set[int] = set()
-        if isinstance(s.value, Load) and not s.value.guards:
-            source = step.buffers[s.value.buffer]
-            extents = {e for n, e in known if n == source}
-        elif (limit := _clipped(s.value)) is not None:
-            extents = {limit + 1}
-        number = step.buffers[s.buffer]
-        found[number] = found.get(number, extents) & extents
-    return {(n, e) for n, extents in found.items() for e in extents}
+        if isinstance(s, Store):
+            whole = s.value if s.combine is None else Literal(0, bool_)
+            found.setdefault(step.buffers[s.buffer], []).append(whole)
+    return found
 
 
-def _clipped(x: Expression) -> int | None:
+def _copies(step: Launch) -> dict[int, int]:
+    """The buffers into which a step only copies another, and that other."""
+    found = {}
+    for number, values in _stored(step).items():
+        loads = {x.buffer for x in values if isinstance(x, Load) and not x.guards}
+        if len(loads) == 1 and all(isinstance(x, Load) for x in values):
+            found[number] = step.buffers[loads.pop()]
+    return found
+
+
+def _clipped(step: Launch) -> set[tuple[int, int]]:
+    """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
+    found = set()
+    for number, values in _stored(step).items():
+        limits = {_limit(x) for x in values}
+        if len(limits) == 1 and None not in limits:
+            found.add((number, int(limits.pop() or 0) + 1))
+    return found
+
+
+def _limit(x: Expression) -> int | None:
     """The greatest value of an integer that is held between 0 and it."""
     if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
         return None
