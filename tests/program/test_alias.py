@@ -113,8 +113,8 @@ def test_all_states_of_an_embedding_are_updated_in_place() -> None:
     optimizer = td.optim.AdamW(lr=1e-3)
     ids = RNG.integers(0, 50, (4, 6))
     for _ in range(2):
-        scores_ = head(table(ids)).reshape((-1, 50))
-        optimizer.step(td.cross_entropy(scores_, ids.reshape(-1)))
+        flat = ids.reshape(-1)
+        optimizer.step(td.cross_entropy(head(table(ids)).reshape((-1, 50)), flat))
     linked, _ = next(reversed(engine("native").programs.values()))  # type: ignore[attr-defined]
     program = linked.program
     shared = {result for result, _ in program.shared}
