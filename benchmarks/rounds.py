@@ -193,7 +193,7 @@ def find(work: Workload, names: Sequence[str], pythons: Mapping[str, str]) -> Pe
             present.append(name)
             versions[library] = f"{package} {asked[python][package]}"
         else:
-            missing[name] = f"{python} has no package {package}"
+            missing[name] = f"its interpreter has no package {package}"
     return Peers(tuple(present), missing, dict(pythons), versions)
 
 
