@@ -31,7 +31,7 @@ def test_streamed_results_are_the_same(
 ) -> None:
     make, by_numpy = CASES[name]
     monkeypatch.setattr(schedule, "STREAM", 1)
-    y = make(td.asarray(X + np.float32(len(name)) * 0))
+    y = make(td.asarray(X))
     down = td.lower(y)
     assert "streamed" in down.kernels and "!nontemporal" in down.llvm
     with td.options(optimize=False):  # no program of this structure is known yet

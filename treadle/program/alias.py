@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from treadle.base.dtypes import bool_
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Datum, Index, Parameter
 from treadle.loops.kernel import (
@@ -82,13 +81,13 @@ def _last_risk(program: Program) -> int:
     return last
 
 
-def _stored(step: Launch) -> dict[int, list[Expression]]:
-    """What a step writes into each buffer by itself."""
-    found: dict[int, list[Expression]] = {}
+def _stored(step: Launch) -> dict[int, list[Expression | None]]:
+    """What a step writes into each buffer; None where it joins what was there."""
+    found: dict[int, list[Expression | None]] = {}
     for s in statements(step.kernel.body):
         if isinstance(s, Store):
-            whole = s.value if s.combine is None else Literal(0, bool_)
-            found.setdefault(step.buffers[s.buffer], []).append(whole)
+            value = s.value if s.combine is None else None
+            found.setdefault(step.buffers[s.buffer], []).append(value)
     return found
 
 
@@ -112,7 +111,7 @@ def _clipped(step: Launch) -> set[tuple[int, int]]:
     return found
 
 
-def _limit(x: Expression) -> int | None:
+def _limit(x: Expression | None) -> int | None:
     """The greatest value of an integer that is held between 0 and it."""
     if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
         return None

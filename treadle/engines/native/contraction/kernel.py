@@ -21,6 +21,7 @@ from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import (
     Function,
     join,
+    kept,
     lanes_below,
     least,
     prefetch,
@@ -94,13 +95,11 @@ def kernel(
     machine: Machine, structure: Structure, epilogue: Epilogue | None
 ) -> Function:
     """The text for a structure; texts are kept by the key of the epilogue."""
-    found = _kernels.get((machine, structure))
-    if found is None:
-        found = _Kernel(machine, structure, epilogue).build()
-        if len(_kernels) >= 4096:
-            _kernels.clear()
-        _kernels[machine, structure] = found
-    return found
+    return kept(
+        _kernels,
+        (machine, structure),
+        lambda: _Kernel(machine, structure, epilogue).build(),
+    )
 
 
 _kernels: dict[tuple[Machine, Structure], Function] = {}

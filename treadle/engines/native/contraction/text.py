@@ -5,10 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from treadle.engines.native.builder import Builder, Value, lanes, vector
 
-__all__ = ["Function", "join", "lanes_below", "least", "opaque", "prefetch", "shuffle"]
+__all__ = [
+    "Function",
+    "join",
+    "kept",
+    "lanes_below",
+    "least",
+    "opaque",
+    "prefetch",
+    "shuffle",
+]
+
+MOST = 4096  # texts that are kept
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,19 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
     text = "\n".join([*sorted(declared.values()), *bodies])
     name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return Function(name, text.replace("NAME", name))
+
+
+def kept(
+    known: dict[Any, Function], key: Any, make: Callable[[], Function]
+) -> Function:
+    """The function of a key, made once and kept with at most `MOST` others."""
+    found = known.get(key)
+    if found is None:
+        found = make()
+        if len(known) >= MOST:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def opaque(b: Builder, x: Value) -> Value:

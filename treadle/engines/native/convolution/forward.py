@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from treadle.engines.native.builder import Builder, Value, lanes, vector
 from treadle.engines.native.contraction.epilogue import Epilogue, Site, store
 from treadle.engines.native.contraction.machine import Machine
-from treadle.engines.native.contraction.text import Function, join, lanes_below, least
+from treadle.engines.native.contraction.text import (
+    Function,
+    join,
+    kept,
+    lanes_below,
+    least,
+)
 from treadle.engines.native.contraction.transpose import transpose
 from treadle.engines.native.convolution.frame import Frame
 from treadle.engines.native.convolution.strip import STRIP, Block, fill_strip
@@ -77,13 +83,11 @@ def forward_kernel(
     machine: Machine, structure: Structure, epilogue: Epilogue | None
 ) -> Function:
     """The text for a structure; texts are kept by the key of the epilogue."""
-    found = _kernels.get((machine, structure))
-    if found is None:
-        found = _Kernel(machine, structure, epilogue).build()
-        if len(_kernels) >= 4096:
-            _kernels.clear()
-        _kernels[machine, structure] = found
-    return found
+    return kept(
+        _kernels,
+        (machine, structure),
+        lambda: _Kernel(machine, structure, epilogue).build(),
+    )
 
 
 _kernels: dict[tuple[Machine, Structure], Function] = {}
