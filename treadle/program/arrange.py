@@ -51,6 +51,7 @@ class Arrangement:
         fuse: bool,
     ) -> None:
         self.roots = roots
+        self.versions = versions
         self.supported = supported
         self.nodes = [n for n in reach(list(roots.values())) if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})

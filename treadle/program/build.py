@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
@@ -25,9 +25,7 @@ from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
-from treadle.program.convolution import (
-    Convolution,
-)
+from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel
 from treadle.program.group import OPERANDS, Unit
 from treadle.program.program import (
@@ -40,8 +38,10 @@ from treadle.program.program import (
     grain_of,
     work,
 )
+from treadle.program.rematerialize import lighter, rematerialized
+from treadle.program.timeline import Demand, Timeline
 
-__all__ = ["build"]
+__all__ = ["Draft", "build", "drafts"]
 
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
@@ -50,6 +50,14 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     **SCANS,
     **ORDERS,
 }
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A program that might be built, and the memory that it would need."""
+
+    demand: Demand
+    build: Callable[[], Program]
 
 
 def build(
@@ -66,16 +74,38 @@ def build(
     is a kernel of its own. `replaced` has, by root, the argument that the root is the
     next version of: it may be overwritten.
     """
-    versions = [(roots[k], old) for k, old in (replaced or {}).items()]
-    arranged = Arrangement(roots, versions, supported, fuse)
-    building = _Building(arguments, arranged, vector_bytes)
-    program = building.program()
-    pairs = [
-        (building.number[new.serial], building.of(old))
-        for new, old in versions
-        if new.serial in building.number
-    ]
-    return replace(program, shared=in_place(program, pairs))
+    found = drafts(arguments, roots, supported, vector_bytes, fuse, replaced)
+    return next(found).build()
+
+
+def drafts(
+    arguments: Sequence[Tensor],
+    roots: Mapping[int, Tensor],
+    supported: Callable[[Tensor], bool],
+    vector_bytes: int,
+    fuse: bool = True,
+    replaced: Mapping[int, Tensor] | None = None,
+) -> Iterator[Draft]:
+    """The program `build` makes, and then others that need ever less memory."""
+    olds = replaced or {}
+
+    def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
+        versions = [(roots[k], old) for k, old in olds.items()]
+        return Arrangement(roots, versions, supported, fuse)
+
+    def draft(arranged: Arrangement) -> Draft:
+        def built() -> Program:
+            return _Building(arguments, arranged, vector_bytes).program()
+
+        return Draft(Timeline(arranged).largest(), built)
+
+    arranged = arrange(roots)
+    if not fuse:
+        yield draft(arranged)
+        return
+    arranged = rematerialized(arranged, arrange)
+    yield draft(arranged)
+    yield from map(draft, lighter(arranged, arrange))
 
 
 class _Building:
@@ -105,13 +135,19 @@ class _Building:
         for serial, root in self.arranged.roots.items():
             number = self.of(self.arranged.lent.get(root.serial, root))
             found.append((serial, number, root.type))
-        return Program(
+        pairs = [
+            (self.number[new.serial], self.of(old))
+            for new, old in self.arranged.versions
+            if new.serial in self.number
+        ]
+        program = Program(
             tuple(self.buffers),
             tuple(self.steps),
             tuple(self.number[x.serial] for x in self.arguments),
             tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(found),
         )
+        return replace(program, shared=in_place(program, pairs))
 
     # -- buffers ---------------------------------------------------------------------
 
