@@ -43,6 +43,7 @@ class Timeline:
             else:
                 found = self.at[node.serial]
             self.when[node.serial] = found
+            self.at.setdefault(node.serial, found)  # one of an op's several results
         self.read = [self._reads(units) for units in self.units]
         self.last: dict[int, int] = {}
         for k, read in enumerate(self.read):
