@@ -40,6 +40,7 @@ from treadle.program.program import (
 )
 from treadle.program.rematerialize import lighter, rematerialized
 from treadle.program.timeline import Demand, Timeline
+from treadle.rewrite.record import stage
 
 __all__ = ["Draft", "build", "drafts"]
 
@@ -95,15 +96,18 @@ def drafts(
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
-            return _Building(arguments, arranged, vector_bytes).program()
+            with stage("make kernels"):
+                return _Building(arguments, arranged, vector_bytes).program()
 
         return Draft(Timeline(arranged).largest(), built)
 
-    arranged = arrange(roots)
+    with stage("fuse"):
+        arranged = arrange(roots)
     if not fuse:
         yield draft(arranged)
         return
-    arranged = rematerialized(arranged, arrange)
+    with stage("compute again"):
+        arranged = rematerialized(arranged, arrange)
     yield draft(arranged)
     yield from map(draft, lighter(arranged, arrange))
 

@@ -27,6 +27,7 @@ from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
 from treadle.rewrite.pipeline import Ways, prepare
+from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
 
@@ -106,6 +107,8 @@ class Native(Engine):
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         place = {node.serial: k for k, node in enumerate(nodes)}
         linked, _ = self._compile(nodes, place, {}, keep)
+        if recording() is not None:
+            linked.link()
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:

@@ -24,6 +24,7 @@ from treadle.graph.meaning import compute_at
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
+from treadle.rewrite.record import stage
 
 __all__ = ["Linked"]
 
@@ -54,18 +55,22 @@ class Linked:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        codes = [() if isinstance(s, Fallback) else coded(s) for s in program.steps]
+        with stage("write code"):
+            steps = program.steps
+            codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
         self.codes = codes
         every = [c for own in codes for c in own]
         texts = {name: text for c in every for name, text in c.texts.items()}
         self.texts = texts
         self.scratch = max((c.scratch for c in every), default=0)
-        self._place_buffers(codes)
+        with stage("plan memory"):
+            self._place_buffers(codes)
 
     def link(self) -> None:
         """Compile the kernels: what only plans does not need them."""
         # Kept: the code of a function goes with the last of its addresses.
-        self.functions = compile_functions(self.texts)
+        with stage("machine code"):
+            self.functions = compile_functions(self.texts)
         self._fill_table(self.codes, self.functions)
         self.runs = _segments(self.codes)
         self.copies = {
