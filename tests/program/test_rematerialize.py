@@ -132,3 +132,55 @@ def test_draws_are_the_same_when_they_are_made_again() -> None:
     with pytest.raises(td.WorkspaceError) as found:
         step(1)
     assert step(found.value.needed) == step(0)
+
+
+def checkpointed(
+    marks: bool, engine: str = "native", dropped: float = 0.0
+) -> tuple[list[np.ndarray], int]:
+    """Gradients of a deep chain of blocks, and the arena that they take."""
+    with td.options(seed=4, engine=engine):
+        layers = [td.nn.Linear(96, 96) for _ in range(12)]
+
+        def block(x: td.Tensor, *inner: td.nn.Linear) -> td.Tensor:
+            for layer in inner:
+                x = td.erf(layer(x))
+                if dropped:
+                    x = td.nn.functional.dropout(x, dropped, training=True)
+            return x
+
+        y = td.asarray(X)
+        f = td.checkpoint(block) if marks else block
+        for k in range(0, 12, 4):
+            y = f(y, *layers[k : k + 4])
+        found = td.evaluate(*td.grad((y * y).mean(), [m.weight for m in layers]))
+        down = td.latest_program()
+        return list(found), down.memory.arena if down is not None else 0
+
+
+def test_a_checkpoint_keeps_what_it_is_given_alone() -> None:
+    wanted, natural = checkpointed(False)
+    found, arena = checkpointed(True)
+    assert [g.tobytes() for g in found] == [g.tobytes() for g in wanted]
+    assert arena < 0.6 * natural
+
+
+def test_a_draw_inside_a_checkpoint_is_made_once() -> None:
+    wanted, _ = checkpointed(True, "reference", 0.3)
+    found, _ = checkpointed(True, "native", 0.3)
+    for g, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-3, atol=1e-6)
+        assert np.abs(w).max() > 1e-4
+
+
+def test_second_derivatives_through_a_checkpoint() -> None:
+    x = td.param(init=np.linspace(-1, 1, 5).astype(np.float32))
+
+    def f(x: td.Tensor) -> td.Tensor:
+        return td.exp(td.sin(x) * x)
+
+    def second(g: td.Tensor) -> np.ndarray:
+        first = td.grad(g.sum(), [x])[0]
+        return td.grad((first * first).sum(), [x])[0].numpy()
+
+    wanted, found = second(f(x)), second(td.checkpoint(f)(x))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)

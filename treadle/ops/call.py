@@ -16,6 +16,7 @@ from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, outputs_of
+from treadle.ops.flow import Again
 
 __all__: list[str] = []
 
@@ -64,9 +65,13 @@ def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
 
 @op(tolerance="R")
 class Call(Family):
-    """The outputs of a body for these inputs."""
+    """The outputs of a body for these inputs.
+
+    With `again` its gradient keeps nothing of what is computed inside.
+    """
 
     body: Body
+    again: bool = False
     family = "control"
 
     def infer(self, *types: Type) -> TupleType:
@@ -80,6 +85,9 @@ class Call(Family):
         present = tuple(k for k, gk in enumerate(g) if gk is not None)
         back, which = backward_of(self.body, present)
         result: list[Tensor | None] = [None] * len(xs)
+        if which and self.again:
+            seen = [*(g[k] for k in present), *outputs_of(y)]
+            xs = tuple(Again()(x, *seen) for x in xs)
         if which:
             node = Call(back)(*xs, *[g[k] for k in present])
             for k, gx in zip(which, outputs_of(node), strict=True):

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.errors import ArityError
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Elementwise, Family, unary_samples
 
 __all__ = [
     "clip_by_norm",
@@ -47,6 +48,40 @@ def stop_gradient(x: Any) -> Tensor:
     2.0
     """
     return StopGradient()(as_tensor(x))
+
+
+@op(linear=True, tolerance="E")
+class Again(Family):
+    """x, for those who compute from it anew once the other operands are there.
+
+    Nothing that is computed from it is taken for what was computed from x before.
+    """
+
+    family = "control"
+
+    def infer(self, *types: Any) -> Any:
+        if len(types) < 2:
+            raise ArityError("a value is computed anew after something else")
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        x: Array = arrays[0]
+        return x
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g, *[None] * (len(xs) - 1))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (Input((2, 3)), Input((4,))), (0,)),
+            Sample(cls(), (Input(()), Input((1,)), Input((2, 1))), (0,)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(1.0)
+        return [Mistake(lambda: cls()(x), ArityError, "after something else")]
 
 
 @op(primitive=True)

@@ -22,6 +22,7 @@ from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
+from treadle.program.again import unbarred
 from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
@@ -102,7 +103,7 @@ def drafts(
         return Draft(Timeline(arranged).largest(), built)
 
     with stage("fuse"):
-        arranged = arrange(roots)
+        arranged = arrange(unbarred(roots))
     if not fuse:
         yield draft(arranged)
         return
