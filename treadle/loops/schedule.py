@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import (
     Accumulator,
@@ -31,7 +30,6 @@ from treadle.loops.kernel import (
 __all__ = ["schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
-STREAM = 1 << 25  # bytes of a buffer that is written past the caches
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
 HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
@@ -277,18 +275,6 @@ def lanes_apart(extent: int, width: int) -> int:
     Many at once would meet in few sets of the cache, as rows of 4096 bytes do.
     """
     return min(max(width // 2, 1), 1 << max(extent - 1, 0).bit_length())
-
-
-def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
-    """The kernel with what it only writes, and no cache holds, marked as such."""
-    read = {e.buffer for e in expressions(kernel.body) if isinstance(e, Load)}
-    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
-    read |= {s.buffer for s in stores if s.combine is not None}
-    arguments = tuple(
-        replace(a, streamed=a.written and k not in read and n.type.nbytes >= STREAM)
-        for k, (a, n) in enumerate(zip(kernel.arguments, nodes, strict=True))
-    )
-    return replace(kernel, arguments=arguments)
 
 
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:

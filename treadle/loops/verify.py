@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.loops.index import Axis
+from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
     Accumulator,
+    Fetch,
     Fold,
     Folded,
     Kernel,
@@ -37,6 +38,8 @@ def kernel_problems(kernel: Kernel) -> list[str]:
                 found.append(f"b{s.buffer} is stored to but not marked as written")
             elif kernel.arguments[s.buffer].dtype != s.value.dtype:
                 found.append(f"b{s.buffer} is stored {s.value.dtype.name}")
+        if isinstance(s, Fetch) and s.buffer >= len(kernel.arguments):
+            found.append(f"b{s.buffer} is no buffer")
     for x in expressions(kernel.body):
         if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
             found.append(f"b{x.buffer} is no buffer")
@@ -73,16 +76,20 @@ def _check(
             continue
         if isinstance(s, Fold) and s.accumulator not in known:
             found.append(f"a{s.accumulator.number} is folded into before it starts")
+        if isinstance(s, Fetch):
+            found += _outside(s.index, axes)
         for x in expressions((s,)):
             if isinstance(x, Folded) and x.accumulator not in known:
                 found.append(f"a{x.accumulator.number} is read before it starts")
             if isinstance(x, Folded) and x.accumulator in replaced:
                 found.append(f"a{x.accumulator.number} is read after its step")
             for i in indices(x):
-                found += [
-                    f"axis {a.name} is used outside of its loop"
-                    for a in i.axes()
-                    if a not in axes
-                ]
+                found += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
             replaced.append(s.accumulator)
+
+
+def _outside(i: Index, axes: list[Axis]) -> list[str]:
+    return [
+        f"axis {a.name} is used outside of its loop" for a in i.axes() if a not in axes
+    ]

@@ -20,7 +20,8 @@ from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
-from treadle.loops.schedule import schedule, streaming
+from treadle.loops.schedule import schedule
+from treadle.loops.stream import streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
 from treadle.ops.contract import Contract
