@@ -190,8 +190,9 @@ class Fetch:
 class Loop:
     """Run the body for each step of `axis`.
 
-    `kind`: "parallel" (independent, outermost), "serial", or "vector" (`lanes` steps at
-    once; folds then combine lane by lane, and at the end in halves). `folds` are the
+    `kind`: "parallel" (independent, outermost), "ordered" (inside of these: rows that
+    follow each other, as what they store joins), "serial", or "vector" (`lanes` steps
+    at once; folds then combine lane by lane, and at the end in halves). `folds` are the
     accumulators that start here. `stop`, if given, ends the loop before the extent.
     """
 

@@ -31,6 +31,7 @@ STREAM = 1 << 25  # bytes of a buffer that no cache holds
 ROW = 1 << 16  # bytes of a row that one does, beside others
 AHEAD = 1 << 12  # bytes to fetch ahead at least
 LINE = 64
+ROWS = ("parallel", "ordered")  # loops over them
 
 
 def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
@@ -52,18 +53,23 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
 
 
 def _rows(kernel: Kernel) -> tuple[list[Axis], tuple[Statement, ...]]:
-    """The parallel loops around a kernel, and what stands inside of them."""
+    """The loops over the rows of a kernel, and what is done with each row."""
     axes, body = [], kernel.body
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
-        axes.append(body[0].axis)
-        body = body[0].body
+    while body and isinstance(body[-1], Loop) and body[-1].kind in ROWS:
+        axes.append(body[-1].axis)
+        body = body[-1].body
     return axes, body
 
 
 def _with_rows(kernel: Kernel, body: tuple[Statement, ...]) -> Kernel:
-    for axis in reversed(_rows(kernel)[0]):
-        body = (Loop(axis, body, "parallel"),)
-    return kernel.with_body(body)
+    """The kernel with something else done with each row."""
+
+    def around(old: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        if old and isinstance(old[-1], Loop) and old[-1].kind in ROWS:
+            return (*old[:-1], replace(old[-1], body=around(old[-1].body)))
+        return body
+
+    return kernel.with_body(around(kernel.body))
 
 
 def _in_row(i: Index, rows: Sequence[Axis]) -> Index:

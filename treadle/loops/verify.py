@@ -59,7 +59,7 @@ def _check(
         if isinstance(s, Loop):
             if s.axis in axes:
                 found.append(f"axis {s.axis.name} has two loops, one inside the other")
-            if s.kind not in ("parallel", "serial", "vector"):
+            if s.kind not in ("parallel", "ordered", "serial", "vector"):
                 found.append(f"a loop is {s.kind}")
             if (s.kind == "vector") != bool(s.lanes):
                 found.append(f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes")

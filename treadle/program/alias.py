@@ -23,8 +23,8 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.parameters import bound
 from treadle.ops.select import Maximum, Minimum
-from treadle.program.group import Unit
 from treadle.program.program import Fallback, Launch, Program, Step
+from treadle.program.units import Unit
 
 __all__ = ["after_readers", "in_place", "overwrites"]
 

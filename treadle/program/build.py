@@ -28,6 +28,7 @@ from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
 from treadle.program.alias import after_readers, in_place
+from treadle.program.columns import fold_columns_beside
 from treadle.program.contract import Layout, View, layout_of, view_of
 from treadle.program.convolution import (
     Convolution,
@@ -36,7 +37,7 @@ from treadle.program.convolution import (
     is_direct,
 )
 from treadle.program.epilogue import epilogue_kernel, epilogues
-from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
+from treadle.program.group import group, ordered
 from treadle.program.layout import orders_of, strides_in
 from treadle.program.places import sources
 from treadle.program.program import (
@@ -50,6 +51,7 @@ from treadle.program.program import (
     work,
 )
 from treadle.program.recompute import recompute
+from treadle.program.units import MEMBERS, OPERANDS, Unit
 
 __all__ = ["build"]
 
@@ -138,8 +140,12 @@ class _Building:
             and not isinstance(n.op, Output)
         ]
         units = group(chosen, self.fuses, self.most)
-        layouts = {serial: p[0] for serial, p in self.products.items()}
-        self.finishes = epilogues(units, layouts, self.results) if self.most > 1 else {}
+        self.finishes: dict[int, Unit] = {}
+        if self.most > 1:
+            layouts = {serial: p[0] for serial, p in self.products.items()}
+            self.finishes = epilogues(units, layouts, self.results)
+            done = self.finishes.values()
+            units = fold_columns_beside(units, done, self.strides, self.vector_bytes)
         by_number = {u.nodes[0].serial: u.number for u in units}
         done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
         after_readers(units, versions, done_by)
@@ -147,14 +153,13 @@ class _Building:
         self.stored = self._stored(units) | copied
         for x in self.arguments:
             self._buffer(x, x.type, "argument")
-        finishing = {unit.number for unit in self.finishes.values()}
         for unit in units:
-            if unit.number not in finishing:
+            if unit.number not in done_by:
                 self._step(unit)
-        found = []
-        for serial, root in self.roots.items():
-            number = self.of(self.lent.get(root.serial, root))
-            found.append((serial, number, root.type))
+        found = [
+            (serial, self.of(self.lent.get(root.serial, root)), root.type)
+            for serial, root in self.roots.items()
+        ]
         return Program(
             tuple(self.buffers),
             tuple(self.steps),
