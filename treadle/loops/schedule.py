@@ -27,7 +27,7 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["schedule"]
+__all__ = ["folds_in_lanes", "schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
@@ -304,9 +304,20 @@ def lanes_apart(extent: int, width: int) -> int:
     return min(max(width // 2, 1), 1 << max(extent - 1, 0).bit_length())
 
 
+def folds_in_lanes(kernel: Kernel) -> bool:
+    """Whether each lane has folds of its own, which follow the steps of its loops."""
+    kernel = _straight(kernel)
+    return vector_axis(kernel) in taken_apart(kernel).rows
+
+
+def _straight(kernel: Kernel) -> Kernel:
+    """The kernel over as few axes as will do, in the order of memory."""
+    return merge(reorder(split(kernel)))
+
+
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
-    kernel = merge(reorder(split(kernel)))
+    kernel = _straight(kernel)
     axis = vector_axis(kernel)
     if axis is None:
         return kernel

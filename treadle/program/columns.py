@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.loops.index import Axis
-from treadle.loops.kernel import Loop, statements
 from treadle.loops.lower import Strides, is_virtual, wide
 from treadle.loops.nest import kernel_of
 from treadle.loops.region import Region
-from treadle.loops.schedule import schedule
+from treadle.loops.schedule import folds_in_lanes
 from treadle.program.places import sources
 from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, rebase
 
@@ -30,7 +29,6 @@ def fold_columns_beside(
     units: Sequence[Unit],
     finishes: Iterable[Unit],
     strides: Strides,
-    vector_bytes: int,
 ) -> list[Unit]:
     """The units, with folds of columns in those that pass over the same rows.
 
@@ -50,7 +48,7 @@ def fold_columns_beside(
     for unit in units:
         if unit.number in taken or not _folds_columns(unit):
             continue
-        if not _in_rows(unit, strides, vector_bytes):
+        if not _in_rows(unit, strides):
             continue
         for other in _beside(unit, holders):
             region = _over_blocks(other, unit)
@@ -89,14 +87,11 @@ def _folds_columns(unit: Unit) -> bool:
     return many and len(rows) == 1 and bool(columns)
 
 
-def _in_rows(unit: Unit, strides: Strides, vector_bytes: int) -> bool:
+def _in_rows(unit: Unit, strides: Strides) -> bool:
     """Whether a unit by itself folds row after row, its columns side by side."""
     assert unit.region is not None
     made, _ = kernel_of(unit.region, unit.nodes, lambda n: not is_virtual(n), strides)
-    return not any(
-        isinstance(s, Loop) and s.kind == "vector" and s.folds
-        for s in statements(schedule(made, vector_bytes).body)
-    )
+    return folds_in_lanes(made)
 
 
 def _beside(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:

@@ -22,7 +22,8 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.build import KERNELS, PRODUCTS, build
+from treadle.program.arrange import PRODUCTS
+from treadle.program.build import KERNELS, build
 from treadle.program.convolution import is_direct
 from treadle.rewrite.pipeline import Ways, prepare
 
