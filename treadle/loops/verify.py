@@ -25,8 +25,9 @@ def kernel_problems(kernel: Kernel) -> list[str]:
     """What is wrong with a kernel; nothing for one that is right.
 
     Axes are used inside their loops, accumulators inside or after theirs; a carried
-    value has no lanes to join and is not read in a step that has replaced it. Buffers
-    exist, have the dtype they are stored with, and are written only if they say so.
+    value has no lanes to join and is not read in a step that has replaced it. Rows that
+    follow each other join what they leave in one place. Buffers exist, have the dtype
+    they are stored with, and are written only if they say so.
     """
     found: list[str] = []
     _check(kernel, kernel.body, [], [], found)
@@ -40,6 +41,9 @@ def kernel_problems(kernel: Kernel) -> list[str]:
                 found.append(f"b{s.buffer} is stored {s.value.dtype.name}")
         if isinstance(s, Fetch) and s.buffer >= len(kernel.arguments):
             found.append(f"b{s.buffer} is no buffer")
+    for loop in statements(kernel.body):
+        if isinstance(loop, Loop) and loop.kind == "ordered":
+            found += _lost(kernel, loop)
     for x in expressions(kernel.body):
         if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
             found.append(f"b{x.buffer} is no buffer")
@@ -87,6 +91,18 @@ def _check(
                 found += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
             replaced.append(s.accumulator)
+
+
+def _lost(kernel: Kernel, loop: Loop) -> list[str]:
+    """The stores of rows that overwrite what rows before them have left."""
+    return [
+        f"b{s.buffer} is overwritten from step to step of {loop.axis.name}"
+        for s in statements(loop.body)
+        if isinstance(s, Store)
+        and s.combine is None
+        and loop.axis not in s.index.axes()
+        and not kernel.arguments[s.buffer].scratch
+    ]
 
 
 def _outside(i: Index, axes: list[Axis]) -> list[str]:

@@ -9,13 +9,15 @@ The order of a fold is what it is in a kernel of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from treadle.base.types import TupleType
+from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis
 from treadle.loops.lower import Strides, is_virtual, wide
 from treadle.loops.nest import kernel_of
-from treadle.loops.region import Region
+from treadle.loops.region import Nodes, Region
 from treadle.loops.schedule import folds_in_lanes
 from treadle.program.places import sources
 from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, rebase
@@ -28,40 +30,60 @@ BLOCKS = 16  # of rows: fewer keep too few threads busy
 def fold_columns_beside(
     units: Sequence[Unit],
     finishes: Iterable[Unit],
+    stored: Collection[int],
     strides: Strides,
 ) -> list[Unit]:
     """The units, with folds of columns in those that pass over the same rows.
 
-    Those that products finish themselves stay as they are. Nodes lie in memory by
-    `strides`.
+    Those that products finish themselves stay as they are. `stored` are the nodes that
+    are read outside of their unit; they lie in memory by `strides`.
     """
     taken = {u.number for u in finishes}
+    free = [u for u in units if u.region is not None and u.number not in taken]
+    folding = [u for u in free if _folds_columns(u) and _in_rows(u, stored, strides)]
+    alone = []
+    for unit in folding:
+        if any(n.serial in stored and not _is_fold(unit, n) for n in unit.nodes):
+            _pass_over_rows(unit)
+        else:
+            alone.append(unit)
     count = 1 + max((u.number for u in units), default=0)
     by_number = [Unit(k, []) for k in range(count)]
-    for unit in units:
-        by_number[unit.number] = unit
     holders: dict[int, list[Unit]] = {}  # units that read or compute a value
     for unit in units:
-        if unit.region is not None and unit.number not in taken:
-            for serial in unit.operands | {n.serial for n in unit.nodes}:
-                holders.setdefault(serial, []).append(unit)
-    for unit in units:
-        if unit.number in taken or not _folds_columns(unit):
-            continue
-        if not _in_rows(unit, strides):
-            continue
-        for other in _beside(unit, holders):
-            region = _over_blocks(other, unit)
-            if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
-                continue
-            own, other.region = other.region, region
-            if _independent(unit, other, by_number) and compatible(unit, other):
-                assert unit.region is not None
-                region.turns = unit.region.inner
-                absorb(by_number, other, unit)
-                break
-            other.region = own
+        by_number[unit.number] = unit
+    for unit in free:
+        for serial in unit.operands | {n.serial for n in unit.nodes}:
+            holders.setdefault(serial, []).append(unit)
+    for unit in alone:
+        _join(unit, _beside(unit, holders), by_number)
     return [u for u in units if u.nodes]
+
+
+def _join(unit: Unit, others: Sequence[Unit], by_number: Sequence[Unit]) -> None:
+    """Let the first of some units that can do it fold what a unit folds."""
+    for other in others:
+        region = _over_blocks(other, unit)
+        if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
+            continue
+        own, other.region = other.region, region
+        if _independent(unit, other, by_number) and compatible(unit, other):
+            assert unit.region is not None
+            region.turns = unit.region.inner
+            absorb(by_number, other, unit)
+            return
+        other.region = own
+
+
+def _pass_over_rows(unit: Unit) -> None:
+    """Let a unit that also stores what it folds do so row after row."""
+    assert unit.region is not None
+    columns = _parts(unit)[2]
+    unit.region.turns, unit.region.inner = unit.region.inner, frozenset(columns)
+
+
+def _is_fold(unit: Unit, node: Tensor) -> bool:
+    return unit.region is not None and unit.region.folds(node)
 
 
 def _parts(unit: Unit) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
@@ -74,23 +96,27 @@ def _parts(unit: Unit) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, 
 
 
 def _folds_columns(unit: Unit) -> bool:
-    """Whether all that a unit does is to fold columns, over blocks of rows."""
+    """Whether a unit folds columns over blocks of rows, and needs no fold itself."""
     region = unit.region
     if region is None or not region.inner or region.turns:
         return False
-    if any(not region.folds(n) for n in unit.nodes):
-        return False
-    if any(wide(n.type.dtype) != n.type.dtype for n in unit.nodes):
+    folds = [n for n in unit.nodes if region.folds(n)]
+    if any(wide(n.type.dtype) != n.type.dtype for n in folds):
         return False  # sums are kept in a wider type than they are stored in
+    if unit.operands & {n.serial for n in folds}:
+        return False
+    if not all(n in Nodes(folds) or region.is_full(n) for n in unit.nodes):
+        return False
     blocks, rows, columns = _parts(unit)
     many = math.prod(a.extent for a in blocks) >= BLOCKS
     return many and len(rows) == 1 and bool(columns)
 
 
-def _in_rows(unit: Unit, strides: Strides) -> bool:
+def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:
     """Whether a unit by itself folds row after row, its columns side by side."""
     assert unit.region is not None
-    made, _ = kernel_of(unit.region, unit.nodes, lambda n: not is_virtual(n), strides)
+    own = [n for n in unit.nodes if n.serial in stored]
+    made, _ = kernel_of(unit.region, own, lambda n: not is_virtual(n), strides)
     return folds_in_lanes(made)
 
 
@@ -101,8 +127,8 @@ def _beside(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:
     size = math.prod(a.extent for a in region.axes)
     found = {}
     for node in unit.nodes:
-        for x, _ in sources(node.inputs[0], None):
-            if not isinstance(x.type, tuple) and x.type.size >= size:
+        for x in (x for own in node.inputs for x, _ in sources(own, None)):
+            if not isinstance(x.type, TupleType) and x.type.size >= size:
                 for other in holders.get(x.serial, ()):
                     if other is not unit and other.nodes:
                         found[other.number] = other
@@ -137,5 +163,5 @@ def _independent(unit: Unit, other: Unit, units: Sequence[Unit]) -> bool:
     region = other.region
     assert region is not None
     late = {n.serial for n in other.nodes if region.gathers(n)}
-    late |= {n.serial for n in unit.nodes}
+    late |= {n.serial for n in unit.nodes if _is_fold(unit, n)}
     return not late & (unit.operands | other.operands)
