@@ -26,7 +26,7 @@ from treadle.rewrite.pipeline import Ways, prepare
 
 Tensors = Sequence[td.Tensor]
 RNG = np.random.default_rng(11)
-ROWS, COLUMNS = 96, 37
+ROWS, COLUMNS = 320, 5
 X, G = (RNG.standard_normal((ROWS, COLUMNS)).astype(np.float32) for _ in range(2))
 W, B = (RNG.standard_normal(COLUMNS).astype(np.float32) for _ in range(2))
 
@@ -34,6 +34,7 @@ W, B = (RNG.standard_normal(COLUMNS).astype(np.float32) for _ in range(2))
 @pytest.fixture(autouse=True)
 def short_folds_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut, "LONG", 1 << 10)
+    monkeypatch.setattr(cut, "LARGE", 1 << 10)
     monkeypatch.setattr("treadle.program.group.MANY", 1 << 10)
 
 
@@ -48,7 +49,7 @@ def program_of(ys: Tensors) -> tuple[Program, list[Any]]:
 def pulled(f: Callable[..., td.Tensor], *arrays: Any) -> list[td.Tensor]:
     xs = [td.asarray(a) for a in arrays]
     y = f(*xs)
-    return [y, *td.vjp(y, xs, td.asarray(G))]
+    return [y, *td.vjp(y, xs, td.asarray(G.reshape(y.shape)))]
 
 
 def norm(x: td.Tensor, w: td.Tensor, b: td.Tensor) -> td.Tensor:
@@ -57,6 +58,9 @@ def norm(x: td.Tensor, w: td.Tensor, b: td.Tensor) -> td.Tensor:
 
 CASES: dict[str, Callable[[], Tensors]] = {
     "layer norm": lambda: pulled(norm, X, W, B),
+    "a few times many rows": lambda: pulled(norm, X.reshape(4, 80, COLUMNS), W, B),
+    "once many rows": lambda: pulled(norm, X.reshape(1, ROWS, COLUMNS), W, B),
+    "many times rows": lambda: pulled(norm, X.reshape(32, 10, COLUMNS), W, B),
     "gelu of a sum": lambda: pulled(lambda x, b: td.gelu(x + b), X, B),
     "softmax of a sum": lambda: pulled(lambda x, b: td.softmax(x + b, 1), X, B),
     "scaled rows": lambda: pulled(lambda x, w: td.tanh(x * w) / 3.0, X, W),

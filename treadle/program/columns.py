@@ -147,7 +147,7 @@ def _over_blocks(unit: Unit, columns: Unit) -> Region | None:
         placement=dict(region.placement),
     )
     if made.axes != like.axes:
-        rebase(made, tuple(a.extent for a in like.axes))
+        rebase(made, like.axes)
     if made.axes != like.axes or made.turns not in (frozenset(), like.inner):
         return None
     inner = frozenset(_parts(columns)[2])

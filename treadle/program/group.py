@@ -227,7 +227,7 @@ class Grouping:
         if x.type.size == 0:
             return False
         if not region.inner and x.type.size == math.prod(a.extent for a in region.axes):
-            rebase(region, x.type.shape)
+            rebase(region, domain(x.type.shape)[0])
         for at in self._of(x, region):
             if not fits(region, x, at):
                 continue

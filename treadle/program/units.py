@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis
-from treadle.loops.lower import At, flat, unflatten
+from treadle.loops.lower import At, unflatten
 from treadle.loops.region import Region
-from treadle.program.places import domain, operand_places, sources
+from treadle.program.places import operand_places, run_of, sources
 
 __all__ = [
     "MEMBERS",
@@ -102,15 +101,14 @@ def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
             later.before = (later.before | mine | unit.before) & ~theirs
 
 
-def rebase(region: Region, shape: Shape) -> None:
-    """Let the loops of a region run over a shape, if that divides none of its indices.
+def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
+    """Let the loops of a region run over axes, if that divides none of its indices.
 
     Loops over more dimensions than before leave a fold the choice between them.
     """
-    axes, at = domain(shape)
     if len(axes) <= len(region.axes):
         return
-    place = flat(at, shape)
+    place = run_of(axes)
     own = unflatten(place, tuple(a.extent for a in region.axes))
     by = dict(zip(region.axes, own, strict=True))
     placement, reads = (
