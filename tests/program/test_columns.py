@@ -18,7 +18,7 @@ from treadle.loops.kernel import Loop, Store
 from treadle.loops.parameters import bound
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
-from treadle.program import arrange
+from treadle.program import arrange, columns
 from treadle.program.build import build
 from treadle.program.program import Program
 from treadle.rewrite import cut
@@ -35,6 +35,7 @@ W, B = (RNG.standard_normal(COLUMNS).astype(np.float32) for _ in range(2))
 def short_folds_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut, "LONG", 1 << 10)
     monkeypatch.setattr(cut, "LARGE", 1 << 10)
+    monkeypatch.setattr(columns, "WIDE", 2)
     monkeypatch.setattr("treadle.program.group.MANY", 1 << 10)
 
 
@@ -64,6 +65,14 @@ CASES: dict[str, Callable[[], Tensors]] = {
     "gelu of a sum": lambda: pulled(lambda x, b: td.gelu(x + b), X, B),
     "softmax of a sum": lambda: pulled(lambda x, b: td.softmax(x + b, 1), X, B),
     "scaled rows": lambda: pulled(lambda x, w: td.tanh(x * w) / 3.0, X, W),
+    "beside more rows than are summed": lambda: (
+        td.concat([x := td.asarray(X), x], 0),
+        x.mean(0),
+    ),
+    "beside an exponential that waits": lambda: (
+        td.softmax(x := td.sin(td.asarray(X)), 1),
+        x.sum(0),
+    ),
     "greatest of columns": lambda: (
         (x := td.asarray(X)) - x.max(1, keepdims=True),
         x.max(0),
@@ -84,7 +93,11 @@ CASES: dict[str, Callable[[], Tensors]] = {
 }
 
 
-ALONE = {"half", "columns of a transposed array"}  # in another order, or type
+ALONE = {  # in another order or type, or over other loops
+    "half",
+    "columns of a transposed array",
+    "beside more rows than are summed",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if "needed" not in n])

@@ -256,7 +256,7 @@ class _Work:
         self.lowering.forget()
         self.loaded |= loads
         for node in done:
-            if not self.region.folds(node):
+            if node.serial in self.lowering.known and not self.region.folds(node):
                 at, _ = self.lowering.known.pop(node.serial)
                 found = self.loaded.get(node.serial) or self._value(node)
                 self.lowering.known[node.serial] = at, found

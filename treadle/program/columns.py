@@ -25,6 +25,7 @@ from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, re
 __all__ = ["fold_columns_beside"]
 
 BLOCKS = 16  # of rows: fewer keep too few threads busy
+WIDE = 64  # columns: in shorter rows many lanes would be idle
 
 
 def fold_columns_beside(
@@ -109,7 +110,8 @@ def _folds_columns(unit: Unit) -> bool:
         return False
     blocks, rows, columns = _parts(unit)
     many = math.prod(a.extent for a in blocks) >= BLOCKS
-    return many and len(rows) == 1 and bool(columns)
+    wide_enough = math.prod(a.extent for a in columns) >= WIDE
+    return many and len(rows) == 1 and wide_enough
 
 
 def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:

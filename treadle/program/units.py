@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -106,7 +107,7 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
 
     Loops over more dimensions than before leave a fold the choice between them.
     """
-    if len(axes) <= len(region.axes):
+    if len(axes) <= len(region.axes) or _steps(axes) != _steps(region.axes):
         return
     place = run_of(axes)
     own = unflatten(place, tuple(a.extent for a in region.axes))
@@ -124,3 +125,7 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
         return
     region.axes, region.placement, region.reads = axes, placement, reads
     region.inner = frozenset(inner)
+
+
+def _steps(axes: Sequence[Axis]) -> int:
+    return math.prod(a.extent for a in axes)
