@@ -28,7 +28,7 @@ from treadle.loops.kernel import (
 __all__ = ["streaming"]
 
 STREAM = 1 << 25  # bytes of a buffer that no cache holds
-ROW = 1 << 16  # bytes of a row that one does, beside others
+ROW = 1 << 14  # bytes of a row that the nearest one does, beside others
 AHEAD = 1 << 12  # bytes to fetch ahead at least
 LINE = 64
 ROWS = ("parallel", "ordered")  # loops over them
