@@ -19,7 +19,8 @@ Array = np.ndarray[Any, Any]
 def copy_seconds(count: int, repeats: int = 9) -> float:
     """Seconds to copy `count` float32 between warm arrays, on all processors allowed.
 
-    NumPy's copy releases the interpreter's lock, so a thread takes each part.
+    NumPy's copy releases the interpreter's lock, so a thread takes each part. Threads
+    note the time themselves: whoever waits for them may not be woken before they end.
     """
     threads = len(os.sched_getaffinity(0))
     source, target = np.ones(count, np.float32), np.zeros(count, np.float32)
@@ -30,25 +31,28 @@ def copy_seconds(count: int, repeats: int = 9) -> float:
             strict=True,
         )
     )
-    barrier = threading.Barrier(threads + 1)
+    barrier = threading.Barrier(threads)
 
-    def work(to: Array, of: Array) -> None:
+    def work(to: Array, of: Array, own: list[tuple[float, float]]) -> None:
         for _ in range(repeats + 1):
             barrier.wait()
+            start = time.perf_counter()
             np.copyto(to, of)
-            barrier.wait()
+            own.append((start, time.perf_counter()))
 
-    workers = [threading.Thread(target=work, args=part) for part in parts]
+    noted: list[list[tuple[float, float]]] = [[] for _ in parts]
+    workers = [
+        threading.Thread(target=work, args=(*part, own))
+        for part, own in zip(parts, noted, strict=True)
+    ]
     for worker in workers:
         worker.start()
-    times = []
-    for _ in range(repeats + 1):
-        barrier.wait()
-        start = time.perf_counter()
-        barrier.wait()
-        times.append(time.perf_counter() - start)
     for worker in workers:
         worker.join()
+    times = [
+        max(end for _, end in turn) - min(start for start, _ in turn)
+        for turn in zip(*noted, strict=True)
+    ]
     return statistics.median(times[1:])
 
 

@@ -16,6 +16,7 @@ from treadle.loops.kernel import (
     Apply,
     Counter,
     Expression,
+    Fetch,
     Fold,
     Folded,
     Guard,
@@ -58,6 +59,8 @@ class _Run:
                     pair = [self.folds[a.number], found]
                     found = _scalar(a.combine, pair, a.dtype)
                 self.folds[a.number] = found
+            elif isinstance(s, Fetch):
+                continue
             elif self.holds(s.guards):
                 place = self.index(s.index)
                 value = self.value(s.value)
@@ -100,5 +103,9 @@ def _point(dtype: Any) -> Type:
 
 
 def interpret(kernel: Kernel, buffers: Sequence[Array]) -> None:
-    """Run a kernel with sizes on flat arrays, which it writes into."""
-    _Run(buffers).run(kernel.body)
+    """Run a kernel with sizes on flat arrays, which it writes into.
+
+    What a worker has of its own needs none of them.
+    """
+    own = [np.zeros(a.scratch, a.dtype) for a in kernel.arguments if a.scratch]
+    _Run([*buffers, *own]).run(kernel.body)

@@ -23,6 +23,7 @@ __all__ = [
     "Argument",
     "Counter",
     "Expression",
+    "Fetch",
     "Folded",
     "Guard",
     "Inside",
@@ -178,11 +179,20 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Bring an element nearer, for a load to come; it may lie outside of the buffer."""
+
+    buffer: int
+    index: Index
+
+
+@dataclass(frozen=True)
 class Loop:
     """Run the body for each step of `axis`.
 
-    `kind`: "parallel" (independent, outermost), "serial", or "vector" (`lanes` steps at
-    once; folds then combine lane by lane, and at the end in halves). `folds` are the
+    `kind`: "parallel" (independent, outermost), "ordered" (inside of these: rows that
+    follow each other, as what they store joins), "serial", or "vector" (`lanes` steps
+    at once; folds then combine lane by lane, and at the end in halves). `folds` are the
     accumulators that start here. `stop`, if given, ends the loop before the extent.
     """
 
@@ -194,7 +204,7 @@ class Loop:
     stop: Index | None = None
 
 
-Statement = Union[Store, Fold, Loop]  # noqa: UP007
+Statement = Union[Store, Fold, Fetch, Loop]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -203,7 +213,7 @@ class Argument:
 
     dtype: DType
     written: bool = False
-    scratch: int = 0  # elements each worker has of its own; 0 for a real buffer
+    scratch: Any = 0  # elements each worker has of its own; 0 for a real buffer
     streamed: bool = False  # larger than caches: written past them
 
 
@@ -296,8 +306,9 @@ def rewritten(
     index: Callable[[Index], Index],
     loop: Callable[[Loop], Loop] = lambda s: s,
     number: Callable[[Any], Any] = lambda n: n,
+    load: Callable[[Load], Load] = lambda x: x,
 ) -> tuple[Statement, ...]:
-    """The body with every index, loop and guard bound mapped."""
+    """The body with every index, loop, guard bound and load mapped."""
     memo: dict[Expression, Expression] = {}
 
     def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
@@ -313,7 +324,7 @@ def rewritten(
         if isinstance(x, Apply):
             made = Apply(x.op, tuple(map(value, x.inputs)), x.dtype)
         elif isinstance(x, Load):
-            made = Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards))
+            made = load(Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards)))
         elif isinstance(x, Counter):
             made = Counter(mapped(x.index), x.dtype)
         elif isinstance(x, Inside):
@@ -329,6 +340,8 @@ def rewritten(
             return replace(s, body=inner, stop=stop)
         if isinstance(s, Fold):
             return Fold(s.accumulator, value(s.value))
+        if isinstance(s, Fetch):
+            return Fetch(s.buffer, mapped(s.index))
         return Store(
             s.buffer, mapped(s.index), value(s.value), s.combine, guards(s.guards)
         )

@@ -8,13 +8,13 @@ softmax is three passes over a row that stays in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from treadle.base.dtypes import DType
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -23,6 +23,7 @@ from treadle.loops.kernel import (
     Fold,
     Folded,
     Kernel,
+    Literal,
     Load,
     Loop,
     Statement,
@@ -30,51 +31,18 @@ from treadle.loops.kernel import (
     inside,
 )
 from treadle.loops.lower import (
-    At,
     Lowering,
     Strides,
     combiner,
-    is_virtual,
     placed,
     row_major,
     wide,
 )
+from treadle.loops.region import Nodes, Region, passes, read_by
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
-__all__ = ["Region", "kernel_of", "start_of"]
-
-
-@dataclass
-class Region:
-    """Nodes that one kernel computes, and where in its loops each one stands.
-
-    `placement` gives the indices of a node in terms of the axes, and `reads` those at
-    which a reduction reads its operand; nodes whose indices leave out the inner axes
-    are computed once a row.
-    """
-
-    axes: tuple[Axis, ...]
-    inner: frozenset[Axis] = frozenset()
-    reads: dict[int, At] = field(default_factory=dict)  # where reductions read
-    nodes: list[Tensor] = field(default_factory=list)
-    placement: dict[int, At] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> tuple[Axis, ...]:
-        return tuple(a for a in self.axes if a not in self.inner)
-
-    def is_full(self, node: Tensor) -> bool:
-        """Whether a node has a value for each step of the inner loops."""
-        at = self.placement[node.serial]
-        return any(a in self.inner for i in at for a in i.axes())
-
-    def folds(self, node: Tensor) -> bool:
-        """Whether a node is folded in the inner loops; a sum of one term is not."""
-        if not isinstance(node.op, Reduction):
-            return False
-        at = self.reads[node.serial]
-        return any(a in self.inner for k in node.op.axes for a in at[k].axes())
+__all__ = ["kernel_of", "start_of"]
 
 
 class _Buffers:
@@ -136,12 +104,13 @@ class _Work:
         self.region = region
         self.lowering = lowering
         self.stored = stored
-        self.kept = _Nodes(stored)
-        self.known_after = _passes(region)
+        self.kept = Nodes(stored)
+        self.known_after = passes(region)
         count = 1 + max(self.known_after.values(), default=0)
         self.folds: list[list[Fold]] = [[] for _ in range(count)]
         self.stores: list[list[Store]] = [[] for _ in range(count)]
         self.at_rows: list[list[Store]] = [[] for _ in range(count)]
+        self.starts: list[Store] = []  # of what is folded from row to row
         self.waiting: set[int] = set()  # buffers in which another value waits
         self.loaded: dict[int, Load] = {}
         self.last = self._last_uses()
@@ -186,6 +155,9 @@ class _Work:
         """Write out a member, whose operands have been."""
         region, lowering = self.region, self.lowering
         at = region.placement[node.serial]
+        if region.gathers(node):
+            self._gather(node)
+            return
         if region.folds(node):
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
@@ -199,6 +171,17 @@ class _Work:
         for k, own in enumerate(self.stored):
             if own is node:
                 self._store(node, k, found)
+
+    def _gather(self, node: Tensor) -> None:
+        """Let each row join what rows before it have left in the result."""
+        own, value = _fold(self.region, self.lowering, node, 0)
+        for k, stored in enumerate(self.stored):
+            if stored is node:
+                place = self._place(node, node)
+                start = Literal(own.start, own.dtype)
+                self.starts.append(Store(k, place, start))
+                joined = Store(k, place, value, own.combine)
+                self.stores[self.turn(node)].append(joined)
 
     def _fold(self, turn: int, own: Accumulator, value: Expression) -> Accumulator:
         """Fold a value in a pass, or find the accumulator that does so already."""
@@ -251,7 +234,7 @@ class _Work:
         """The members stored in a pass and needed by later ones, as loads."""
         found = {}
         for k, own in enumerate(self.stored):
-            if own in _Nodes(done) and self.region.is_full(own):
+            if own in Nodes(done) and self.region.is_full(own):
                 later = self.last[own.serial] > turn
                 if later and self.known_after[own.serial] == turn:
                     place = self._place(own, own)
@@ -273,7 +256,7 @@ class _Work:
         self.lowering.forget()
         self.loaded |= loads
         for node in done:
-            if not self.region.folds(node):
+            if node.serial in self.lowering.known and not self.region.folds(node):
                 at, _ = self.lowering.known.pop(node.serial)
                 found = self.loaded.get(node.serial) or self._value(node)
                 self.lowering.known[node.serial] = at, found
@@ -288,7 +271,7 @@ class _Work:
             last = self.turn(node)
             if not self.region.folds(node) and node not in self.kept:
                 last = max(last, found[node.serial])
-            for x in _read_by(node):
+            for x in read_by(node):
                 if x.serial in found:
                     found[x.serial] = max(found[x.serial], last)
         return found
@@ -304,8 +287,14 @@ class _Work:
                 starts = tuple(f.accumulator for f in folds)
                 body += _nest(self.region, [*folds, *stores], starts)
         nest: tuple[Statement, ...] = tuple(body)
+        turns = [a for a in self.region.rows if a in self.region.turns]
+        for axis in reversed(turns):
+            nest = (Loop(axis, nest, "ordered"),)
+        if self.starts:
+            nest = (*_nest(self.region, [*self.starts], ()), *nest)
         for axis in reversed(self.region.rows):
-            nest = (Loop(axis, nest, "parallel"),)
+            if axis not in turns:
+                nest = (Loop(axis, nest, "parallel"),)
         return nest
 
 
@@ -321,37 +310,6 @@ def _replaced(x: Expression, old: Expression, new: Expression) -> Expression:
     if isinstance(x, Apply):
         return Apply(x.op, tuple(_replaced(v, old, new) for v in x.inputs), x.dtype)
     return x
-
-
-def _passes(region: Region) -> dict[int, int]:
-    """How many passes over the inner loops come before each node is known."""
-    found: dict[int, int] = {}
-    for node in region.nodes:
-        before = [found.get(x.serial, 0) for x in _read_by(node)]
-        found[node.serial] = max(before, default=0) + region.folds(node)
-    return found
-
-
-def _read_by(node: Tensor) -> _Nodes:
-    """The nodes whose values a node is computed from, movement looked through."""
-    found, stack, seen = _Nodes(), list(node.inputs), set()
-    while stack:
-        x = stack.pop()
-        if x.serial in seen:
-            continue
-        seen.add(x.serial)
-        if is_virtual(x):
-            stack += x.inputs
-        else:
-            found.append(x)
-    return found
-
-
-class _Nodes(list[Tensor]):
-    """Nodes, told apart by identity."""
-
-    def __contains__(self, node: object) -> bool:
-        return any(x is node for x in self)
 
 
 def _fold(

@@ -62,7 +62,14 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     slots = _Slots()
     body = rewritten(kernel.body, slots.index, slots.loop, slots.number)
     made = replace(
-        kernel, body=body, name="", integers=len(slots.values), checks=slots.checks
+        kernel,
+        arguments=tuple(
+            replace(a, scratch=slots.number(a.scratch)) for a in kernel.arguments
+        ),
+        body=body,
+        name="",
+        integers=len(slots.values),
+        checks=slots.checks,
     )
     return made, slots.values
 
@@ -91,4 +98,5 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
         return replace(s, axis=axis(s.axis))
 
     body = rewritten(kernel.body, index, loop, number)
-    return replace(kernel, body=body, integers=0)
+    arguments = tuple(replace(a, scratch=number(a.scratch)) for a in kernel.arguments)
+    return replace(kernel, arguments=arguments, body=body, integers=0)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import (
     Accumulator,
@@ -28,21 +27,30 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["schedule"]
+__all__ = ["folds_in_lanes", "schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
-STREAM = 1 << 25  # bytes of a buffer that is written past the caches
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
 HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
 @dataclass(frozen=True)
 class Nest:
-    """A kernel taken apart: the row loops, and what stands inside of them."""
+    """A kernel taken apart: the row loops, and what stands inside of them.
+
+    Rows along `turns` follow each other; `starts` are stored before the first of them.
+    """
 
     rows: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     passes: tuple[Pass | Store, ...]
+    turns: tuple[Axis, ...] = ()
+    starts: tuple[Statement, ...] = ()
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """Axes that may become others among their kind."""
+        return self.rows, self.turns, self.inner
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,13 @@ def taken_apart(kernel: Kernel) -> Nest:
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
         rows.append(body[0].axis)
         body = body[0].body
+    turns: list[Axis] = []
+    starts: tuple[Statement, ...] = ()
+    while body and isinstance(body[-1], Loop) and body[-1].kind == "ordered":
+        for s in body[:-1]:
+            starts += _innermost(s)[1]
+        turns.append(body[-1].axis)
+        body = body[-1].body
     inner: tuple[Axis, ...] = ()
     passes: list[Pass | Store] = []
     for s in body:
@@ -67,14 +82,19 @@ def taken_apart(kernel: Kernel) -> Nest:
             assert isinstance(s, Store)
             passes.append(s)
             continue
-        axes, folds = [], s.folds
-        own: tuple[Statement, ...] = (s,)
-        while len(own) == 1 and isinstance(own[0], Loop):
-            axes.append(own[0].axis)
-            own = own[0].body
-        inner = tuple(axes)
-        passes.append(Pass(folds, own))
-    return Nest(tuple(rows), inner, tuple(passes))
+        inner, own = _innermost(s)
+        passes.append(Pass(s.folds, own))
+    return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts)
+
+
+def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+    """The axes of loops that stand one in another, and what is inside of them all."""
+    axes: list[Axis] = []
+    own: tuple[Statement, ...] = (s,)
+    while len(own) == 1 and isinstance(own[0], Loop):
+        axes.append(own[0].axis)
+        own = own[0].body
+    return tuple(axes), own
 
 
 def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) -> Kernel:
@@ -84,18 +104,23 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
         if vector in axes:
             axes.remove(vector)
             axes.append(vector)
-    body: list[Statement] = []
-    for p in nest.passes:
-        if not isinstance(p, Pass):
-            body.append(p)
-            continue
+
+    def around(p: Pass) -> tuple[Statement, ...]:
         own = p.body
         for axis in reversed(inner):
             folds = p.folds if axis is inner[0] else ()
             kind = "vector" if axis == vector else "serial"
             own = (Loop(axis, own, kind, lanes if axis == vector else 0, folds),)
-        body += own
+        return own
+
+    body: list[Statement] = []
+    for p in nest.passes:
+        body += around(p) if isinstance(p, Pass) else (p,)
     nested = tuple(body)
+    for axis in reversed(nest.turns):
+        nested = (Loop(axis, nested, "ordered"),)
+    if nest.starts:
+        nested = (*around(Pass((), nest.starts)), *nested)
     for axis in reversed(rows):
         kind = "vector" if axis == vector else "parallel"
         nested = (Loop(axis, nested, kind, lanes if axis == vector else 0),)
@@ -122,9 +147,9 @@ def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kern
 
     body = rewritten(kernel.body, lambda i: i.replaced(by))
     inside = taken_apart(kernel.with_body(body))
-    return put_together(
-        kernel, Nest(loops(nest.rows), loops(nest.inner), inside.passes), None, 0
-    )
+    rows, turns, inner = map(loops, nest.groups)
+    made = Nest(rows, inner, inside.passes, turns, inside.starts)
+    return put_together(kernel, made, None, 0)
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -161,7 +186,7 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
         high = Axis(f"{own.name}h", own.extent // part)
         low = Axis(f"{own.name}l", part)
         by = {own: Index.of(high) * part + Index.of(low)}
-        group = nest.rows if own in nest.rows else nest.inner
+        group = next((g for g in nest.groups if own in g), nest.inner)
         axes = [x for a in group for x in ((high, low) if a == own else (a,))]
         made = replaced(kernel, by, axes)
         if _divisions(made) < before:
@@ -194,7 +219,7 @@ def reorder(kernel: Kernel) -> Kernel:
         inner = sorted_by_steps(inner)
     if (rows, inner) == (nest.rows, nest.inner):
         return kernel
-    return put_together(kernel, Nest(rows, inner, nest.passes), None, 0)
+    return put_together(kernel, replace(nest, rows=rows, inner=inner), None, 0)
 
 
 def merge(kernel: Kernel) -> Kernel:
@@ -202,7 +227,7 @@ def merge(kernel: Kernel) -> Kernel:
     while True:
         nest = taken_apart(kernel)
         found = list(all_indices(kernel.body))
-        for group in (nest.rows, nest.inner):
+        for group in nest.groups:
             for a, b in itertools.pairwise(group):
                 if all(_runs_on(i, a, b) for i in found):
                     kernel = _merged(kernel, group, a, b)
@@ -279,21 +304,20 @@ def lanes_apart(extent: int, width: int) -> int:
     return min(max(width // 2, 1), 1 << max(extent - 1, 0).bit_length())
 
 
-def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
-    """The kernel with what it only writes, and no cache holds, marked as such."""
-    read = {e.buffer for e in expressions(kernel.body) if isinstance(e, Load)}
-    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
-    read |= {s.buffer for s in stores if s.combine is not None}
-    arguments = tuple(
-        replace(a, streamed=a.written and k not in read and n.type.nbytes >= STREAM)
-        for k, (a, n) in enumerate(zip(kernel.arguments, nodes, strict=True))
-    )
-    return replace(kernel, arguments=arguments)
+def folds_in_lanes(kernel: Kernel) -> bool:
+    """Whether each lane has folds of its own, which follow the steps of its loops."""
+    kernel = _straight(kernel)
+    return vector_axis(kernel) in taken_apart(kernel).rows
+
+
+def _straight(kernel: Kernel) -> Kernel:
+    """The kernel over as few axes as will do, in the order of memory."""
+    return merge(reorder(split(kernel)))
 
 
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
-    kernel = merge(reorder(split(kernel)))
+    kernel = _straight(kernel)
     axis = vector_axis(kernel)
     if axis is None:
         return kernel

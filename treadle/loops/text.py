@@ -9,6 +9,7 @@ from treadle.loops.kernel import (
     Apply,
     Counter,
     Expression,
+    Fetch,
     Fold,
     Folded,
     Guard,
@@ -41,13 +42,14 @@ class _Writer:
         self.shared = {x for x, n in uses.items() if n > 1}
         loops = [s for s in statements(kernel.body) if isinstance(s, Loop)]
         for body in (kernel.body, *[s.body for s in loops]):
-            values = [s.value for s in body if not isinstance(s, Loop)]
+            values = [s.value for s in body if isinstance(s, (Fold, Store))]
             self.shared |= {x for x in values if values.count(x) > 1}
 
     def text(self) -> str:
         given = ", ".join(
             f"b{k}: {a.dtype.name}{' written' if a.written else ''}"
             f"{' streamed' if a.streamed else ''}"
+            f"{f' scratch of {_size(a.scratch)}' if a.scratch else ''}"
             for k, a in enumerate(self.kernel.arguments)
         )
         sizes = ", ".join(f"n{k}" for k in range(self.kernel.integers))
@@ -76,6 +78,8 @@ class _Writer:
                 combine = s.accumulator.combine
                 joined = f"{combine.name} with " if combine else ""
                 self.put(depth, f"a{s.accumulator.number} = {joined}{value}")
+            elif isinstance(s, Fetch):
+                self.put(depth, f"fetch b{s.buffer}[{self.index(s.index)}]")
             else:
                 self.store(s, depth)
 

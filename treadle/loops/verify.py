@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.loops.index import Axis
+from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
     Accumulator,
+    Fetch,
     Fold,
     Folded,
     Kernel,
@@ -24,8 +25,9 @@ def kernel_problems(kernel: Kernel) -> list[str]:
     """What is wrong with a kernel; nothing for one that is right.
 
     Axes are used inside their loops, accumulators inside or after theirs; a carried
-    value has no lanes to join and is not read in a step that has replaced it. Buffers
-    exist, have the dtype they are stored with, and are written only if they say so.
+    value has no lanes to join and is not read in a step that has replaced it. Rows that
+    follow each other join what they leave in one place. Buffers exist, have the dtype
+    they are stored with, and are written only if they say so.
     """
     found: list[str] = []
     _check(kernel, kernel.body, [], [], found)
@@ -37,6 +39,11 @@ def kernel_problems(kernel: Kernel) -> list[str]:
                 found.append(f"b{s.buffer} is stored to but not marked as written")
             elif kernel.arguments[s.buffer].dtype != s.value.dtype:
                 found.append(f"b{s.buffer} is stored {s.value.dtype.name}")
+        if isinstance(s, Fetch) and s.buffer >= len(kernel.arguments):
+            found.append(f"b{s.buffer} is no buffer")
+    for loop in statements(kernel.body):
+        if isinstance(loop, Loop) and loop.kind == "ordered":
+            found += _lost(kernel, loop)
     for x in expressions(kernel.body):
         if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
             found.append(f"b{x.buffer} is no buffer")
@@ -56,7 +63,7 @@ def _check(
         if isinstance(s, Loop):
             if s.axis in axes:
                 found.append(f"axis {s.axis.name} has two loops, one inside the other")
-            if s.kind not in ("parallel", "serial", "vector"):
+            if s.kind not in ("parallel", "ordered", "serial", "vector"):
                 found.append(f"a loop is {s.kind}")
             if (s.kind == "vector") != bool(s.lanes):
                 found.append(f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes")
@@ -73,16 +80,32 @@ def _check(
             continue
         if isinstance(s, Fold) and s.accumulator not in known:
             found.append(f"a{s.accumulator.number} is folded into before it starts")
+        if isinstance(s, Fetch):
+            found += _outside(s.index, axes)
         for x in expressions((s,)):
             if isinstance(x, Folded) and x.accumulator not in known:
                 found.append(f"a{x.accumulator.number} is read before it starts")
             if isinstance(x, Folded) and x.accumulator in replaced:
                 found.append(f"a{x.accumulator.number} is read after its step")
             for i in indices(x):
-                found += [
-                    f"axis {a.name} is used outside of its loop"
-                    for a in i.axes()
-                    if a not in axes
-                ]
+                found += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
             replaced.append(s.accumulator)
+
+
+def _lost(kernel: Kernel, loop: Loop) -> list[str]:
+    """The stores of rows that overwrite what rows before them have left."""
+    return [
+        f"b{s.buffer} is overwritten from step to step of {loop.axis.name}"
+        for s in statements(loop.body)
+        if isinstance(s, Store)
+        and s.combine is None
+        and loop.axis not in s.index.axes()
+        and not kernel.arguments[s.buffer].scratch
+    ]
+
+
+def _outside(i: Index, axes: list[Axis]) -> list[str]:
+    return [
+        f"axis {a.name} is used outside of its loop" for a in i.axes() if a not in axes
+    ]

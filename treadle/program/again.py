@@ -9,7 +9,7 @@ from treadle.graph.traversal import reach
 from treadle.loops.lower import is_virtual
 from treadle.ops.flow import Again
 from treadle.program.arrange import is_leaf
-from treadle.program.group import wait_for
+from treadle.program.units import wait_for
 
 __all__ = ["unbarred"]
 

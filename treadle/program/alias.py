@@ -10,6 +10,7 @@ from treadle.loops.index import Axis, Datum, Index, Parameter
 from treadle.loops.kernel import (
     Apply,
     Expression,
+    Fetch,
     Literal,
     Load,
     Loop,
@@ -22,8 +23,8 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.parameters import bound
 from treadle.ops.select import Maximum, Minimum
-from treadle.program.group import Unit
 from treadle.program.program import Fallback, Launch, Program, Step
+from treadle.program.units import Unit
 
 __all__ = ["after_readers", "in_place", "overwrites"]
 
@@ -85,7 +86,7 @@ def _stored(step: Launch) -> dict[int, list[Expression | None]]:
     """What a step writes into each buffer; None where it joins what was there."""
     found: dict[int, list[Expression | None]] = {}
     for s in statements(step.kernel.body):
-        if isinstance(s, Store):
+        if isinstance(s, Store) and s.buffer < len(step.buffers):
             value = s.value if s.combine is None else None
             found.setdefault(step.buffers[s.buffer], []).append(value)
     return found
@@ -135,7 +136,7 @@ def _checked(step: Launch) -> Iterator[tuple[int, int]]:
                 if isinstance(extent, Parameter):
                     extent = step.integers[extent.slot]
                 for x in inside(atom.value):
-                    if isinstance(x, Load):
+                    if isinstance(x, Load) and x.buffer < len(step.buffers):
                         yield step.buffers[x.buffer], extent
 
 
@@ -224,7 +225,7 @@ def _read(s: Statement) -> list[Expression]:
     if isinstance(s, Store):
         found = _within_indices([s.index, *(g.index for g in s.guards)])
         return [*found, *inside(s.value)]
-    return inside(s.value)
+    return [] if isinstance(s, Fetch) else inside(s.value)
 
 
 def _within_indices(found: Sequence[Index]) -> list[Expression]:

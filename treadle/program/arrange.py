@@ -13,6 +13,7 @@ from treadle.loops.lower import is_virtual, row_major
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.program.alias import after_readers
+from treadle.program.columns import fold_columns_beside
 from treadle.program.contract import Layout, View, layout_of, view_of
 from treadle.program.convolution import (
     Convolution,
@@ -21,10 +22,11 @@ from treadle.program.convolution import (
     is_direct,
 )
 from treadle.program.epilogue import epilogues
-from treadle.program.group import MEMBERS, Unit, group, ordered
+from treadle.program.group import group, ordered
 from treadle.program.layout import orders_of, strides_in
 from treadle.program.places import sources
 from treadle.program.recompute import recompute
+from treadle.program.units import MEMBERS, Unit
 
 __all__ = ["PRODUCTS", "Arrangement", "is_leaf"]
 
@@ -70,6 +72,10 @@ class Arrangement:
         units = group(chosen, supported, MEMBERS if fuse else 1)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
+        if fuse:
+            done = self.finishes.values()
+            stored = self._stored(units) | copied
+            units = fold_columns_beside(units, done, stored, self.strides)
         by_number = {u.nodes[0].serial: u.number for u in units}
         done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
         after_readers(units, versions, done_by)

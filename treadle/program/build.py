@@ -17,7 +17,8 @@ from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
-from treadle.loops.schedule import schedule, streaming
+from treadle.loops.schedule import schedule
+from treadle.loops.stream import streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
 from treadle.ops.families import Output
@@ -28,7 +29,6 @@ from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel
-from treadle.program.group import OPERANDS, Unit
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -41,6 +41,7 @@ from treadle.program.program import (
 )
 from treadle.program.rematerialize import lighter, rematerialized
 from treadle.program.timeline import Demand, Timeline
+from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage
 
 __all__ = ["Draft", "build", "drafts"]

@@ -10,12 +10,13 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
 from treadle.loops.lower import At, Strides, flat, unflatten
-from treadle.loops.nest import Region, kernel_of
+from treadle.loops.nest import kernel_of
+from treadle.loops.region import Region
 from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
-from treadle.program.group import Unit
 from treadle.program.places import operand_places, run_of, sources
+from treadle.program.units import Unit
 
 __all__ = ["epilogue_kernel", "epilogues"]
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
-from treadle.base.types import Shape, TupleType
+from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, flat, is_virtual, unflatten
-from treadle.loops.nest import Region
+from treadle.loops.lower import At, is_virtual, unflatten
+from treadle.loops.region import Region
 from treadle.ops.families import Output, Reduction
 from treadle.program.places import (
     carried_up,
@@ -26,58 +24,22 @@ from treadle.program.places import (
     run_of,
     sources,
 )
+from treadle.program.units import (
+    MEMBERS,
+    OPERANDS,
+    Unit,
+    absorb,
+    between,
+    compatible,
+    fits,
+    rebase,
+    waited_for,
+)
 
-__all__ = ["Unit", "group", "ordered", "wait_for", "waited_for"]
+__all__ = ["group", "ordered"]
 
-MEMBERS = 96  # nodes of one kernel at most
 NEAR = 12  # units back, in which one is sought that reads the same operand
 MANY = 4096  # elements: reading fewer a second time costs nothing
-OPERANDS = 40  # buffers of one kernel at most
-
-
-@dataclass
-class Unit:
-    """Nodes computed by one step: a region of fused nodes, or one op by itself."""
-
-    number: int
-    nodes: list[Tensor]
-    region: Region | None = None
-    before: int = 0  # bits of the units that must run first
-    operands: set[int] = field(default_factory=set)
-
-
-def wait_for(node: Tensor, other: Tensor) -> Tensor:
-    """Let a node of a program be computed after another, though it does not read it."""
-    node.mark = {**(node.mark or {}), "after": other}
-    return node
-
-
-def waited_for(node: Tensor) -> Tensor | None:
-    """What a node is to be computed after, if that was said."""
-    found: Tensor | None = (node.mark or {}).get("after")
-    return found
-
-
-def rebase(region: Region, shape: Shape) -> None:
-    """Let the loops of a region run over a shape, if that divides none of its indices.
-
-    Loops over more dimensions than before leave a fold the choice between them.
-    """
-    axes, at = domain(shape)
-    if len(axes) <= len(region.axes):
-        return
-    place = flat(at, shape)
-    own = unflatten(place, tuple(a.extent for a in region.axes))
-    by = dict(zip(region.axes, own, strict=True))
-    placement, reads = (
-        {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
-        for old in (region.placement, region.reads)
-    )
-    moved = [i for new in (placement, reads) for known in new.values() for i in known]
-    for i in [*own, *moved]:
-        if any(not isinstance(atom, Axis) for atom, _ in i.terms):
-            return
-    region.axes, region.placement, region.reads = axes, placement, reads
 
 
 class Grouping:
@@ -234,59 +196,17 @@ class Grouping:
         assert a is not None and b is not None
         if a.axes != b.axes or a.inner != b.inner:
             return
-        if len(a.nodes) + len(b.nodes) > self.most:
+        if len(a.nodes) + len(b.nodes) > self.most or not compatible(unit, other):
             return
-        if len(unit.operands | other.operands) > OPERANDS:
+        if between(self.units, other, unit) or between(self.units, unit, other):
             return
-        if self._between(other, unit) or self._between(unit, other):
-            return
-        for own, theirs in ((a, b), (b, a)):
-            for node in own.nodes:
-                for x, at in self._read_at(own, node):
-                    if not self._fits(theirs, x, at):
-                        return
-        nodes = sorted([*a.nodes, *b.nodes], key=by_serial)
-        a.nodes, unit.nodes = nodes, list(nodes)
-        a.placement |= b.placement
-        a.reads |= b.reads
-        unit.operands |= other.operands
-        for node in b.nodes:
+        absorb(self.units, unit, other)
+        for node in unit.nodes:
             self.unit_of[node.serial] = unit
-        mine, theirs_bit = 1 << unit.number, 1 << other.number
-        unit.before = (unit.before | other.before) & ~(mine | theirs_bit)
-        other.region, other.nodes, other.before = None, [], 0
-        for later in self.units:
-            if later is not unit and later.before & (mine | theirs_bit):
-                later.before = (later.before | mine | unit.before) & ~theirs_bit
-
-    def _between(self, first: Unit, last: Unit) -> bool:
-        """Whether some third unit waits for the first and is waited for by the last."""
-        bit = 1 << first.number
-        before = last.before & ~bit
-        while before:
-            k = before.bit_length() - 1
-            before &= ~(1 << k)
-            if self.units[k].before & bit:
-                return True
-        return False
-
-    def _read_at(self, region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
-        """The operands of a member, and where it reads them."""
-        if node.serial in region.reads:
-            return [(node.inputs[0], region.reads[node.serial])]
-        return operand_places(node, region.placement[node.serial])
-
-    def _fits(self, region: Region, x: Tensor, at: At | None) -> bool:
-        """Whether an operand read at `at` reads all members where they are computed."""
-        return all(
-            place == region.placement[p.serial]
-            for p, place in sources(x, at)
-            if p.serial in region.placement
-        )
 
     def _join_element(self, node: Tensor, region: Region) -> bool:
         for at in self._places(node, region):
-            if all(self._fits(region, x, i) for x, i in operand_places(node, at)):
+            if all(fits(region, x, i) for x, i in operand_places(node, at)):
                 region.placement[node.serial] = at
                 return True
         return False
@@ -317,9 +237,9 @@ class Grouping:
         if x.type.size == 0:
             return False
         if not region.inner and x.type.size == math.prod(a.extent for a in region.axes):
-            rebase(region, x.type.shape)
+            rebase(region, domain(x.type.shape)[0])
         for at in self._of(x, region):
-            if not self._fits(region, x, at):
+            if not fits(region, x, at):
                 continue
             folded = {a for k in op.axes for a in at[k].axes()}
             kept = {a for k, i in enumerate(at) if k not in op.axes for a in i.axes()}

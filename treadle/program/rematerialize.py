@@ -20,9 +20,9 @@ from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.flow import ENDLESS, Network
-from treadle.program.group import wait_for, waited_for
 from treadle.program.recompute import CHEAP
 from treadle.program.timeline import Demand, Timeline
+from treadle.program.units import wait_for, waited_for
 
 __all__ = ["lighter", "rematerialized"]
 

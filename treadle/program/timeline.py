@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
-from treadle.program.group import Unit
 from treadle.program.places import sources
+from treadle.program.units import Unit
 
 __all__ = ["Demand", "Timeline"]
 

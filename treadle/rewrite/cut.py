@@ -18,9 +18,11 @@ from treadle.ops.movement import Reshape
 __all__ = ["cut_folds"]
 
 LONG = 1 << 18  # elements of a fold that is cut
+LARGE = 1 << 21  # the same along two dimensions: no cache of one processor holds them
 ROWS = 64  # folds along rows, of which a kernel has enough to do side by side
 COLUMNS = 2048  # the same for folds across rows, which are done a vector at a time
 PARTS = range(16, 257)
+ROWS_OF_PART = 16  # fewer are not worth a sum of their own
 
 
 def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
@@ -50,17 +52,20 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     along = set(op.axes) == set(range(x.type.ndim)[-len(op.axes) :])
     if results > (ROWS if along else COLUMNS):
         return None
-    first = op.axes[0]
-    n = shape[first]
+    first = at = op.axes[0]
+    lead, n = 1, shape[first]
     if len(op.axes) > 1 and n in PARTS:
         inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
         return replace(op, axes=op.axes)(inner)  # type: ignore[type-var]
-    parts = max((c for c in PARTS if n % c == 0 and c < n), default=0)
+    if op.axes[1:2] == (first + 1,) and n < PARTS.start and x.type.size >= LARGE:
+        at, lead, n = first + 1, n, shape[first + 1]  # a few times many rows
+    fitting = (c for c in range(2, n // ROWS_OF_PART + 1) if lead * c in PARTS)
+    parts = max((c for c in fitting if n % c == 0), default=0)
     if not parts:
         return None
-    split = (*shape[:first], parts, n // parts, *shape[first + 1 :])
+    split = (*shape[:at], parts, n // parts, *shape[at + 1 :])
     wide = Reshape(split)(x)
-    inside = tuple(k + 1 for k in op.axes)
+    inside = tuple(k + 1 for k in op.axes if k >= at)
     part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
-    kept = (*split[: first + 1], *part.type.shape[first + 2 :])
+    kept = (*split[: at + 1], *part.type.shape[at + 2 :])
     return replace(op, axes=op.axes)(Reshape(kept)(part))  # type: ignore[type-var]

@@ -26,6 +26,7 @@ from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient
 from treadle.loops.kernel import (
     Counter,
     Expression,
+    Fetch,
     Guard,
     Kernel,
     Load,
@@ -84,6 +85,21 @@ class Access:
         for k in range(self.kernel.integers):
             place = b.offset(args, b.i64(count + k), I64)
             self._arguments[k] = b.load(I64, place)
+        self._find_scratch()
+
+    def _find_scratch(self) -> None:
+        """Let the buffers that each worker has of its own begin in its part."""
+        b = self.b
+        own = [(k, a) for k, a in enumerate(self.kernel.arguments) if a.scratch]
+        before = b.i64(0)
+        places = []
+        for k, a in own:
+            places.append((k, before))
+            size = b.mul(self.integer(a.scratch), b.i64(a.dtype.itemsize))
+            before = b.add(before, size)
+        for k, place in places:
+            start = b.add(b.mul(b.arguments["worker"], before), place)
+            self.buffers[k] = b.offset(self.buffers[k], start, I8)
 
     def report(self) -> None:
         """At the end: tell the program of a position that was out of range."""
@@ -282,7 +298,7 @@ class Access:
             if isinstance(x, Load):
                 found.append((x.buffer, x.index))
         for s in statements(tuple(body)):
-            if isinstance(s, Store):
+            if isinstance(s, (Fetch, Store)):
                 found.append((s.buffer, s.index))
         for buffer, i in found:
             if not all(isinstance(atom, Axis) for atom, _ in i.terms):
@@ -332,6 +348,13 @@ class Access:
         if not lanes(place.type):
             place = self.b.splat(place, self.lanes)
         return self.b.offset(self.buffers[buffer], place, memory)
+
+    def fetch(self, s: Fetch) -> None:
+        """Ask for the lines that the lanes lie in."""
+        b, dtype = self.b, self.kernel.arguments[s.buffer].dtype
+        pointer = self.pointer(s.buffer, s.index, load_type(dtype))
+        for k in range(0, max(self.lanes, 1) * dtype.itemsize, LINE):
+            b.prefetch(b.offset(pointer, b.i64(k), I8))
 
     def put(self, s: Store, value: Value) -> None:
         """Store a value, in the lanes that are to be written."""

@@ -263,6 +263,11 @@ class Builder:
             self.store(x, pointer)
         self.metadata = "\n!0 = !{i32 1}"
 
+    def prefetch(self, pointer: Value) -> None:
+        """Bring the line at an address into the caches; any address will do."""
+        how = [Value(n, I32) for n in ("0", "3", "1")]  # to be read, kept, data
+        self.call("llvm.prefetch.p0", "void", [pointer, *how])
+
     def masked_load(self, kind: str, pointer: Value, mask: Value) -> Value:
         """The lanes of a vector whose mask is true; 0 elsewhere, and not touched."""
         align = max(BITS[element(kind)] // 8, 1)

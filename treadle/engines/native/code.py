@@ -57,11 +57,15 @@ def _text(kernel: Kernel) -> tuple[str, str]:
 
 def _launch(step: Launch) -> Code:
     name, text = _text(replace(step.kernel, name=""))
+    kernel = step.kernel
     arguments: list[Argument] = [(n, 0) for n in step.buffers]
-    if step.kernel.checks:
+    own = [a for a in kernel.arguments if a.scratch]
+    arguments += [("scratch", 0) for _ in own]
+    scratch = sum(step.integers[a.scratch.slot] * a.dtype.itemsize for a in own)
+    if kernel.checks:
         arguments.append(("status", 0))
     arguments += step.integers
-    return Code(name, {name: text}, tuple(arguments), step.total, step.grain)
+    return Code(name, {name: text}, tuple(arguments), step.total, step.grain, scratch)
 
 
 def _product(step: Product, layout: Layout) -> Code:

@@ -22,6 +22,7 @@ from treadle.loops.kernel import (
     Apply,
     Counter,
     Expression,
+    Fetch,
     Fold,
     Folded,
     Inside,
@@ -93,6 +94,8 @@ class Emitter(Access):
                 self.store(s)
             elif isinstance(s, Fold):
                 self._fold(s)
+            elif isinstance(s, Fetch):
+                self.fetch(s)
             elif s.kind == "vector":
                 self._vector_loop(s)
             else:

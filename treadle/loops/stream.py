@@ -1,0 +1,213 @@
+"""Arrays that no cache holds: how a kernel reads and writes them; no value changes.
+
+Results are written past the caches. A row that later passes read back waits in memory
+that each worker has of its own. Rows to come are fetched while one is computed, since a
+processor foresees no load of theirs while it passes over a row that is in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treadle.graph.tensor import Tensor
+from treadle.loops.index import Axis, Index
+from treadle.loops.kernel import (
+    Argument,
+    Fetch,
+    Kernel,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+    rewritten,
+    statements,
+)
+
+__all__ = ["streaming"]
+
+STREAM = 1 << 25  # bytes of a buffer that no cache holds
+ROW = 1 << 14  # bytes of a row that the nearest one does, beside others
+AHEAD = 1 << 12  # bytes to fetch ahead at least
+LINE = 64
+ROWS = ("parallel", "ordered")  # loops over them
+
+
+def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
+    """A scheduled kernel on the buffers of `nodes`, as it is to use memory.
+
+    Buffers that workers have of their own come after those.
+    """
+    large = {k for k, n in enumerate(nodes) if n.type.nbytes >= STREAM}
+    for k in sorted(large):
+        kernel = _waiting(kernel, k)
+    read = {e.buffer for e in expressions(kernel.body) if isinstance(e, Load)}
+    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
+    read |= {s.buffer for s in stores if s.combine is not None}
+    arguments = tuple(
+        replace(a, streamed=a.written and k in large and k not in read)
+        for k, a in enumerate(kernel.arguments)
+    )
+    return _fetching(replace(kernel, arguments=arguments), large)
+
+
+def _rows(kernel: Kernel) -> tuple[list[Axis], tuple[Statement, ...]]:
+    """The loops over the rows of a kernel, and what is done with each row."""
+    axes, body = [], kernel.body
+    while body and isinstance(body[-1], Loop) and body[-1].kind in ROWS:
+        axes.append(body[-1].axis)
+        body = body[-1].body
+    return axes, body
+
+
+def _with_rows(kernel: Kernel, body: tuple[Statement, ...]) -> Kernel:
+    """The kernel with something else done with each row."""
+
+    def around(old: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        if old and isinstance(old[-1], Loop) and old[-1].kind in ROWS:
+            return (*old[:-1], replace(old[-1], body=around(old[-1].body)))
+        return body
+
+    return kernel.with_body(around(kernel.body))
+
+
+def _in_row(i: Index, rows: Sequence[Axis]) -> Index:
+    """Where in its row an element lies, the first one of loops at 0."""
+    return Index(tuple((atom, c) for atom, c in i.terms if atom not in rows))
+
+
+def _bytes(i: Index, rows: Sequence[Axis], size: int) -> int:
+    """How much memory a row takes, in whole lines; 0 where it runs backwards."""
+    low, high = _in_row(i, rows).bounds()
+    return 0 if low else -(-(high + 1) * size // LINE) * LINE
+
+
+# -- rows that wait ------------------------------------------------------------------
+
+
+def _waiting(kernel: Kernel, buffer: int) -> Kernel:
+    """The kernel with rows of a buffer in a worker's memory until their last store."""
+    rows, body = _rows(kernel)
+    place = _only_place(body, rows, buffer)
+    dtype = kernel.arguments[buffer].dtype
+    size = 0 if place is None else _bytes(place, rows, dtype.itemsize)
+    if place is None or not 0 < size <= ROW:
+        return kernel
+    there, number = _in_row(place, rows), len(kernel.arguments)
+
+    def load(x: Load) -> Load:
+        return Load(number, there, dtype) if x.buffer == buffer else x
+
+    body = rewritten(body, lambda i: i, load=load)
+    order = list(statements(body))
+    last = max(k for k, s in enumerate(order) if _stores(s, buffer))
+    later = any(_reads(s, number) for s in order[last + 1 :])
+
+    def stored(s: Statement) -> tuple[Statement, ...]:
+        if isinstance(s, Loop):
+            return (replace(s, body=tuple(t for x in s.body for t in stored(x))),)
+        if not isinstance(s, Store) or s.buffer != buffer:
+            return (s,)
+        wait = Store(number, there, s.value)
+        if s is not order[last]:
+            return (wait,)
+        return (s, wait) if later else (s,)
+
+    own = Argument(dtype, True, size // dtype.itemsize)
+    kernel = replace(kernel, arguments=(*kernel.arguments, own))
+    return _with_rows(kernel, tuple(t for s in body for t in stored(s)))
+
+
+def _only_place(
+    body: tuple[Statement, ...], rows: Sequence[Axis], buffer: int
+) -> Index | None:
+    """The place at which a buffer is both stored and loaded, once in each step."""
+    stores = [s for s in statements(body) if isinstance(s, Store)]
+    own = [s for s in stores if s.buffer == buffer]
+    loads = [x for x in expressions(body) if isinstance(x, Load) and x.buffer == buffer]
+    places = {s.index for s in own} | {x.index for x in loads}
+    bare = not any(x.guards for x in loads)
+    bare = bare and not any(s.guards or s.combine for s in own)
+    if not rows or not own or not loads or len(places) != 1 or not bare:
+        return None
+    (place,) = places
+    plain = all(isinstance(atom, Axis) for atom, _ in place.terms)
+    inner = set(_in_row(place, rows).axes())
+    return place if plain and _around(body, buffer, ()) <= {frozenset(inner)} else None
+
+
+def _around(
+    body: Sequence[Statement], buffer: int, axes: tuple[Axis, ...]
+) -> set[frozenset[Axis]]:
+    """The loops around each statement that uses a buffer."""
+    found = set()
+    for s in body:
+        if isinstance(s, Loop):
+            found |= _around(s.body, buffer, (*axes, s.axis))
+        elif _reads(s, buffer) or _stores(s, buffer):
+            found.add(frozenset(axes))
+    return found
+
+
+def _stores(s: Statement, buffer: int) -> bool:
+    return isinstance(s, Store) and s.buffer == buffer
+
+
+def _reads(s: Statement, buffer: int) -> bool:
+    if isinstance(s, (Loop, Fetch)):
+        return False
+    return any(isinstance(x, Load) and x.buffer == buffer for x in expressions((s,)))
+
+
+# -- rows to come --------------------------------------------------------------------
+
+
+def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
+    """The kernel fetching each row while it passes over another, or over this one.
+
+    The pass that needs it first finds it then; which other pass fetches is chosen so
+    that all of them have their share.
+    """
+    rows, body = _rows(kernel)
+    passes = [k for k, s in enumerate(body) if isinstance(s, Loop)]
+    if not rows or len(passes) < 2:
+        return kernel
+    found: dict[int, list[Fetch]] = {k: [] for k in passes}
+    known: set[int] = set()
+    for turn, k in enumerate(passes):
+        for x in expressions((body[k],)):
+            if not isinstance(x, Load) or x.buffer in known or x.buffer not in large:
+                continue
+            known.add(x.buffer)
+            if kernel.arguments[x.buffer].written or not _is_run(x, rows, body[k]):
+                continue
+            others = [*passes[turn + 1 :], *passes[:turn]]
+            own = min(others, key=lambda p: len(found[p]))
+            count = 0
+            if own > k:
+                size = _bytes(x.index, rows, x.dtype.itemsize)
+                count = max(1, AHEAD // size)
+            shift = x.index.coefficient(rows[-1]) * count
+            found[own].append(Fetch(x.buffer, x.index + shift))
+    made = tuple(_begun(s, found.get(k, ())) for k, s in enumerate(body))
+    return _with_rows(kernel, made)
+
+
+def _is_run(x: Load, rows: Sequence[Axis], within: Statement) -> bool:
+    """Whether a pass loads short rows one after another, in vectors."""
+    lanes = [s.axis for s in statements((within,)) if isinstance(s, Loop) and s.lanes]
+    plain = all(isinstance(atom, Axis) for atom, _ in x.index.terms) and not x.guards
+    if not plain or not lanes or x.index.coefficient(lanes[0]) != 1:
+        return False
+    size = _bytes(x.index, rows, x.dtype.itemsize)
+    return 0 < size <= ROW and x.index.coefficient(rows[-1]) != 0
+
+
+def _begun(s: Statement, first: Sequence[Statement]) -> Statement:
+    """A loop with more to do at the beginning of each innermost step."""
+    if not first or not isinstance(s, Loop):
+        return s
+    if len(s.body) == 1 and isinstance(s.body[0], Loop):
+        return replace(s, body=(_begun(s.body[0], first),))
+    return replace(s, body=(*first, *s.body))

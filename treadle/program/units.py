@@ -1,0 +1,145 @@
+"""Units: nodes that one step computes, what they wait for, and when two are one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import by_serial
+from treadle.loops.index import Axis
+from treadle.loops.lower import At, unflatten
+from treadle.loops.region import Region
+from treadle.program.places import operand_places, run_of, sources
+
+__all__ = [
+    "MEMBERS",
+    "OPERANDS",
+    "Unit",
+    "absorb",
+    "between",
+    "compatible",
+    "fits",
+    "read_at",
+    "rebase",
+    "wait_for",
+    "waited_for",
+]
+
+MEMBERS = 96  # nodes of one kernel at most
+OPERANDS = 40  # buffers of one kernel at most
+
+
+@dataclass
+class Unit:
+    """Nodes computed by one step: a region of fused nodes, or one op by itself."""
+
+    number: int
+    nodes: list[Tensor]
+    region: Region | None = None
+    before: int = 0  # bits of the units that must run first
+    operands: set[int] = field(default_factory=set)
+
+
+def between(units: Sequence[Unit], first: Unit, last: Unit) -> bool:
+    """Whether some third unit waits for the first and is waited for by the last.
+
+    `units` are all of them, by number.
+    """
+    bit = 1 << first.number
+    before = last.before & ~bit
+    while before:
+        k = before.bit_length() - 1
+        before &= ~(1 << k)
+        if units[k].before & bit:
+            return True
+    return False
+
+
+def read_at(region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
+    """The operands of a member, and where it reads them."""
+    if node.serial in region.reads:
+        return [(node.inputs[0], region.reads[node.serial])]
+    return operand_places(node, region.placement[node.serial])
+
+
+def fits(region: Region, x: Tensor, at: At | None) -> bool:
+    """Whether an operand read at `at` reads all members where they are computed."""
+    return all(
+        place == region.placement[p.serial]
+        for p, place in sources(x, at)
+        if p.serial in region.placement
+    )
+
+
+def compatible(unit: Unit, other: Unit) -> bool:
+    """Whether two units over the same loops read each other where they may."""
+    a, b = unit.region, other.region
+    assert a is not None and b is not None
+    if len(unit.operands | other.operands) > OPERANDS:
+        return False
+    return all(
+        fits(theirs, x, at)
+        for own, theirs in ((a, b), (b, a))
+        for node in own.nodes
+        for x, at in read_at(own, node)
+    )
+
+
+def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
+    """Let a unit do what another one does, and wait for what that waits for."""
+    a, b = unit.region, other.region
+    assert a is not None and b is not None
+    nodes = sorted([*a.nodes, *b.nodes], key=by_serial)
+    a.nodes, unit.nodes = nodes, list(nodes)
+    a.placement |= b.placement
+    a.reads |= b.reads
+    unit.operands |= other.operands
+    mine, theirs = 1 << unit.number, 1 << other.number
+    unit.before = (unit.before | other.before) & ~(mine | theirs)
+    other.region, other.nodes, other.before = None, [], 0
+    for later in units:
+        if later is not unit and later.before & (mine | theirs):
+            later.before = (later.before | mine | unit.before) & ~theirs
+
+
+def wait_for(node: Tensor, other: Tensor) -> Tensor:
+    """Let a node of a program be computed after another, though it does not read it."""
+    node.mark = {**(node.mark or {}), "after": other}
+    return node
+
+
+def waited_for(node: Tensor) -> Tensor | None:
+    """What a node is to be computed after, if that was said."""
+    found: Tensor | None = (node.mark or {}).get("after")
+    return found
+
+
+def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
+    """Let the loops of a region run over axes, if that divides none of its indices.
+
+    Loops over more dimensions than before leave a fold the choice between them.
+    """
+    if len(axes) <= len(region.axes) or _steps(axes) != _steps(region.axes):
+        return
+    place = run_of(axes)
+    own = unflatten(place, tuple(a.extent for a in region.axes))
+    by = dict(zip(region.axes, own, strict=True))
+    placement, reads = (
+        {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
+        for old in (region.placement, region.reads)
+    )
+    moved = [i for new in (placement, reads) for known in new.values() for i in known]
+    for i in [*own, *moved]:
+        if any(not isinstance(atom, Axis) for atom, _ in i.terms):
+            return
+    inner = {b for a in region.inner for b in by[a].axes()}
+    if any(inner & set(by[a].axes()) for a in region.rows):
+        return
+    region.axes, region.placement, region.reads = axes, placement, reads
+    region.inner = frozenset(inner)
+
+
+def _steps(axes: Sequence[Axis]) -> int:
+    return math.prod(a.extent for a in axes)
