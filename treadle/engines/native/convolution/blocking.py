@@ -60,13 +60,18 @@ class Strip:
         return (windows - 1) * self.row_step + self.span
 
 
-def strip_of(own: Dense, channels: int, columns: int, lanes: int) -> Strip:
+def strip_of(
+    own: Dense, channels: int, columns: int, lanes: int, across: bool = False
+) -> Strip:
     """The strip for some channels of a group and so many columns of windows.
 
-    lanes: how many channels are read together, of which all must be there.
+    lanes: how many channels are read together, of which all must be there. across: a
+    pixel is summed with others, so that channels of one tap may lie at any distance.
     """
     h, w, size = own.h, own.w, own.size
-    lies_well = h.inside and w.inside and 1 in (own.of_x[2], own.channels)
+    near = across and not own.lanes and h.taps * w.taps == 1
+    near = near and own.of_x[2] * size % 4096 != 0  # these fall on the same few lines
+    lies_well = h.inside and w.inside and (near or 1 in (own.of_x[2], own.channels))
     lies_well = lies_well and channels % lanes == 0
     run = channels
     if w.dilation == 1 and own.c == channels == w.x:
@@ -229,7 +234,7 @@ class Cuts:
 def cuts_of(own: Dense, blocks: PixelBlocks, panel: int) -> Cuts:
     """Enough work items for several threads."""
     panels = max(1, -(-own.o // panel))
-    block_o = min(panels, max(1, 128 // panel)) * panel
+    block_o = min(panels, max(1, 256 // panel)) * panel
     items = max(1, own.groups * blocks.c * -(-own.o // block_o))
     all_blocks = blocks.n * blocks.p * blocks.q
     parts = max(1, min(16, int(seconds(own) / 20e-6)))
