@@ -182,7 +182,7 @@ def blocks_of(own: Dense, panel: int) -> Blocks:
     taps_h, taps_w = max(h.taps, 1), max(w.taps, 1)
     pixel = max(own.channels, 1) * own.size * (1 if taps_h == 1 else 2)
     wide = max(64, min(256, room // (pixel * max(1, min(w.stride, taps_w)))))
-    q = max(1, -(-w.count // wide)) if w.count > wide * 1.5 else 1
+    q = max(1, round(w.count / wide))
     columns = max(1, -(-w.count // q))
     tall = max(1, 256 // columns)
     across = (columns - 1) * w.stride + w.span
