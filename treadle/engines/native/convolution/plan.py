@@ -82,7 +82,8 @@ def _is_better_turned(own: Dense) -> bool:
 
     Those are not whole at the end of each image, or do not begin where vectors may.
     """
-    if dense.along(own) == "outputs" or own.n * own.w.count < 512:
+    few = own.n < 4 or own.n * own.w.count < 192  # to pack weights for
+    if few or dense.along(own) == "outputs":
         return False
     row = own.w.count * own.size
     return row < (1024 if row % 64 == 0 else 2048)
