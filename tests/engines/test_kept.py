@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.native import linked
+from treadle.engines.native import blocks, linked
 from treadle.engines.native.arena import Results
 from treadle.engines.native.kept import Kept, Packed, Panels
 
@@ -120,3 +120,13 @@ def test_panels_of_a_run_that_fails_are_not_kept() -> None:
         assert not kept.place({1: x}, (), addresses, lend).ready
     kept.place({1: x}, (1,), addresses, lend).done()  # the run overwrites it
     assert not kept.place({1: x}, (), addresses, lend).ready
+
+
+def test_memory_comes_back_when_modules_are_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = blocks.Pool(fitting=True)
+    block = pool.take(1 << 10)
+    monkeypatch.setattr(blocks, "_clock", None)  # as at the end of the interpreter
+    pool.give(block)
+    assert pool.live_bytes() == 0
