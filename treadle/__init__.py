@@ -83,6 +83,7 @@ from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.simplify import *
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
+from treadle.runtime.explain import *
 from treadle.runtime.function import *
 from treadle.runtime.lower import *
 from treadle.viz.dot import *

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tests.fuzz.graphs import compare, draw, shrink, source
+from tests.fuzz.graphs import Recipe, compare, draw, shrink, source
 
 
 def main() -> int:
@@ -16,18 +16,20 @@ def main() -> int:
     start, failures = time.monotonic(), 0
     for k in range(given.count):
         recipe = draw(given.seed + k)
-        optimize = k % 4 != 3
+        optimize, tight = k % 4 != 3, k % 8 == 5
         try:
-            found = compare(recipe, optimize=optimize)
+            found = compare(recipe, optimize=optimize, tight=tight)
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
         if found:
             failures += 1
             print(f"seed {given.seed + k}: {found}")
 
-            def fails(r: object, optimize: bool = optimize) -> bool:
+            def fails(
+                r: Recipe, optimize: bool = optimize, tight: bool = tight
+            ) -> bool:
                 try:
-                    return bool(compare(r, optimize=optimize))  # type: ignore[arg-type]
+                    return bool(compare(r, optimize=optimize, tight=tight))
                 except Exception:
                     return True
 

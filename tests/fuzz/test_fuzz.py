@@ -123,6 +123,13 @@ def test_random_graphs_agree(seed: int) -> None:
     assert not found, f"{found}\n{source(recipe)}"
 
 
+@pytest.mark.parametrize("seed", range(5000, 5060))
+def test_random_graphs_agree_in_little_memory(seed: int) -> None:
+    recipe = draw(seed, most=24)
+    found = compare(recipe, tight=True)
+    assert not found, f"{found}\n{source(recipe)}"
+
+
 def test_shrinking_keeps_what_fails() -> None:
     recipe = draw(3)
 

@@ -74,9 +74,9 @@ def test_a_long_loop_is_drawn_in_good_time() -> None:
     for _ in range(5_000):
         z = td.sin(z * x)
         z = z + x
-    start = time.perf_counter()
+    start = time.process_time()
     svg = td.show(z).svg
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     assert svg.count("<rect") <= 401
     ET.fromstring(svg)
 

@@ -21,6 +21,7 @@ __all__ = [
     "TraceError",
     "TreadleError",
     "UnboundError",
+    "WorkspaceError",
 ]
 
 
@@ -114,6 +115,15 @@ class OptionError(TreadleError, ValueError):
 
 class RunError(TreadleError, RuntimeError):
     """A failure while a graph runs, with the node that caused it."""
+
+
+class WorkspaceError(TreadleError, MemoryError):
+    """A graph does not run in the memory that the options allow.
+
+    `needed` is the smallest workspace, in bytes, that it does run in.
+    """
+
+    needed: int = 0
 
 
 class MissingExtraError(TreadleError, ImportError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from treadle.base.errors import OptionError
@@ -29,15 +30,37 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A graph at each level, as text; `fallbacks` lists the ops without kernels."""
+    """A graph at each level, as text that is written when it is first asked for.
+
+    `steps` counts the program's steps; `fallbacks` lists the ops without kernels;
+    `writers` make the texts by name.
+    """
 
     graph: str
-    kernels: str
-    program: str
-    llvm: str
-    asm: str
     memory: Footprint
+    steps: int
     fallbacks: tuple[str, ...]
+    writers: Mapping[str, Callable[[], str]] = field(repr=False)
+
+    @cached_property
+    def kernels(self) -> str:
+        """The loops of each distinct kernel."""
+        return self.writers["kernels"]()
+
+    @cached_property
+    def program(self) -> str:
+        """The buffers, and a line for each step."""
+        return self.writers["program"]()
+
+    @cached_property
+    def llvm(self) -> str:
+        """The kernels as LLVM IR."""
+        return self.writers["llvm"]()
+
+    @cached_property
+    def asm(self) -> str:
+        """The kernels as this machine's assembly."""
+        return self.writers["asm"]()
 
 
 class Engine:

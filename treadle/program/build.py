@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from treadle.base.dtypes import float32, float64
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
 from treadle.loops.kernel import Kernel
-from treadle.loops.lower import Strides, is_virtual, row_major
+from treadle.loops.lower import Strides
 from treadle.loops.nest import kernel_of
 from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
@@ -23,21 +20,14 @@ from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule, streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
-from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
-from treadle.program.alias import after_readers, in_place
-from treadle.program.contract import Layout, View, layout_of, view_of
-from treadle.program.convolution import (
-    Convolution,
-    as_product,
-    convolution_of,
-    is_direct,
-)
-from treadle.program.epilogue import epilogue_kernel, epilogues
-from treadle.program.group import MEMBERS, OPERANDS, Unit, group, ordered
-from treadle.program.layout import orders_of, strides_in
-from treadle.program.places import sources
+from treadle.program.alias import in_place
+from treadle.program.arrange import Arrangement
+from treadle.program.contract import Layout
+from treadle.program.convolution import Convolution
+from treadle.program.epilogue import epilogue_kernel
+from treadle.program.group import OPERANDS, Unit
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -48,9 +38,11 @@ from treadle.program.program import (
     grain_of,
     work,
 )
-from treadle.program.recompute import recompute
+from treadle.program.rematerialize import lighter, rematerialized
+from treadle.program.timeline import Demand, Timeline
+from treadle.rewrite.record import stage
 
-__all__ = ["build"]
+__all__ = ["Draft", "build", "drafts"]
 
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
@@ -59,7 +51,14 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     **SCANS,
     **ORDERS,
 }
-PRODUCTS = (float32, float64)  # the types contractions have kernels for
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A program that might be built, and the memory that it would need."""
+
+    demand: Demand
+    build: Callable[[], Program]
 
 
 def build(
@@ -76,179 +75,89 @@ def build(
     is a kernel of its own. `replaced` has, by root, the argument that the root is the
     next version of: it may be overwritten.
     """
-    versions = [(roots[k], old) for k, old in (replaced or {}).items()]
-    fixed = {new.serial for new, _ in versions}
-    building = _Building(arguments, roots, supported, vector_bytes, fuse, fixed)
-    program = building.program(versions)
-    pairs = [
-        (building.number[new.serial], building.of(old))
-        for new, old in versions
-        if new.serial in building.number
-    ]
-    return replace(program, shared=in_place(program, pairs))
+    found = drafts(arguments, roots, supported, vector_bytes, fuse, replaced)
+    return next(found).build()
+
+
+def drafts(
+    arguments: Sequence[Tensor],
+    roots: Mapping[int, Tensor],
+    supported: Callable[[Tensor], bool],
+    vector_bytes: int,
+    fuse: bool = True,
+    replaced: Mapping[int, Tensor] | None = None,
+) -> Iterator[Draft]:
+    """The program `build` makes, and then others that need ever less memory."""
+    olds = replaced or {}
+
+    def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
+        versions = [(roots[k], old) for k, old in olds.items()]
+        return Arrangement(roots, versions, supported, fuse)
+
+    def draft(arranged: Arrangement) -> Draft:
+        def built() -> Program:
+            with stage("make kernels"):
+                return _Building(arguments, arranged, vector_bytes).program()
+
+        return Draft(Timeline(arranged).largest(), built)
+
+    with stage("fuse"):
+        arranged = arrange(roots)
+    if not fuse:
+        yield draft(arranged)
+        return
+    with stage("compute again"):
+        arranged = rematerialized(arranged, arrange)
+    yield draft(arranged)
+    yield from map(draft, lighter(arranged, arrange))
 
 
 class _Building:
     """What is known while a program is put together."""
 
     def __init__(
-        self,
-        arguments: Sequence[Tensor],
-        roots: Mapping[int, Tensor],
-        supported: Callable[[Tensor], bool],
-        vector_bytes: int,
-        fuse: bool,
-        fixed: Collection[int],
+        self, arguments: Sequence[Tensor], arranged: Arrangement, vector_bytes: int
     ) -> None:
         self.arguments = arguments
-        self.roots = roots
-        self.supported = supported
+        self.arranged = arranged
+        self.strides = arranged.strides
+        self.products = arranged.products
+        self.finishes = arranged.finishes
         self.vector_bytes = vector_bytes
-        self.most = MEMBERS if fuse else 1
-        self.nodes = [n for n in reach(list(roots.values())) if not _is_leaf(n)]
-        self.lent = self._lent(fixed)
-        self.results = {self.lent.get(n.serial, n).serial for n in self.roots.values()}
-        self.orders = orders_of(self.nodes, self.results) if fuse else {}
-        if fuse:
-            recompute(self.nodes, supported)
         self.buffers: list[Buffer] = []
         self.number: dict[int, int] = {}
         self.constants: list[tuple[int, Tensor]] = []
         self.steps: list[Step] = []
 
-    def strides(self, node: Tensor) -> tuple[int, ...]:
-        """How a node lies in its buffer, in elements."""
-        order = self.orders.get(node.serial)
-        return row_major(node) if order is None else strides_in(node, order)
-
-    def fuses(self, node: Tensor) -> bool:
-        return self.supported(node)
-
-    def looked_through(self, node: Tensor) -> bool:
-        """Whether a node needs no buffer: its readers compute it where they read it."""
-        return is_virtual(node) and self.supported(node)
-
-    def program(self, versions: Sequence[tuple[Tensor, Tensor]]) -> Program:
-        copied = self._copied()
-        chosen = [
-            n
-            for n in self.nodes
-            if (n.serial in copied or not self.looked_through(n))
-            and not isinstance(n.op, Output)
-        ]
-        units = group(chosen, self.fuses, self.most)
-        layouts = {serial: p[0] for serial, p in self.products.items()}
-        self.finishes = epilogues(units, layouts, self.results) if self.most > 1 else {}
-        by_number = {u.nodes[0].serial: u.number for u in units}
-        done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
-        after_readers(units, versions, done_by)
-        units = ordered(units)
-        self.stored = self._stored(units) | copied
+    def program(self) -> Program:
+        """The steps of all units, on buffers."""
         for x in self.arguments:
             self._buffer(x, x.type, "argument")
-        finishing = {unit.number for unit in self.finishes.values()}
-        for unit in units:
-            if unit.number not in finishing:
-                self._step(unit)
+        for unit in self.arranged.steps():
+            self._step(unit)
         found = []
-        for serial, root in self.roots.items():
-            number = self.of(self.lent.get(root.serial, root))
+        for serial, root in self.arranged.roots.items():
+            number = self.of(self.arranged.lent.get(root.serial, root))
             found.append((serial, number, root.type))
-        return Program(
+        pairs = [
+            (self.number[new.serial], self.of(old))
+            for new, old in self.arranged.versions
+            if new.serial in self.number
+        ]
+        program = Program(
             tuple(self.buffers),
             tuple(self.steps),
             tuple(self.number[x.serial] for x in self.arguments),
             tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(found),
         )
-
-    def _lent(self, fixed: Collection[int]) -> dict[int, Tensor]:
-        """The roots that are another shape of a computed node, which lends its memory.
-
-        Not those in `fixed`, nor where others could see the same memory.
-        """
-        own = {n.serial for n in self.roots.values()}
-        found: dict[int, Tensor] = {}
-        for root in self.roots.values():
-            if root.serial in fixed or _is_leaf(root) or not self.looked_through(root):
-                continue
-            view = view_of(root, self.looked_through)
-            if view is None or _is_leaf(view.base) or view.base.serial in own:
-                continue
-            straight = not view.offset and view.strides == row_major(root)
-            if straight and view.base.type.size == root.type.size:
-                found[root.serial] = view.base
-                own.add(view.base.serial)
-        return found
-
-    def _copied(self) -> set[int]:
-        """The nodes without work of their own that must lie in memory all the same."""
-        found = set(self.results)
-        self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
-        for node in self.nodes:
-            if self.fuses(node):
-                continue
-            product = self._product(node)
-            if product is not None:
-                self.products[node.serial] = product
-                found |= {v.base.serial for v in product[1]}
-            else:
-                found |= {x.serial for x in node.inputs}
-        return {
-            n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
-        }
-
-    def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
-        """A contraction or convolution on views, or on copies of its operands."""
-        make: Callable[..., Layout | Convolution | None] = layout_of
-        if is_direct(node):
-            make = convolution_of
-        elif not isinstance(node.op, Contract):
-            return None
-        if node.type.dtype not in PRODUCTS:
-            return None
-        choices = []
-        for x in node.inputs:
-            copy = View(x, 0, self.strides(x))
-            view = view_of(x, self.looked_through, self.strides)
-            choices.append([copy] if view is None else [view, copy])
-        for views in itertools.product(*choices):
-            layout = make(node, *[v.strides for v in views], self.strides(node))
-            if isinstance(layout, Convolution):
-                product = as_product(layout)
-                if product is not None and layout.computes == "w":
-                    views = views[::-1]
-                layout = product or layout
-            if layout is not None:
-                return layout, list(views)
-        return None
-
-    def _stored(self, units: Sequence[Unit]) -> set[int]:
-        """The nodes that are read outside of their unit."""
-        found = set(self.results)
-        for unit in units:
-            own = {n.serial for n in unit.nodes}
-            for node in unit.nodes:
-                if unit.region is None:
-                    found |= {x.serial for x in self._operands(node)}
-                    continue
-                for x in node.inputs:
-                    found |= {
-                        p.serial for p, _ in sources(x, None) if p.serial not in own
-                    }
-        return found
-
-    def _operands(self, node: Tensor) -> list[Tensor]:
-        """What a step by itself reads from memory."""
-        if node.serial in self.products:
-            return [v.base for v in self.products[node.serial][1]]
-        return list(node.inputs)
+        return replace(program, shared=in_place(program, pairs))
 
     # -- buffers ---------------------------------------------------------------------
 
     def _buffer(self, node: Tensor, type_: Type, place: str) -> int:
         number = len(self.buffers)
-        order = self.orders.get(node.serial, ())
+        order = self.arranged.orders.get(node.serial, ())
         self.buffers.append(Buffer(number, type_, place, order))
         self.number[node.serial] = number
         return number
@@ -260,7 +169,7 @@ class _Building:
                 number = self._buffer(node, node.type, "constant")
                 self.constants.append((number, node))
             else:
-                place = "result" if node.serial in self.results else "arena"
+                place = "result" if node.serial in self.arranged.results else "arena"
                 self._buffer(node, node.type, place)
         return self.number[node.serial]
 
@@ -269,7 +178,8 @@ class _Building:
             return bool(node.type.shape)
         if isinstance(node.op, (Argument, Output)):
             return True
-        return node.serial in self.stored and not self.looked_through(node)
+        arranged = self.arranged
+        return node.serial in arranged.stored and not arranged.looked_through(node)
 
     # -- steps -----------------------------------------------------------------------
 
@@ -285,7 +195,7 @@ class _Building:
             for kernel, nodes in kernels or ():
                 self._launch(kernel, nodes, [node])
             return
-        stored = [n for n in unit.nodes if n.serial in self.stored]
+        stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
             return
         kernel, nodes = kernel_of(unit.region, stored, self._has_buffer, self.strides)
@@ -346,7 +256,7 @@ class _Building:
         unit = self.finishes.get(node.serial)
         if unit is None:
             return None
-        stored = [n for n in unit.nodes if n.serial in self.stored]
+        stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         lanes = max(self.vector_bytes // node.type.dtype.itemsize, 1)
         made = epilogue_kernel(
             unit,
@@ -374,7 +284,7 @@ class _Building:
         if isinstance(node.type, TupleType):
             outputs = {
                 n.op.position: n
-                for n in self.nodes
+                for n in self.arranged.nodes
                 if isinstance(n.op, Output) and n.inputs[0] is node
             }
             results = []
@@ -392,7 +302,3 @@ class _Building:
                 node.origin,
             )
         )
-
-
-def _is_leaf(node: Tensor) -> bool:
-    return node.stored is not None or isinstance(node.op, Argument)

@@ -27,7 +27,7 @@ from treadle.program.places import (
     sources,
 )
 
-__all__ = ["Unit", "group", "ordered"]
+__all__ = ["Unit", "group", "ordered", "wait_for", "waited_for"]
 
 MEMBERS = 96  # nodes of one kernel at most
 NEAR = 12  # units back, in which one is sought that reads the same operand
@@ -44,6 +44,18 @@ class Unit:
     region: Region | None = None
     before: int = 0  # bits of the units that must run first
     operands: set[int] = field(default_factory=set)
+
+
+def wait_for(node: Tensor, other: Tensor) -> Tensor:
+    """Let a node of a program be computed after another, though it does not read it."""
+    node.mark = {**(node.mark or {}), "after": other}
+    return node
+
+
+def waited_for(node: Tensor) -> Tensor | None:
+    """What a node is to be computed after, if that was said."""
+    found: Tensor | None = (node.mark or {}).get("after")
+    return found
 
 
 def rebase(region: Region, shape: Shape) -> None:
@@ -119,8 +131,7 @@ class Grouping:
         unit = Unit(len(self.units), [node], region)
         self.units.append(unit)
         self.unit_of[node.serial] = unit
-        for x, _ in self._reads(node):
-            self._depend(unit, x)
+        self._depend(unit, node)
         return unit
 
     def _begin(self, node: Tensor) -> Unit:
@@ -144,7 +155,7 @@ class Grouping:
         region.placement[node.serial] = at
         return self._new(node, region)
 
-    def _reads(self, node: Tensor) -> Iterator[tuple[Tensor, At | None]]:
+    def _reads(self, node: Tensor) -> Iterator[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
         stack = list(reversed(node.inputs))
         while stack:
@@ -152,12 +163,23 @@ class Grouping:
             if is_virtual(x) and (self.fuses(node) or self.unit(x) is None):
                 stack += reversed(x.inputs)
             else:
-                yield x, None
+                yield x
 
-    def _depend(self, unit: Unit, x: Tensor) -> None:
-        """Note that a unit reads a node, of another unit or of none."""
-        unit.operands.add(x.serial)
-        self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
+    def _awaited(self, node: Tensor) -> list[Tensor]:
+        """What must be computed before a node."""
+        other = waited_for(node)
+        return [*self._reads(node), *([] if other is None else [other])]
+
+    def _depend(self, unit: Unit, node: Tensor) -> None:
+        """Note what a member of a unit reads and waits for."""
+        for x in self._reads(node):
+            unit.operands.add(x.serial)
+            self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
+        for x in self._awaited(node):
+            self._wait(unit, x)
+
+    def _wait(self, unit: Unit, x: Tensor) -> None:
+        """Let a unit wait for the one that computes a node, if there is one."""
         other = self.unit(x)
         if other is None or other is unit:
             return
@@ -175,7 +197,7 @@ class Grouping:
     def _candidates(self, node: Tensor) -> list[Unit]:
         """The units of a node's producers, the newest first."""
         found = {}
-        for x, _ in self._reads(node):
+        for x in self._reads(node):
             unit = self.unit(x)
             if unit is not None and unit.region is not None:
                 found[unit.number] = unit
@@ -188,7 +210,7 @@ class Grouping:
         if len(region.nodes) >= self.most or len(unit.operands) >= OPERANDS:
             return False
         bit = 1 << unit.number
-        for x, _ in self._reads(node):
+        for x in self._awaited(node):
             other = self.unit(x)
             if other is not None and other is not unit and other.before & bit:
                 return False  # the node waits for what waits for this unit
@@ -200,8 +222,7 @@ class Grouping:
             unit.nodes.append(node)
             region.nodes.append(node)
             self.unit_of[node.serial] = unit
-            for x, _ in self._reads(node):
-                self._depend(unit, x)
+            self._depend(unit, node)
         return done
 
     def _unite(self, unit: Unit, other: Unit) -> None:

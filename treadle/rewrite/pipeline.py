@@ -22,6 +22,7 @@ from treadle.ops.families import Composite, Elementwise
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, expand, write_out
+from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal
 from treadle.rewrite.straighten import straighten
 
@@ -132,11 +133,13 @@ def prepare(
     Under `td.options(check=True)` each stage is followed by the verifier and by a look
     at its guarantee.
     """
-    graph = expand(nodes, feeds, keep, lambda op: True)
+    with timed("inline"):
+        graph = expand(nodes, feeds, keep, lambda op: True)
     _check("inline", "calls are inlined", _is_inlined, graph, ways)
     for stage in PIPELINE:
         if optimize or not stage.optional:
-            graph.roots = stage.run(graph, ways)
+            with timed(stage.name):
+                graph.roots = stage.run(graph, ways)
             _check(stage.name, stage.guarantee, stage.holds, graph, ways)
     return graph
 

@@ -14,6 +14,7 @@ from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.driver import Driver, Watch
+from treadle.rewrite.record import fired, recording
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.rules.algebra import ALGEBRA
 from treadle.rewrite.rules.constants import CONSTANTS
@@ -50,7 +51,12 @@ def compiled_rules() -> RuleSet:
 
 def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
     """The roots of a graph to be compiled, rewritten by the standard rules."""
-    return Driver(compiled_rules()).all(roots)
+    record = recording()
+    watch = None if record is None else fired
+    found = Driver(compiled_rules(), watch).all(roots)
+    if record is not None:
+        record.rewritten = tuple(found.values())
+    return found
 
 
 def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> Any:

@@ -22,6 +22,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.text import head, short
 from treadle.graph.traversal import reach, users
 from treadle.runtime.evaluate import evaluate
+from treadle.runtime.explain import explain
 from treadle.viz.dot import COLORS, color_of, is_trainable, references, shape_of
 from treadle.viz.layout import HEIGHT, place
 
@@ -30,6 +31,7 @@ __all__ = ["Picture", "show"]
 COLLAPSE = 200  # nodes above which those of one module or line become one box
 WISHED, MOST = 100, 400  # boxes above which outer modules are taken, then neighbors
 CHARACTER, PADDING = 6.9, 18.0
+GAP = 60.0  # between two drawings
 
 
 @dataclass
@@ -179,11 +181,13 @@ def show(
     *,
     values: bool = False,
     gradients: bool = False,
+    optimized: bool = False,
     path: str | Path | None = None,
 ) -> Picture:
     """The graph of `y` as a picture; with values and gradients of a scalar y if asked.
 
     Above 200 nodes those of one module, or of one of the user's lines, become one box.
+    With `optimized` the graph that is compiled stands beside the one that was built.
     With `path` the SVG is written there too.
 
     >>> import treadle as td
@@ -193,24 +197,61 @@ def show(
     (True, True)
     """
     roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
-    nodes = reach(roots)
-    if len(nodes) > COLLAPSE:
-        boxes = collapsed(nodes)
-    else:
-        notes = notes_of(nodes, roots, values, gradients)
-        count = references(nodes)
-        boxes = [Box([node]) for node in nodes]
-        for box in boxes:
-            describe(box, notes)
-            box.tip += f"\nread {count[box.nodes[0].serial]} times"
-    picture = Picture(draw(boxes))
+    drawings = [draw(boxes_of(roots, values, gradients))]
+    if optimized:
+        after = list(explain(*roots).after)
+        drawings.append(draw(boxes_of(after, False, False)))
+    picture = Picture(beside(drawings))
     if path is not None:
         picture.save(path)
     return picture
 
 
-def draw(boxes: list[Box]) -> str:
-    """Boxes and the edges between their nodes as SVG, leaves at the top."""
+def boxes_of(roots: list[Tensor], values: bool, gradients: bool) -> list[Box]:
+    """A box for each node of a graph, or for several of them where there are many."""
+    nodes = reach(roots)
+    if len(nodes) > COLLAPSE:
+        return collapsed(nodes)
+    notes = notes_of(nodes, roots, values, gradients)
+    count = references(nodes)
+    boxes = [Box([node]) for node in nodes]
+    for box in boxes:
+        describe(box, notes)
+        box.tip += f"\nread {count[box.nodes[0].serial]} times"
+    return boxes
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The inside of an SVG, and its size."""
+
+    width: float
+    height: float
+    inside: str
+
+
+def beside(drawings: list[Drawing]) -> str:
+    """Drawings from left to right as one SVG."""
+    width = sum(d.width for d in drawings) + GAP * (len(drawings) - 1)
+    height = max(d.height for d in drawings)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" '
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        'font-family="Menlo, Consolas, monospace" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/>'
+        "</marker></defs>",
+    ]
+    left = 0.0
+    for one in drawings:
+        parts.append(f'<g transform="translate({left:.0f} 0)">{one.inside}</g>')
+        left += one.width + GAP
+    return "\n".join([*parts, "</svg>"])
+
+
+def draw(boxes: list[Box]) -> Drawing:
+    """Boxes and the edges between their nodes, leaves at the top."""
     home = {node.serial: k for k, box in enumerate(boxes) for node in box.nodes}
     edges = [
         (home[x.serial], k)
@@ -221,23 +262,14 @@ def draw(boxes: list[Box]) -> str:
     ]
     tall = [max(HEIGHT, 14.0 * len(box.lines) + 10.0) for box in boxes]
     layout = place([box.width for box in boxes], edges, tall)
-    width, height = layout.width, layout.height
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" '
-        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-        'font-family="Menlo, Consolas, monospace" font-size="11">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/>'
-        "</marker></defs>",
-    ]
+    parts = []
     for (a, b), route in layout.routes.items():
         points = [(route[0][0], route[0][1] + tall[a] / 2), *route[1:-1]]
         points.append((route[-1][0], route[-1][1] - tall[b] / 2))
         parts.append(curve(points))
     for k, box in enumerate(boxes):
         parts.append(drawn(box, layout.x[k], layout.y[k], tall[k]))
-    return "\n".join([*parts, "</svg>"])
+    return Drawing(layout.width, layout.height, "\n".join(parts))
 
 
 def curve(points: list[tuple[float, float]]) -> str:

@@ -14,6 +14,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.scalars import supports
+from treadle.engines.native.workspace import fitting
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
@@ -22,9 +23,11 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.build import KERNELS, PRODUCTS, build
+from treadle.program.arrange import PRODUCTS
+from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
 from treadle.rewrite.pipeline import Ways, prepare
+from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
 
@@ -78,7 +81,9 @@ class Native(Engine):
         key = self._key(nodes, place, feeds, keep)
         entry = self.programs.get(key)
         if entry is None:
-            entry = self.programs[key] = self._compile(nodes, place, feeds, keep)
+            entry = self._compile(nodes, place, feeds, keep)
+            entry[0].link()
+            self.programs[key] = entry
             if len(self.programs) > PROGRAMS:
                 self.programs.popitem(last=False)
         linked, leaves = entry
@@ -102,6 +107,8 @@ class Native(Engine):
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         place = {node.serial: k for k, node in enumerate(nodes)}
         linked, _ = self._compile(nodes, place, {}, keep)
+        if recording() is not None:
+            linked.link()
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
@@ -116,7 +123,8 @@ class Native(Engine):
         keep: Set[int],
     ) -> Any:
         """Everything a program depends on: structure, types, what is kept, options."""
-        parts: list[Any] = [current().optimize, current().rules, host()]
+        options = current()
+        parts: list[Any] = [options.optimize, options.rules, options.workspace, host()]
         for node in nodes:
             if node.op is LITERAL:
                 number = node.array
@@ -142,15 +150,17 @@ class Native(Engine):
             graph = prepare(nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
-            program = build(
-                graph.arguments,
-                roots,
-                supported,
-                host().vector_bytes,
-                optimize,
-                replaced,
+            linked = fitting(
+                drafts(
+                    graph.arguments,
+                    roots,
+                    supported,
+                    host().vector_bytes,
+                    optimize,
+                    replaced,
+                )
             )
-        return Linked(program), [place[x.serial] for x in graph.leaves]
+        return linked, [place[x.serial] for x in graph.leaves]
 
 
 provide_engine("native", Native)

@@ -25,6 +25,7 @@ from treadle.graph.meaning import compute_at
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
+from treadle.rewrite.record import stage
 
 __all__ = ["Linked"]
 
@@ -51,26 +52,38 @@ def memory_of(mode: str) -> Memory:
 
 
 class Linked:
-    """A program whose kernels are compiled and whose arena is planned."""
+    """A program whose arena is planned and, once linked, whose kernels are compiled."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        codes = [() if isinstance(s, Fallback) else coded(s) for s in program.steps]
+        with stage("write code"):
+            steps = program.steps
+            codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
+        self.codes = codes
         every = [c for own in codes for c in own]
         texts = {name: text for c in every for name, text in c.texts.items()}
         self.texts = texts
-        # Kept: the code of a function goes with the last of its addresses.
-        self.functions = functions = compile_functions(texts)
         self.scratch = max((c.scratch for c in every), default=0)
-        self._place_buffers(codes)
-        self._fill_table(codes, functions)
-        self.runs = _segments(codes)
-        self.kept = Kept(self._packed(codes))
+        with stage("plan memory"):
+            self._place_buffers(codes)
+
+    def link(self) -> None:
+        """Compile the kernels: what only plans does not need them."""
+        # Kept: the code of a function goes with the last of its addresses.
+        with stage("machine code"):
+            self.functions = compile_functions(self.texts)
+        self._fill_table(self.codes, self.functions)
+        self.runs = _segments(self.codes)
+        self.kept = Kept(self._packed(self.codes))
         self.copies = {
             step.written[0]: self.spans[k][0]
-            for k, step in enumerate(program.steps)
+            for k, step in enumerate(self.program.steps)
             if isinstance(step, Launch) and step.copies
         }
+
+    def workspace(self, threads: int) -> int:
+        """The bytes that a run needs beside arguments and results."""
+        return self.plan.size + self.scratch * threads
 
     # -- what never changes ----------------------------------------------------------
 

@@ -7,28 +7,33 @@ from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
 from treadle.loops.text import kernel_text
 from treadle.program.memory import largest_live_set
-from treadle.program.program import Launch, Product, program_text
+from treadle.program.program import Launch, Product, Program, program_text
 
 __all__ = ["lowered"]
 
 
 def lowered(linked: Linked, graph: str) -> Lowered:
-    """What a linked program was made of; assembly is written when it is asked for."""
+    """What a linked program was made of."""
     program = linked.program
-    kernels = []
-    for step in program.steps:
-        launch = step.finish if isinstance(step, Product) else step
-        if isinstance(launch, Launch):
-            kernels.append(launch.kernel)
-    distinct = list(dict.fromkeys(map(kernel_text, kernels)))
     results = sum(b.type.nbytes for b in linked.results)
     live = largest_live_set(linked.ranges)
+    texts = linked.texts.values()
     return Lowered(
         graph,
-        "\n\n".join(distinct),
-        program_text(program),
-        "\n\n".join(linked.texts.values()),
-        "\n\n".join(map(assembly, linked.texts.values())),
         Footprint(linked.plan.size, live, results),
+        len(program.steps),
         tuple(program.fallbacks),
+        {
+            "kernels": lambda: _kernels(program),
+            "program": lambda: program_text(program),
+            "llvm": lambda: "\n\n".join(texts),
+            "asm": lambda: "\n\n".join(map(assembly, texts)),
+        },
     )
+
+
+def _kernels(program: Program) -> str:
+    """Each distinct kernel once, in the order of the steps."""
+    launches = [s.finish if isinstance(s, Product) else s for s in program.steps]
+    kernels = [s.kernel for s in launches if isinstance(s, Launch)]
+    return "\n\n".join(dict.fromkeys(map(kernel_text, kernels)))

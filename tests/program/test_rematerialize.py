@@ -1,0 +1,134 @@
+"""Values are computed again where memory is short, with the same bits."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treadle as td
+from treadle.program.flow import ENDLESS, Network
+
+RNG = np.random.default_rng(11)
+EDGES = st.lists(
+    st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 9)), max_size=20
+)
+
+
+@given(EDGES)
+def test_a_cut_costs_the_least(edges: list[tuple[int, int, int]]) -> None:
+    network = Network()
+    for _ in range(5):
+        network.point()
+    known = [(a, b, c) for a, b, c in edges if a != b and b != 0 and a != 1]
+    for edge in known:
+        network.join(*edge)
+
+    def price(side: set[int]) -> int:
+        return sum(c for a, b, c in known if a in side and b not in side)
+
+    side = network.cut()
+    assert 0 in side and 1 not in side
+    others = itertools.chain.from_iterable(
+        itertools.combinations(range(2, 7), k) for k in range(6)
+    )
+    assert price(side) == min(price({0, *other}) for other in others)
+
+
+def test_what_is_endless_is_not_cut() -> None:
+    network = Network()
+    a, b = network.point(), network.point()
+    for edge in ((0, a, ENDLESS), (a, b, 3), (b, 1, ENDLESS)):
+        network.join(*edge)
+    assert network.cut() == {0, a}
+
+
+class Deep(td.nn.Module):
+    """Layers one behind the other, each a product and an expensive function."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        self.layers = [td.nn.Linear(width, width) for _ in range(layers)]
+
+    def forward(self, x: td.Tensor) -> td.Tensor:
+        for layer in self.layers:
+            x = x + td.erf(layer(x))
+        return x
+
+
+X = RNG.standard_normal((64, 96)).astype(np.float32)
+
+
+def trained(workspace: int, layers: int = 12) -> tuple[list[bytes], int]:
+    """The parameters after two steps, and the arena of a step."""
+    with td.options(seed=3, workspace=workspace):
+        model = Deep(layers, 96)
+        optimizer = td.optim.Adam(lr=1e-3)
+        for _ in range(2):
+            optimizer.step((model(td.asarray(X)) ** 2).mean())
+        down = td.latest_program()
+        assert down is not None
+        return [p.numpy().tobytes() for p in model.parameters()], down.memory.arena
+
+
+def refused(layers: int = 12) -> td.WorkspaceError:
+    with pytest.raises(td.WorkspaceError) as found:
+        trained(1, layers)
+    return found.value
+
+
+def test_a_workspace_changes_no_bit() -> None:
+    wanted, natural = trained(0)
+    needed = refused().needed
+    assert needed < natural / 2
+    for workspace in (natural * 2, natural * 3 // 4, natural * 3 // 5, needed):
+        found, arena = trained(workspace)
+        assert arena <= workspace
+        assert found == wanted
+
+
+def test_less_than_is_needed_is_refused_before_anything_runs() -> None:
+    needed = refused().needed
+    with pytest.raises(td.WorkspaceError, match=f"{needed:,}") as found:
+        trained(needed - 1)
+    text = str(found.value)
+    assert f"workspace={needed}" in text
+    assert "float32[64, 96]" in text
+    assert re.search(r"test_rematerialize\.py:\d+: ", text)
+
+
+def test_memory_grows_slower_than_depth() -> None:
+    """What many layers keep is computed again, from a few of them."""
+    natural = [trained(0, layers)[1] for layers in (4, 16)]
+    assert natural[1] > 2.5 * natural[0]
+    needed = [refused(layers).needed for layers in (4, 16)]
+    assert needed[1] < 1.5 * needed[0]
+
+
+def test_what_is_cheap_is_not_kept() -> None:
+    """Of a chain that the gradient needs in three places only its start is kept."""
+    x = td.asarray(RNG.standard_normal((32, 1 << 16)).astype(np.float32))
+    w = [td.asarray(RNG.standard_normal((32, 32)).astype(np.float32)) for _ in range(4)]
+    y = x
+    for m in w:
+        y = td.gelu(m @ y)
+    down = td.lower(td.grad((y * y).sum(), w)[0])
+    size = x.type.nbytes
+    assert down.memory.arena < 6.5 * size, "two values a layer would be 8 and more"
+
+
+def test_draws_are_the_same_when_they_are_made_again() -> None:
+    def step(workspace: int) -> bytes:
+        with td.options(seed=5, workspace=workspace):
+            x = td.param(init=X)
+            y = x
+            for _ in range(6):
+                y = td.tanh(td.nn.functional.dropout(y, 0.3, training=True) + 1.0)
+            return td.grad((y * y).sum(), [x])[0].numpy().tobytes()
+
+    with pytest.raises(td.WorkspaceError) as found:
+        step(1)
+    assert step(found.value.needed) == step(0)

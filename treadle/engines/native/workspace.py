@@ -1,0 +1,70 @@
+"""The program to run: the first that needs no more memory than the options allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+
+from treadle.base.errors import WorkspaceError
+from treadle.base.options import current
+from treadle.engines.native.linked import Linked
+from treadle.engines.native.pool import pool
+from treadle.program.build import Draft
+from treadle.program.timeline import Demand
+
+__all__ = ["fitting"]
+
+NEAR = 1.1  # a plan is not made where so many times the limit is foreseen
+LAST = 3  # but for so many, the smallest, if nothing else fits
+NAMED = 5  # of what is held at the fullest step, in an error
+
+
+def fitting(drafts: Iterator[Draft]) -> Linked:
+    """The first of ever smaller programs that fits in the workspace, to be linked."""
+    limit, threads = current().workspace, pool(current().threads).threads
+    found: list[tuple[int, Demand]] = []
+    large: list[Draft] = []
+
+    def fits(draft: Draft) -> Linked | None:
+        linked = Linked(draft.build())
+        found.append((linked.workspace(threads), draft.demand))
+        return linked if not limit or found[-1][0] <= limit else None
+
+    for draft in drafts:
+        if limit and draft.demand.bytes > NEAR * limit:
+            large.append(draft)
+            continue
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    for draft in large[: -LAST - 1 : -1]:
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    raise _refusal(limit, *min(found, key=itemgetter(0)))
+
+
+def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:
+    held = ", ".join(
+        f"{x.type!r} ({_size(x.type.nbytes)})" for x in demand.held[:NAMED]
+    )
+    lines = [x.line for x in demand.held[:1] if x.line]
+    error = WorkspaceError(
+        f"the graph does not run in a workspace of {limit:,} bytes "
+        f"({_size(limit)}), even with values computed again: it needs {least:,} "
+        f"({_size(least)}); at its fullest step it holds {held}",
+        hint=f"td.options(workspace={least}) would do, and so might smaller batches",
+    )
+    error.needed = least
+    return error.located("workspace", "", lines[0] if lines else "")
+
+
+def _size(count: float) -> str:
+    """Bytes as people read them.
+
+    >>> _size(33_554_432), _size(4096)
+    ('33.6 MB', '4.1 kB')
+    """
+    if count >= 1e6:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e3:.1f} kB"

@@ -1,0 +1,172 @@
+"""How a graph is cut in steps: fused units in order, and what lies between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from treadle.base.dtypes import float32, float64
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.loops.lower import is_virtual, row_major
+from treadle.ops.contract import Contract
+from treadle.ops.families import Output
+from treadle.program.alias import after_readers
+from treadle.program.contract import Layout, View, layout_of, view_of
+from treadle.program.convolution import (
+    Convolution,
+    as_product,
+    convolution_of,
+    is_direct,
+)
+from treadle.program.epilogue import epilogues
+from treadle.program.group import MEMBERS, Unit, group, ordered
+from treadle.program.layout import orders_of, strides_in
+from treadle.program.places import sources
+from treadle.program.recompute import recompute
+
+__all__ = ["PRODUCTS", "Arrangement", "is_leaf"]
+
+PRODUCTS = (float32, float64)  # the types contractions have kernels for
+
+
+def is_leaf(node: Tensor) -> bool:
+    """Whether a node is there before a program runs."""
+    return node.stored is not None or isinstance(node.op, Argument)
+
+
+class Arrangement:
+    """The units of a graph in an order in which they can run, and who stores what.
+
+    `versions` are pairs (new version, the argument it may be written over).
+    `finishes` has, by the serial of a product, the unit that the product does itself.
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[int, Tensor],
+        versions: Sequence[tuple[Tensor, Tensor]],
+        supported: Callable[[Tensor], bool],
+        fuse: bool,
+    ) -> None:
+        self.roots = roots
+        self.versions = versions
+        self.supported = supported
+        self.nodes = [n for n in reach(list(roots.values())) if not is_leaf(n)]
+        self.lent = self._lent({new.serial for new, _ in versions})
+        self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
+        self.orders = orders_of(self.nodes, self.results) if fuse else {}
+        if fuse:
+            recompute(self.nodes, supported)
+        self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
+        copied = self._copied()
+        chosen = [
+            n
+            for n in self.nodes
+            if (n.serial in copied or not self.looked_through(n))
+            and not isinstance(n.op, Output)
+        ]
+        units = group(chosen, supported, MEMBERS if fuse else 1)
+        layouts = {serial: p[0] for serial, p in self.products.items()}
+        self.finishes = epilogues(units, layouts, self.results) if fuse else {}
+        by_number = {u.nodes[0].serial: u.number for u in units}
+        done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
+        after_readers(units, versions, done_by)
+        self.units = ordered(units)
+        self.stored = self._stored(self.units) | copied
+
+    def steps(self) -> list[Unit]:
+        """The units that are steps: not those that a product does itself."""
+        finishing = {unit.number for unit in self.finishes.values()}
+        return [u for u in self.units if u.number not in finishing]
+
+    def strides(self, node: Tensor) -> tuple[int, ...]:
+        """How a node lies in its buffer, in elements."""
+        order = self.orders.get(node.serial)
+        return row_major(node) if order is None else strides_in(node, order)
+
+    def looked_through(self, node: Tensor) -> bool:
+        """Whether a node needs no buffer: its readers compute it where they read it."""
+        return is_virtual(node) and self.supported(node)
+
+    def _lent(self, fixed: Collection[int]) -> dict[int, Tensor]:
+        """The roots that are another shape of a computed node, which lends its memory.
+
+        Not those in `fixed`, nor where others could see the same memory.
+        """
+        own = {n.serial for n in self.roots.values()}
+        found: dict[int, Tensor] = {}
+        for root in self.roots.values():
+            if root.serial in fixed or is_leaf(root) or not self.looked_through(root):
+                continue
+            view = view_of(root, self.looked_through)
+            if view is None or is_leaf(view.base) or view.base.serial in own:
+                continue
+            straight = not view.offset and view.strides == row_major(root)
+            if straight and view.base.type.size == root.type.size:
+                found[root.serial] = view.base
+                own.add(view.base.serial)
+        return found
+
+    def _copied(self) -> set[int]:
+        """The nodes without work of their own that must lie in memory all the same."""
+        found = set(self.results)
+        for node in self.nodes:
+            if self.supported(node):
+                continue
+            product = self._product(node)
+            if product is not None:
+                self.products[node.serial] = product
+                found |= {v.base.serial for v in product[1]}
+            else:
+                found |= {x.serial for x in node.inputs}
+        return {
+            n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
+        }
+
+    def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
+        """A contraction or convolution on views, or on copies of its operands."""
+        make: Callable[..., Layout | Convolution | None] = layout_of
+        if is_direct(node):
+            make = convolution_of
+        elif not isinstance(node.op, Contract):
+            return None
+        if node.type.dtype not in PRODUCTS:
+            return None
+        choices = []
+        for x in node.inputs:
+            copy = View(x, 0, self.strides(x))
+            view = view_of(x, self.looked_through, self.strides)
+            choices.append([copy] if view is None else [view, copy])
+        for views in itertools.product(*choices):
+            layout = make(node, *[v.strides for v in views], self.strides(node))
+            if isinstance(layout, Convolution):
+                product = as_product(layout)
+                if product is not None and layout.computes == "w":
+                    views = views[::-1]
+                layout = product or layout
+            if layout is not None:
+                return layout, list(views)
+        return None
+
+    def _stored(self, units: Sequence[Unit]) -> set[int]:
+        """The nodes that are read outside of their unit."""
+        found = set(self.results)
+        for unit in units:
+            own = {n.serial for n in unit.nodes}
+            for node in unit.nodes:
+                if unit.region is None:
+                    found |= {x.serial for x in self.operands(node)}
+                    continue
+                for x in node.inputs:
+                    found |= {
+                        p.serial for p, _ in sources(x, None) if p.serial not in own
+                    }
+        return found
+
+    def operands(self, node: Tensor) -> list[Tensor]:
+        """What a step by itself reads from memory."""
+        if node.serial in self.products:
+            return [v.base for v in self.products[node.serial][1]]
+        return list(node.inputs)

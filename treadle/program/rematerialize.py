@@ -1,0 +1,262 @@
+"""What is computed a second time instead of being kept, so that less memory does.
+
+At the step that needs the most memory, everything that lies there for later costs its
+bytes, and everything that could be computed again from the rest costs its time. With a
+price on a byte the best choice is a minimum cut between what cannot be computed again
+and what later steps read (as in Jain et al., "Checkmate", 2020, and the partitioner of
+He and Yu, "Transcending runtime-memory tradeoffs in checkpointing", 2023, for one
+boundary). The copies are nodes of their own that wait for their first reader's time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from treadle.base.types import TupleType
+from treadle.graph.tensor import Tensor
+from treadle.loops.lower import has_rule
+from treadle.ops.cast import Cast
+from treadle.ops.families import Elementwise, Reduction
+from treadle.program.arrange import Arrangement, is_leaf
+from treadle.program.flow import ENDLESS, Network
+from treadle.program.group import wait_for, waited_for
+from treadle.program.recompute import CHEAP
+from treadle.program.timeline import Demand, Timeline
+
+__all__ = ["lighter", "rematerialized"]
+
+# Seconds that a byte is worth if it stays to the end: writing and reading it, some ten
+# times over. One that is read at once is worth a part of that.
+PRICE, SHORT = 8e-10, 0.1
+LARGE = 1 << 24  # bytes: less memory is not worth the search
+LEAST = 0.95  # of the memory before; a choice that saves less is not taken
+HIGHEST, FINE = 2**16, 1.1  # prices where memory is short, and how closely they are met
+STEP = 0.95  # of the memory of the largest step, to be reached in a round
+PATIENCE = 16  # rounds in which other steps may be as large
+
+# Seconds: of any op, of a floating-point operation in a product, of an element that is
+# moved or computed by a cheap op, and of one computed by another op, such as exp.
+OP, FLOP, MOVED, COMPUTED = 1e-6, 5e-12, 2e-11, 2e-10
+UNIT = 1e-13  # seconds: costs are whole multiples of it
+
+
+class _Choice:
+    """What is computed again after a step, and what is kept over it, for a price."""
+
+    def __init__(
+        self, time: Timeline, demand: Demand, price: float, products: bool
+    ) -> None:
+        self.time = time
+        self.step = step = demand.step
+        self.spike = demand.bytes // 2
+        self.price = price
+        self.products = products
+        # What the step itself reads or writes lies there whatever is chosen.
+        busy = set(time.read[step])
+        busy |= {n.serial for unit in time.units[step] for n in unit.nodes}
+        own = busy & time.kept.keys()
+        self.free = own | set(time.arranged.results)
+        self.again, kept = self._cut()
+        self.bytes = sum(x.type.nbytes for x in kept)
+        self.bytes += sum(time.kept[s].type.nbytes for s in own)
+
+    def _early(self, xs: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Those of some nodes that are computed by now, and not for nothing."""
+        for x in xs:
+            early = self.time.made(x) <= self.step and not is_leaf(x)
+            if early and x.serial not in self.free:
+                yield x
+
+    def _inputs(self, x: Tensor) -> Sequence[Tensor]:
+        """What a node would be computed from again; nothing if it cannot be."""
+        return list(self._early(x.inputs)) if self._cost(x) < ENDLESS else ()
+
+    def _cost(self, x: Tensor) -> int:
+        """What it costs to compute a node again, unless that takes too much memory."""
+        seconds = cost(x, self.time.arranged, self.products)
+        if seconds is None or (x.type.nbytes > self.spike and self._lies(x)):
+            return ENDLESS
+        return round(seconds / UNIT)
+
+    def _worth(self, x: Tensor, until: int) -> int:
+        """What it costs to keep a node up to a step."""
+        if not self._lies(x):
+            return ENDLESS
+        stays = (until - self.step) / (len(self.time.steps) - self.step)
+        share = SHORT + (1 - SHORT) * stays
+        return round(share * self.price * x.type.nbytes / UNIT)
+
+    def _lies(self, x: Tensor) -> bool:
+        """Whether a node can lie in memory: it is no other one seen in another way."""
+        virtual = self.time.arranged.looked_through(x)
+        return not (virtual or isinstance(x.type, TupleType))
+
+    def _cut(self) -> tuple[set[int], list[Tensor]]:
+        """The serials of what is computed again, and what is kept."""
+        when = self.time.when
+        until: dict[int, int] = {}  # the last step that might read a node
+
+        def read(xs: Iterable[Tensor], step: int) -> None:
+            for x in xs:
+                until[x.serial] = max(until.get(x.serial, 0), step)
+
+        late = [n for n in self.time.arranged.nodes if when[n.serial] > self.step]
+        needed = []
+        for node in late:
+            own = list(self._early(node.inputs))
+            read(own, when[node.serial])
+            needed += own
+        network = Network()
+        points: dict[int, tuple[int, int]] = {}  # a node is kept if its edge is cut
+        nodes = _reached(needed, self._inputs)
+        nodes.sort(key=self.time.order, reverse=True)
+        for x in nodes:
+            read(self._inputs(x), until[x.serial])
+            a, b = points[x.serial] = network.point(), network.point()
+            network.join(0, a, self._cost(x))
+            network.join(a, b, self._worth(x, until[x.serial]))
+        for x in nodes:
+            for y in self._inputs(x):
+                network.join(points[y.serial][1], points[x.serial][0], ENDLESS)
+        for x in needed:
+            network.join(points[x.serial][1], 1, ENDLESS)
+        side = network.cut()
+
+        def again(x: Tensor) -> bool:
+            return points[x.serial][0] not in side
+
+        def below(x: Tensor) -> Sequence[Tensor]:
+            return self._inputs(x) if again(x) else ()
+
+        found = _reached(needed, below)
+        return (
+            {x.serial for x in found if again(x)},
+            [x for x in found if not again(x)],
+        )
+
+    def roots(self) -> dict[int, Tensor]:
+        """The graph in the order of its steps, and copies of what is computed again."""
+        time, arranged = self.time, self.time.arranged
+        made: dict[int, Tensor] = {}
+        anew: dict[int, Tensor] = {}
+
+        def of(x: Tensor) -> Tensor:
+            return made.get(x.serial, x)
+
+        for node in sorted(arranged.nodes, key=time.order):
+            late = time.when[node.serial] > self.step
+            wanted = [x for x in node.inputs if late and x.serial in self.again]
+            if wanted:
+                mark = made[self._just_before(node).serial]
+                missing = _reached(
+                    wanted,
+                    lambda x: [y for y in x.inputs if y.serial in self.again],
+                )
+                for x in sorted(missing, key=time.order):
+                    if x.serial not in anew:
+                        inputs = tuple(anew.get(y.serial, of(y)) for y in x.inputs)
+                        anew[x.serial] = wait_for(_copy(x, inputs), mark)
+            inputs = tuple(
+                anew[x.serial] if late and x.serial in self.again else of(x)
+                for x in node.inputs
+            )
+            made[node.serial] = copied = _copy(node, inputs)
+            known = waited_for(node)
+            if known is not None:
+                wait_for(copied, of(known))
+        return {k: of(root) for k, root in arranged.roots.items()}
+
+    def _just_before(self, node: Tensor) -> Tensor:
+        """A node of the step before a late one's: copies for it wait for that."""
+        k = max(self.time.when[node.serial] - 1, self.step)
+        return self.time.units[k][0].nodes[0]
+
+
+def _reached(
+    roots: Sequence[Tensor], below: Callable[[Tensor], Sequence[Tensor]]
+) -> list[Tensor]:
+    """All nodes that lead from roots by `below`, each once."""
+    found: dict[int, Tensor] = {}
+    stack = list(roots)
+    while stack:
+        x = stack.pop()
+        if x.serial not in found:
+            found[x.serial] = x
+            stack += below(x)
+    return list(found.values())
+
+
+def _copy(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    copied = Tensor(node.op, inputs, node.type)
+    copied.origin = node.origin
+    return copied
+
+
+def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:
+    """Seconds that a node takes to compute; None if it is not computed twice."""
+    product = arranged.products.get(node.serial)
+    if product is not None:
+        return OP + 2 * FLOP * math.prod(product[0].sizes) if products else None
+    if isinstance(node.type, TupleType) or not arranged.supported(node):
+        return None
+    if isinstance(node.op, Reduction):
+        return OP + MOVED * node.inputs[0].type.size
+    if isinstance(node.op, (*CHEAP, Cast)) or not isinstance(node.op, Elementwise):
+        return OP + MOVED * node.type.size if has_rule(node.op) else None
+    return OP + COMPUTED * node.type.size
+
+
+Arrange = Callable[[Mapping[int, Tensor]], Arrangement]
+
+
+def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
+    """An arrangement in which values are computed again where that is about as cheap
+    as keeping them.
+    """
+    time = Timeline(arranged)
+    demand = time.largest()
+    if demand.bytes < LARGE:
+        return arranged
+    choice = _Choice(time, demand, PRICE, products=False)
+    if choice.bytes > LEAST * demand.bytes:
+        return arranged
+    found = arrange(choice.roots())
+    less = Timeline(found).largest().bytes <= LEAST * demand.bytes
+    return found if less else arranged
+
+
+def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
+    """Arrangements that need ever less memory, at the price of ever more work.
+
+    Each round sees to the step that needs the most; what is computed again to relieve
+    it may make another one the next. It ends where no less is reached.
+    """
+    least = Timeline(arranged).largest().bytes
+    idle = 0
+    while idle < PATIENCE:
+        time = Timeline(arranged)
+        demand = time.largest()
+        choice = _cheapest(time, demand, STEP ** (1 + idle) * demand.bytes)
+        if not choice.again:
+            return
+        arranged = arrange(choice.roots())
+        idle += 1
+        found = Timeline(arranged).largest().bytes
+        if found < least:
+            least, idle = found, 0
+            yield arranged
+
+
+def _cheapest(time: Timeline, demand: Demand, most: float) -> _Choice:
+    """The choice at about the lowest price that needs no more bytes; else the least."""
+    low, high = PRICE, PRICE * HIGHEST
+    best = _Choice(time, demand, high, products=True)
+    while high > FINE * low and best.bytes <= most:
+        middle = math.sqrt(low * high)
+        choice = _Choice(time, demand, middle, products=True)
+        if choice.bytes <= most:
+            best, high = choice, middle
+        else:
+            low = middle
+    return best

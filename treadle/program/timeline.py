@@ -1,0 +1,123 @@
+"""When values are made and last read, and the memory that each step needs for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treadle.base.types import TupleType
+from treadle.graph.tensor import Tensor
+from treadle.program.arrange import Arrangement, is_leaf
+from treadle.program.group import Unit
+from treadle.program.places import sources
+
+__all__ = ["Demand", "Timeline"]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What lies in the arena at the step that needs the most."""
+
+    step: int
+    bytes: int
+    held: tuple[Tensor, ...]  # what lies there, the largest first
+
+
+class Timeline:
+    """When each value of an arrangement is made and last read, in steps."""
+
+    def __init__(self, arranged: Arrangement) -> None:
+        self.arranged = arranged
+        self.steps = arranged.steps()
+        self.units: list[list[Unit]] = []  # of each step
+        self.at: dict[int, int] = {}  # the step that computes a node, by serial
+        for k, unit in enumerate(self.steps):
+            done = arranged.finishes.get(unit.nodes[0].serial)
+            self.units.append([unit] if done is None else [unit, done])
+            for own in self.units[-1]:
+                self.at |= dict.fromkeys((n.serial for n in own.nodes), k)
+        self.when: dict[int, int] = {}  # the step after which readers find a node
+        for node in arranged.nodes:
+            if arranged.looked_through(node) or node.serial not in self.at:
+                found = max(map(self.made, node.inputs), default=-1)
+            else:
+                found = self.at[node.serial]
+            self.when[node.serial] = found
+            self.at.setdefault(node.serial, found)  # one of an op's several results
+        self.read = [self._reads(units) for units in self.units]
+        self.last: dict[int, int] = {}
+        for k, read in enumerate(self.read):
+            self.last |= dict.fromkeys(read, k)
+        self.kept = {
+            n.serial: n
+            for n in arranged.nodes
+            if n.serial in arranged.stored
+            and n.serial not in arranged.results
+            and n.serial not in arranged.finishes  # these stay in registers
+            and not isinstance(n.type, TupleType)
+        }
+
+    def made(self, x: Tensor) -> int:
+        """The step after which a node is there; -1 for one that is there before.
+
+        What is looked through is there with its inputs, copied to memory or not.
+        """
+        return -1 if is_leaf(x) else self.when[x.serial]
+
+    def order(self, x: Tensor) -> tuple[int, int]:
+        """A key that sorts nodes after what they read, and by steps."""
+        return self.when[x.serial], x.serial
+
+    def _reads(self, units: Sequence[Unit]) -> set[int]:
+        found: set[int] = set()
+        for unit in units:
+            for node in unit.nodes:
+                if unit.region is None:
+                    found |= {x.serial for x in self.arranged.operands(node)}
+                else:
+                    for x in node.inputs:
+                        found |= {p.serial for p, _ in sources(x, None)}
+        return found
+
+    def demands(self) -> list[int]:
+        """The bytes of the arena that each step needs, roughly as they will be."""
+        change = [0] * (len(self.steps) + 1)
+        for serial, node in self.kept.items():
+            first = self.at[serial]
+            change[first] += node.type.nbytes
+            change[self.last.get(serial, first) + 1] -= node.type.nbytes
+        found, total = [], 0
+        for k, more in enumerate(change[:-1]):
+            total += more
+            found.append(total - self._written_over(k))
+        return found
+
+    def _written_over(self, k: int) -> int:
+        """Bytes of what a step writes in place of what it is the last to read."""
+        if self.units[k][-1].region is None:
+            return 0
+        dying = [
+            self.kept[s].type.nbytes
+            for s in self.read[k]
+            if s in self.kept and self.last[s] == k and self.at[s] < k
+        ]
+        saved = 0
+        for unit in self.units[k]:
+            for node in unit.nodes:
+                size = node.type.nbytes if node.serial in self.kept else 0
+                if size in dying:
+                    dying.remove(size)
+                    saved += size
+        return saved
+
+    def largest(self) -> Demand:
+        """The step that needs the most."""
+        demands = self.demands()
+        k = max(range(len(demands)), key=demands.__getitem__, default=0)
+        held = [
+            node
+            for serial, node in self.kept.items()
+            if self.at[serial] <= k <= self.last.get(serial, self.at[serial])
+        ]
+        held.sort(key=lambda n: -n.type.nbytes)
+        return Demand(k, demands[k] if demands else 0, tuple(held))

@@ -1,0 +1,73 @@
+"""What happens on the way from a graph to a program, written down for those who ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from treadle.graph.tensor import Tensor
+from treadle.rewrite.rule import Rule
+
+__all__ = ["Fired", "Record", "fired", "recorded", "recording", "stage"]
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A rule that was applied: what it found, and what it put in its place."""
+
+    rule: Rule
+    before: Tensor
+    after: Tensor
+
+
+@dataclass
+class Record:
+    """The stages of one compilation with their seconds, and the rules applied."""
+
+    stages: list[tuple[str, float]] = field(default_factory=list)
+    fired: list[Fired] = field(default_factory=list)
+    rewritten: tuple[Tensor, ...] = ()  # the graph when no rule fits it any more
+
+
+class _Recording(threading.local):
+    record: Record | None = None
+
+
+_recording = _Recording()
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    """A record of what this thread compiles within."""
+    before, _recording.record = _recording.record, Record()
+    try:
+        yield _recording.record
+    finally:
+        _recording.record = before
+
+
+def recording() -> Record | None:
+    """The record this thread writes, if there is one."""
+    return _recording.record
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time what is done within as a stage of the way, if there is a record."""
+    record = recording()
+    if record is None:
+        yield
+        return
+    start = time.perf_counter()
+    yield
+    record.stages.append((name, time.perf_counter() - start))
+
+
+def fired(rule: Rule, before: Tensor, after: Tensor) -> None:
+    """Note that a rule was applied, if there is a record."""
+    record = recording()
+    if record is not None:
+        record.fired.append(Fired(rule, before, after))
