@@ -234,6 +234,10 @@ CASES = {
     "pixels as rows, channels last": Case(
         3, 64, 64, (30, 31), (1, 1), layouts=("channels", "planes", "channels")
     ),
+    "few pixels": Case(7, 65, 37, (6, 7), (1, 1)),
+    "few pixels of doubles": Case(5, 33, 19, (7, 7), (1, 1), dtype="double"),
+    "many pixels across": Case(4, 1030, 20, (13, 15), (1, 1)),
+    "channels a page apart": Case(3, 35, 20, (32, 64), (1, 1), (2, 2)),
     "one pixel in two": Case(2, 37, 70, (16, 17), (1, 1), (2, 2)),
     "one dimension": Case(2, 16, 16, (1, 900), (1, 9), padding=((0, 0), (8, 0))),
     "high and narrow": Case(2, 16, 16, (300, 2), (3, 2), padding=((1, 1), (0, 1))),

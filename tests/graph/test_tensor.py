@@ -55,3 +55,13 @@ def test_a_dtype_is_one_object_wherever_it_comes_from() -> None:
     variables = [td.param(init=0.5), td.nn.Linear(2, 2).weight, td.Variable(array)]
     nodes = [td.constant(0.5), td.asarray(array, copy=False), td.constant([1], "f4")]
     assert all(x.type.dtype is td.float32 for x in [*variables, *nodes])
+
+
+def test_a_copy_of_an_array_begins_on_a_line_of_the_cache() -> None:
+    for dtype in (np.float32, np.float64, np.int16):
+        given = np.arange(6001, dtype=dtype)[1:].reshape(3, 2000).T
+        made = td.asarray(given)
+        stored = made.numpy()
+        assert stored.ctypes.data % 64 == 0 and stored.flags.c_contiguous
+        assert np.array_equal(stored, given) and not np.shares_memory(stored, given)
+        assert td.asarray(given, dtype=td.float32).numpy().dtype == np.float32

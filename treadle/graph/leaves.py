@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from treadle.graph.tensor import Tensor
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
+_LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 SCALARS = (bool, int, float, complex, np.generic)
 
 
@@ -138,7 +140,10 @@ def draw_node() -> Tensor:
 
 
 def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any, Any]:
-    """A C-ordered array of a known dtype from anything array-like; fresh if a copy."""
+    """A C-ordered array of a known dtype from anything array-like; fresh if a copy.
+
+    A copy of an array begins where a vector of the machine may, unless it is small.
+    """
     if dtype is not None:
         wanted = as_dtype(dtype)
     elif isinstance(value, (np.ndarray, np.generic)):
@@ -150,10 +155,20 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
         scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
         wanted = default_of(scalar, current().dtype)
     try:
+        if copy and isinstance(value, np.ndarray) and value.size >= _LARGE:
+            made = _aligned(value.shape, wanted)
+            np.copyto(made, value, casting="unsafe")
+            return made
         make = np.array if copy else np.asarray
         return make(value, dtype=wanted, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise _no_array(value, error) from None
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """An array of any content at a multiple of 64 bytes: its rows straddle no lines."""
+    raw = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 63, np.uint8)
+    return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
 
 def _probed(value: Any) -> np.ndarray[Any, Any]:

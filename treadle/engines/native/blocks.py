@@ -100,6 +100,7 @@ class Pool:
         self._classes: dict[int, list[Block]] = {}
         self._returned: deque[Block | int] = deque()
         self._lock = threading.Lock()
+        self._clock = _clock  # at exit memory comes back when modules are empty
         _pools[:] = [known for known in _pools if known() is not None]
         _pools.append(weakref.ref(self))
 
@@ -204,7 +205,7 @@ class Pool:
                 self._live -= block
                 continue
             self._live -= block.bytes
-            self._idle[block] = _clock.runs
+            self._idle[block] = self._clock.runs
             self._idle_bytes += block.bytes
             self._classes.setdefault(block.bytes, []).append(block)
             if self._idle_bytes > self._keep:

@@ -36,6 +36,7 @@ class Code:
     grain: int
     scratch: int = 0  # bytes for each worker
     workspace: int = 0  # bytes
+    packs: int | None = None  # the buffer of weights that alone fill the workspace
 
 
 def coded(step: Launch | Product) -> tuple[Code, ...]:
@@ -107,6 +108,7 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
     )
     _, *names = next(n for n in CONVOLUTIONS.values() if n[0] == problem.computes)
     places: dict[str, Argument] = dict(zip(names, _operands(step), strict=True))
+    weights = dict(zip(names, step.operands, strict=True)).get("w")
     places[problem.computes] = 0 if finish else (step.written[0], 0)
     found = []
     for part in made.steps:
@@ -127,5 +129,6 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
         arguments += finish.integers if finish and finishes else ()
         texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
         sizes = part.total, part.grain, part.scratch, made.workspace
-        found.append(Code(part.name, texts, tuple(arguments), *sizes))
+        packs = weights if part.constant else None
+        found.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
     return tuple(found)

@@ -19,6 +19,7 @@ from treadle.base.types import TupleType
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.pool import pool
 from treadle.graph.meaning import compute_at
 from treadle.program.alias import overwrites
@@ -73,6 +74,7 @@ class Linked:
             self.functions = compile_functions(self.texts)
         self._fill_table(self.codes, self.functions)
         self.runs = _segments(self.codes)
+        self.kept = Kept(self._packed(self.codes))
         self.copies = {
             step.written[0]: self.spans[k][0]
             for k, step in enumerate(self.program.steps)
@@ -164,6 +166,19 @@ class Linked:
         self.which = np.array(which, np.intp)
         self.shifts = np.array(shifts, np.int64)
 
+    def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
+        """The workspaces that hold nothing but weights which are arguments."""
+        found = []
+        for k, workspace in self.workspaces.items():
+            first = self.spans[k][0]
+            of = [(first + i, c.packs) for i, c in enumerate(codes[k])]
+            records = tuple(record for record, packs in of if packs is not None)
+            sources = {packs for _, packs in of if packs is not None}
+            if len(sources) == 1 and sources <= set(self.program.arguments):
+                size = max(c.workspace for c in codes[k])
+                found.append(Packed(workspace, sources.pop(), size, records))
+        return found
+
     # -- a run -----------------------------------------------------------------------
 
     def run(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
@@ -179,7 +194,7 @@ class Linked:
         for n, x in zip(program.arguments, arrays, strict=True):
             alive[n] = x = np.asarray(x, order="C")
             addresses[n] = x.ctypes.data
-        idle: list[int] = []  # copies from a buffer to itself
+        idle: list[int] = []  # copies from a buffer to itself, weights packed before
         free = {program.arguments[k] for k in spent}
         for result, argument in program.shared:
             x = alive[argument]
@@ -200,6 +215,10 @@ class Linked:
         addresses[-1] = status.ctypes.data
         with memory.arena.lease(self.sizes, self.plan) as lease:
             addresses[self.placed] = lease.addresses[self.places]
+            changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
+            kept = Kept(()) if options.workspace else self.kept
+            panels = kept.place(alive, changing, addresses, memory.results.lend)
+            idle += panels.ready
             table = self.table.copy()
             table[self.slots] = addresses[self.which] + self.shifts
             records = self.records
@@ -209,6 +228,7 @@ class Linked:
             self._execute(records, table, status, alive, addresses, lease, threads)
         if status[0]:
             raise PositionError
+        panels.done()
         found = {}
         for serial, n, t in program.results:
             x = alive[n] if n in alive else self.constants[n]

@@ -70,7 +70,7 @@ def choose(
         packed or (rows >= 256 and k * n * size >= 8 << 20),
         copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
         ahead=m >= 16 and k * n * size > 1 << 18,
-        far=m * n * size > 1 << 20,
+        far=batch * m * n * size > 1 << 20,
     )
 
 

@@ -60,13 +60,18 @@ class Strip:
         return (windows - 1) * self.row_step + self.span
 
 
-def strip_of(own: Dense, channels: int, columns: int, lanes: int) -> Strip:
+def strip_of(
+    own: Dense, channels: int, columns: int, lanes: int, across: bool = False
+) -> Strip:
     """The strip for some channels of a group and so many columns of windows.
 
-    lanes: how many channels are read together, of which all must be there.
+    lanes: how many channels are read together, of which all must be there. across: a
+    pixel is summed with others, so that channels of one tap may lie at any distance.
     """
     h, w, size = own.h, own.w, own.size
-    lies_well = h.inside and w.inside and 1 in (own.of_x[2], own.channels)
+    near = across and not own.lanes and h.taps * w.taps == 1
+    near = near and own.of_x[2] * size % 4096 != 0  # these fall on the same few lines
+    lies_well = h.inside and w.inside and (near or 1 in (own.of_x[2], own.channels))
     lies_well = lies_well and channels % lanes == 0
     run = channels
     if w.dilation == 1 and own.c == channels == w.x:
@@ -177,7 +182,7 @@ def blocks_of(own: Dense, panel: int) -> Blocks:
     taps_h, taps_w = max(h.taps, 1), max(w.taps, 1)
     pixel = max(own.channels, 1) * own.size * (1 if taps_h == 1 else 2)
     wide = max(64, min(256, room // (pixel * max(1, min(w.stride, taps_w)))))
-    q = max(1, -(-w.count // wide)) if w.count > wide * 1.5 else 1
+    q = max(1, round(w.count / wide))
     columns = max(1, -(-w.count // q))
     tall = max(1, 256 // columns)
     across = (columns - 1) * w.stride + w.span
@@ -229,7 +234,7 @@ class Cuts:
 def cuts_of(own: Dense, blocks: PixelBlocks, panel: int) -> Cuts:
     """Enough work items for several threads."""
     panels = max(1, -(-own.o // panel))
-    block_o = min(panels, max(1, 128 // panel)) * panel
+    block_o = min(panels, max(1, 256 // panel)) * panel
     items = max(1, own.groups * blocks.c * -(-own.o // block_o))
     all_blocks = blocks.n * blocks.p * blocks.q
     parts = max(1, min(16, int(seconds(own) / 20e-6)))

@@ -73,7 +73,20 @@ def _is_product(own: Dense) -> bool:
         and own.h.inside
         and own.w.inside
     )
-    return pixelwise and own.h.count == own.w.stride == 1 and 1 in (own.n, own.groups)
+    alone = own.h.count == own.w.stride == 1 and 1 in (own.n, own.groups)
+    return pixelwise and alone and not _is_better_turned(own)
+
+
+def _is_better_turned(own: Dense) -> bool:
+    """Whether vectors of outputs, turned at last, beat vectors along few pixels.
+
+    Those are not whole at the end of each image, or do not begin where vectors may.
+    """
+    few = own.n < 4 or own.n * own.w.count < 192  # to pack weights for
+    if few or dense.along(own) == "outputs":
+        return False
+    row = own.w.count * own.size
+    return row < (1024 if row % 64 == 0 else 2048)
 
 
 def _product(

@@ -87,7 +87,7 @@ class _Weights:
         self.columns = -(-own.w.count // blocks.q)
         self.images = -(-own.n // blocks.n)
         lanes = self.lanes if own.lanes else 1
-        self.strip = blocking.strip_of(own, self.channels, self.columns, lanes)
+        self.strip = blocking.strip_of(own, self.channels, self.columns, lanes, True)
         self.segments = self._segments()
         shortest = min((k for _, _, k in self.segments), default=1)
         self.tiles = blocking.tiles_for(target, shortest)
@@ -114,8 +114,9 @@ class _Weights:
 
     def _is_long(self) -> bool:
         """Whether blocks of pixels are read one after the other where they lie."""
-        alone = self.own.h.count == self.images == self.blocks.c == 1
-        return alone and self.strip.in_place and self.own.n == 1
+        own = self.own
+        alone = own.h.count == self.images == self.blocks.c == own.of_x[2] == 1
+        return alone and self.strip.in_place and own.n == 1
 
     def _is_direct(self) -> bool:
         """Whether tiles can write w: whole vectors of it, at even steps."""
@@ -195,7 +196,7 @@ class _Weights:
             "a_n": own.of_x[0] * size if strip.in_place else image,
             "a_p": strip.a_p,
             "a_q": strip.a_q,
-            "row_a": own.w.dilation * strip.pixel_pitch if own.lanes else size,
+            "row_a": self._row_of_x() * size,
             "a_panel": self.panel * size if own.lanes else 0,
             "tile_m": self.tiles.rows,
             "lanes": self.lanes,
@@ -215,6 +216,14 @@ class _Weights:
         values |= self._places_of_sums()
         one = own if own.lanes else replace(own, c=self.channels)
         return values | strip_fields(one, strip)
+
+    def _row_of_x(self) -> int:
+        """From a row of a tile to the next, which are channels or, of lanes, taps."""
+        own = self.own
+        if own.lanes:
+            return own.w.dilation * self.strip.pixel_pitch // own.size
+        single = self.strip.in_place and own.h.taps * own.w.taps == 1
+        return own.of_x[2] if single else 1
 
     def _places_of_y(self) -> dict[str, int]:
         """How the panels of y lie: pixel after pixel in scratch memory, or in place."""

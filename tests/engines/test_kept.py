@@ -1,0 +1,132 @@
+"""Packed weights are kept while the weights are the same, and no longer."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.engines.native import blocks, linked
+from treadle.engines.native.arena import Results
+from treadle.engines.native.kept import Kept, Packed, Panels
+
+RNG = np.random.default_rng(3)
+IMAGES = RNG.standard_normal((2, 8, 9, 9), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    with td.options(engine="native", optimize=True):
+        yield
+
+
+@pytest.fixture
+def left_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many copies each run left out."""
+    found: list[int] = []
+
+    class Told(Kept):
+        def place(self, *given: Any) -> Panels:
+            panels = super().place(*given)
+            if self.packed:
+                found.append(len(panels.ready))
+            return panels
+
+    monkeypatch.setattr(linked, "Kept", Told)
+    return found
+
+
+def weights(side: int) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal((side, 8, 3, 3), np.float32)
+
+
+def expected(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with td.options(engine="reference"):
+        y = td.nn.functional.conv2d(td.asarray(IMAGES), td.asarray(w), None, 1, 1)
+        return np.asarray(y.numpy())
+
+
+def test_the_same_weights_are_packed_twice_and_then_kept(left_out: list[int]) -> None:
+    drawn = weights(17)
+    w, y = td.Variable(drawn), expected(drawn)
+    for _ in range(4):
+        found = td.nn.functional.conv2d(td.asarray(IMAGES), w, None, 1, 1).numpy()
+        np.testing.assert_allclose(found, y, rtol=1e-4, atol=1e-4)
+    assert left_out == [0, 0, 1, 1]
+
+
+def test_new_weights_are_packed_anew(left_out: list[int]) -> None:
+    w = td.Variable(weights(18))
+    for k in range(3):
+        drawn = weights(18)
+        w.assign(drawn)
+        td.evaluate(w)
+        for _ in range(3):
+            found = td.nn.functional.conv2d(td.asarray(IMAGES), w, None, 1, 1).numpy()
+            np.testing.assert_allclose(found, expected(drawn), rtol=1e-4, atol=1e-4)
+        assert left_out[3 * k :] == [0, 0, 1]
+
+
+def test_weights_updated_in_place_are_packed_anew() -> None:
+    w, opt = td.Parameter(weights(19)), td.optim.SGD(lr=0.1)
+    for _ in range(2):
+        for _ in range(3):
+            found = td.nn.functional.conv2d(td.asarray(IMAGES), w, None, 1, 1).numpy()
+            np.testing.assert_allclose(found, expected(w.numpy()), rtol=1e-4, atol=1e-4)
+        for _ in range(2):
+            y = td.nn.functional.conv2d(td.asarray(IMAGES), w, None, 1, 1)
+            opt.step((y * y).mean())
+
+
+def test_nothing_is_kept_of_what_changes_or_under_a_limit(left_out: list[int]) -> None:
+    w, opt = td.Parameter(weights(20)), td.optim.SGD(lr=0.1)
+    for _ in range(4):
+        y = td.nn.functional.conv2d(td.asarray(IMAGES), w, None, 1, 1)
+        opt.step((y * y).mean())
+    fixed = td.Variable(weights(20))
+    with td.options(workspace=1 << 30):
+        for _ in range(4):
+            td.nn.functional.conv2d(td.asarray(IMAGES), fixed, None, 1, 1).numpy()
+    assert not any(left_out)
+
+
+def test_panels_go_with_their_array() -> None:
+    kept = Kept([Packed(0, 1, 1 << 16, (5,))])
+    addresses = np.zeros(1, np.int64)
+    results = Results()
+    x: Any = np.zeros(3)
+    x.flags.writeable = False
+    for ready in ([], [], [5], [5]):
+        panels = kept.place({1: x}, (), addresses, results.lend)
+        assert panels.ready == ready
+        panels.done()
+    assert results.live_bytes() == 1 << 16
+    del x, panels
+    gc.collect()
+    assert results.live_bytes() == 0
+
+
+def test_panels_of_a_run_that_fails_are_not_kept() -> None:
+    kept = Kept([Packed(0, 1, 1 << 10, (5,))])
+    addresses = np.zeros(1, np.int64)
+    lend = Results().lend
+    x: Any = np.zeros(3)
+    x.flags.writeable = False
+    for _ in range(4):
+        assert not kept.place({1: x}, (), addresses, lend).ready
+    kept.place({1: x}, (1,), addresses, lend).done()  # the run overwrites it
+    assert not kept.place({1: x}, (), addresses, lend).ready
+
+
+def test_memory_comes_back_when_modules_are_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = blocks.Pool(fitting=True)
+    block = pool.take(1 << 10)
+    monkeypatch.setattr(blocks, "_clock", None)  # as at the end of the interpreter
+    pool.give(block)
+    assert pool.live_bytes() == 0
