@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Engine, Lowered, Values, engine, provide_engine
+from treadle.engines.base import (
+    CacheInfo,
+    Engine,
+    Lowered,
+    Values,
+    engine,
+    provide_engine,
+)
+from treadle.engines.native import jit
+from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.host import host
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
+from treadle.engines.native.programs import Programs
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Update
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
@@ -27,8 +37,6 @@ from treadle.program.convolution import is_direct
 from treadle.rewrite.pipeline import Ways, prepare
 
 __all__ = ["Native"]
-
-PROGRAMS = 256
 
 
 def supported(node: Tensor) -> bool:
@@ -65,7 +73,7 @@ class Native(Engine):
 
     def __init__(self) -> None:
         self._thread = threading.local()
-        self.programs: OrderedDict[Any, tuple[Linked, list[int]]] = OrderedDict()
+        self.programs = Programs()
 
     def run(
         self,
@@ -76,12 +84,9 @@ class Native(Engine):
     ) -> Values:
         place = {node.serial: k for k, node in enumerate(nodes)}
         key = self._key(nodes, place, feeds, keep)
-        entry = self.programs.get(key)
-        if entry is None:
-            entry = self.programs[key] = self._compile(nodes, place, feeds, keep)
-            if len(self.programs) > PROGRAMS:
-                self.programs.popitem(last=False)
-        linked, leaves = entry
+        linked, leaves = self.programs.get(
+            key, lambda: self._compile(nodes, place, feeds, keep)
+        )
         self._thread.linked = linked
         arrays = []
         for k in leaves:
@@ -108,6 +113,32 @@ class Native(Engine):
         linked = getattr(self._thread, "linked", None)
         return None if linked is None else lowered(linked, "")
 
+    def cache_info(self, disk: bool = False) -> CacheInfo:
+        made, kept = jit.stats(), disk_cache()
+        files, size = kept.count() if disk and kept is not None else (0, 0)
+        programs = self.programs
+        return CacheInfo(
+            programs=len(programs),
+            program_limit=programs.limit,
+            program_bytes=programs.bytes,
+            hits=programs.hits,
+            misses=programs.misses,
+            kernels=made.functions,
+            kernel_bytes=made.bytes,
+            compiled=made.compiled,
+            from_disk=made.from_disk,
+            disk=kept.path if kept is not None else "",
+            disk_files=files,
+            disk_bytes=size,
+        )
+
+    def clear_cache(self, disk: bool = False) -> None:
+        self.programs.clear()
+        jit.clear()
+        kept = disk_cache() if disk else None
+        if kept is not None:
+            kept.clear()
+
     def _key(
         self,
         nodes: Sequence[Tensor],
@@ -125,7 +156,9 @@ class Native(Engine):
             elif node.stored is not None or node.serial in feeds:
                 parts.append(node.type)
             else:
-                parts.append((node.op, *[place[x.serial] for x in node.inputs]))
+                # Of which Variable it is a version does not matter to the program.
+                op = Update if type(node.op) is Update else node.op
+                parts.append((op, *[place[x.serial] for x in node.inputs]))
         parts.append(tuple(sorted(place[s] for s in keep)))
         return tuple(parts)
 

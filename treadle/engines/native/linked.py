@@ -70,6 +70,12 @@ class Linked:
             if isinstance(step, Launch) and step.copies
         }
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables and the constants, which stay between runs."""
+        tables = self.records, self.table, self.slots, self.which, self.shifts
+        return sum(x.nbytes for x in (*tables, *self.constants.values()))
+
     # -- what never changes ----------------------------------------------------------
 
     def _place_buffers(self, codes: Sequence[Sequence[Code]]) -> None:
