@@ -12,7 +12,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant, Leaf
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Update
 from treadle.graph.verify import problems
 from treadle.ops.call import Call
@@ -138,7 +138,27 @@ def prepare(
         if optimize or not stage.optional:
             graph.roots = stage.run(graph, ways)
             _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+    read_known(graph)
     return graph
+
+
+def read_known(graph: Expanded) -> None:
+    """What has a value is read, not computed again.
+
+    Only now: a rule may need to see what a value was made from. A gradient that divides
+    by a softmax which underflowed to 0 is finite where the quotient cancels.
+    """
+    if not graph.known:
+        return
+    made: dict[int, Tensor] = {}
+    for serial, node in graph.known.items():
+        final = graph.roots.pop(serial, None)
+        if final is not None and not isinstance(final.op, Leaf):
+            made.setdefault(final.serial, graph.bound(node, final.type))
+    if made:
+        keys = list(graph.roots)
+        built = rebuild(graph.roots.values(), made)
+        graph.roots = dict(zip(keys, built, strict=True))
 
 
 def _check(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.derivative import endangered, needed
 from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
@@ -23,7 +24,6 @@ from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
-from treadle.runtime.reopen import bases, reopened
 
 __all__ = ["evaluate"]
 
@@ -93,16 +93,20 @@ def run(
     feeds: Mapping[int, Any] | None = None,
     *,
     spent: bool = False,
+    cuts: bool = False,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
-    With `spent` the caller cuts all that depends on an updated Variable, so that its
-    old array may be overwritten where nothing else refers to it. A failing run drops
-    the thread's pending updates: the Variables stay as they were.
+    With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
+    are evaluated too. With `spent` he cuts all that depends on an updated Variable, so
+    that its old array may be overwritten where nothing else refers to it. A failing run
+    drops the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()
     wanted = list(roots)
+    if cuts or spent:
+        wanted += endangered(wanted)
     nodes = pending([*wanted, *updates])
     del updates
     keep = {node.serial for node in wanted}
@@ -111,12 +115,10 @@ def run(
     old = owned(nodes, _ALONE) if spent else set()
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
-    if not spent:
-        keep |= bases(kept, nodes)
     keep &= {node.serial for node in nodes if node.stored is None}
     if current().check:
         _check(nodes)
-    values = _values(nodes, feeds or {}, keep, old)
+    values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -132,20 +134,6 @@ def run(
         variable.commit(node)
     _trim()
     return done
-
-
-def _values(
-    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: set[int], old: set[int]
-) -> dict[int, Any]:
-    """What the engine makes of the nodes in `keep`, some of them run as copies."""
-    copies = reopened(nodes) if current().optimize else {}
-    if not copies:
-        return chosen(current().engine, nodes).run(nodes, feeds, keep, old)
-    own = {copies[s].serial if s in copies else s: s for s in keep}
-    wanted = [copies.get(n.serial, n) for n in nodes if n.serial in keep]
-    found = pending(wanted)
-    values = chosen(current().engine, found).run(found, feeds, own.keys(), old)
-    return {own[s]: value for s, value in values.items()}
 
 
 def _check(nodes: Sequence[Tensor]) -> None:
@@ -180,10 +168,13 @@ def _carried(nodes: Sequence[Tensor]) -> set[int]:
         elif isinstance(node.op, Cut):
             if node.op.carried:
                 found.add(node.serial)
-        elif any(x.serial in found for x in node.inputs) or (
-            node.stored is not None and node.inputs
-        ):
+        elif node.stored is not None and node.inputs:
             found.add(node.serial)
+        else:
+            for x in node.inputs:
+                if x.serial in found:
+                    found.add(node.serial)
+                    break
     return found
 
 
@@ -201,12 +192,19 @@ def _remember(node: Tensor, carried: bool) -> None:
 
 def _trim() -> None:
     nodes = _history.nodes
+    if len(nodes) <= HISTORY_NODES and _history.bytes <= HISTORY_BYTES:
+        return
+    kept, spared = needed(), []
     while nodes and (len(nodes) > HISTORY_NODES or _history.bytes > HISTORY_BYTES):
         reference, size = nodes.popleft()
-        _history.bytes -= size
         node = reference()
+        if node is not None and node.serial in kept:
+            spared.append((reference, size))
+            continue
+        _history.bytes -= size
         if node is not None:
             forget(node)
+    nodes.extendleft(reversed(spared))
 
 
 def forget(node: Tensor) -> None:

@@ -19,16 +19,15 @@ from treadle.engines.base import (
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.host import host
+from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Update
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
@@ -82,31 +81,31 @@ class Native(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        place = {node.serial: k for k, node in enumerate(nodes)}
-        key = self._key(nodes, place, feeds, keep)
+        made = structure(nodes, feeds, keep)
+        key = made.key(keep, current().optimize, current().rules, host())
         linked, leaves = self.programs.get(
-            key, lambda: self._compile(nodes, place, feeds, keep)
+            key, lambda: self._compile(made, feeds, keep)
         )
+        order = made.nodes
         self._thread.linked = linked
         arrays = []
         for k in leaves:
-            node = nodes[k]
+            node = order[k]
             stored = node.stored
             if isinstance(stored, Resident):  # its copy at home may have other readers
                 stored, spent = stored.numpy(), spent - {node.serial}
             arrays.append(feeds.get(node.serial, stored))
         try:
-            own = {k for k, n in enumerate(leaves) if nodes[n].serial in spent}
+            own = {k for k, n in enumerate(leaves) if order[n].serial in spent}
             found = linked.run(arrays, own)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        return {nodes[k].serial: array for k, array in found.items()}
+        return {order[k].serial: array for k, array in found.items()}
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        place = {node.serial: k for k, node in enumerate(nodes)}
-        linked, _ = self._compile(nodes, place, {}, keep)
+        linked, _ = self._compile(structure(nodes, {}, keep), {}, keep)
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
@@ -139,40 +138,16 @@ class Native(Engine):
         if kept is not None:
             kept.clear()
 
-    def _key(
-        self,
-        nodes: Sequence[Tensor],
-        place: Mapping[int, int],
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-    ) -> Any:
-        """Everything a program depends on: structure, types, what is kept, options."""
-        parts: list[Any] = [current().optimize, current().rules, host()]
-        for node in nodes:
-            if node.op is LITERAL:
-                number = node.array
-                assert number is not None
-                parts.append((node.type, number.tobytes()))
-            elif node.stored is not None or node.serial in feeds:
-                parts.append(node.type)
-            else:
-                # Of which Variable it is a version does not matter to the program.
-                op = Update if type(node.op) is Update else node.op
-                parts.append((op, *[place[x.serial] for x in node.inputs]))
-        parts.append(tuple(sorted(place[s] for s in keep)))
-        return tuple(parts)
-
     def _compile(
         self,
-        nodes: Sequence[Tensor],
-        place: Mapping[int, int],
+        made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
-        optimize = bool(current().optimize)
+        optimize, place = bool(current().optimize), made.place
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             ways = Ways(claimed, direct)
-            graph = prepare(nodes, feeds, keep, ways, optimize)
+            graph = prepare(made.nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             program = build(
