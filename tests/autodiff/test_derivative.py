@@ -164,6 +164,16 @@ def test_nothing_is_left_of_gradients_that_are_gone() -> None:
     assert len(recorded._recorded) == before
 
 
+def test_a_step_gives_out_no_gradients() -> None:
+    w = td.param("w", init=rows(3, 4))
+    with td.options(engine="native"):
+        td.optim.SGD(lr=0.1).step(td.tanh(td.asarray(rows(5, 3)) @ w).sum())
+        program = td.latest_program()
+    assert program is not None
+    # The loss, the parameter, the count.
+    assert sum(" result" in line for line in program.program.splitlines()) == 3
+
+
 def test_errors_come_at_the_call() -> None:
     w, v = td.param("w", init=[1.0, 2.0]), td.param("v", init=1.0)
     y = (w * w).sum()

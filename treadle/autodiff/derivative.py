@@ -61,7 +61,7 @@ def cotangents(
     Outside of traces they are the results of one Derivative.
     """
     ys, found = looked_at(ys, Targets(xs))
-    return recorded(found, ys, gs, xs)
+    return recorded(found, ys, gs, xs, used=False)
 
 
 def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Reached]:
@@ -77,9 +77,16 @@ def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Rea
 
 
 def recorded(
-    found: Reached, ys: Sequence[Tensor], gs: Sequence[Tensor], xs: Sequence[Operand]
+    found: Reached,
+    ys: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    xs: Sequence[Operand],
+    used: bool = True,
 ) -> dict[int, Tensor]:
-    """The cotangents where it is known what they reach."""
+    """The cotangents where it is known what they reach.
+
+    Those that are not `used` up by the next run are minded when their recipe is cut.
+    """
     wanted = [found.made.get(x.serial, x) if isinstance(x, Tensor) else x for x in xs]
     targets = Targets(wanted)
     groups = found.groups(targets)
@@ -91,7 +98,10 @@ def recorded(
     parts: list[list[Tensor]] = []
     for k in sorted(groups):
         parts += [[x] for x in reads[k]] or [groups[k]]
-    results = iter(_record(ys, gs, parts))
+    made = _record(ys, gs, parts)
+    if not used:
+        _mind(made)
+    results = iter(made)
     return {
         k: _gathered(reads[k], results) if reads[k] else next(results)
         for k in sorted(groups)
@@ -104,11 +114,15 @@ def _record(
     """One Derivative by groups of nodes; its results."""
     own = Derivative(len(ys), tuple(len(part) for part in parts))
     node = own(*ys, *gs, *[x for part in parts for x in part])
-    results = [Tensor(Output(k), (node,), part[0].type) for k, part in enumerate(parts)]
+    return [Tensor(Output(k), (node,), part[0].type) for k, part in enumerate(parts)]
+
+
+def _mind(results: Sequence[Tensor]) -> None:
+    """Know of results as long as their Derivative lives."""
+    (node,) = results[0].inputs
     serial = node.serial
     alive = weakref.ref(node, lambda _: _recorded.pop(serial, None))
     _recorded[serial] = alive, [weakref.ref(x) for x in results]
-    return results
 
 
 # -- tables of rows --------------------------------------------------------------------
