@@ -13,6 +13,7 @@ from treadle.base.types import Type
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument, Draw
 from treadle.graph.meaning import compute_at
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
 
@@ -36,7 +37,7 @@ class Body:
     ) -> None:
         self.name = name
         self.arguments = tuple(arguments)
-        self.outputs = tuple(outputs)
+        self.outputs = tuple(functions.written_out(outputs))
         self.nodes = reach([*self.outputs, *self.arguments])
         self.memo: dict[Any, Any] = {}
 
