@@ -84,7 +84,7 @@ class Engine:
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        """The values of the nodes in `keep`.
+        """The values of the nodes in `keep`, and of what is worth keeping with them.
 
         A node has its value from `feeds`, else from itself if stored, else from its op.
         Values are arrays, or the engine's own Residents: those of other engines, and

@@ -117,7 +117,7 @@ class Optimizer:
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
         del changes  # what only this list holds would count as asked for
-        run([*roots, *updates], spent=True)
+        run([*roots, *updates], spent=roots)
         release(roots, chosen)
         if loss is None:
             return None

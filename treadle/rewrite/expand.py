@@ -22,7 +22,8 @@ from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update
 from treadle.ops.call import Call
 from treadle.ops.cast import Cast
-from treadle.ops.families import Composite, Elementwise, Output
+from treadle.ops.convolution import Conv
+from treadle.ops.families import Composite, Elementwise, Movement, Output
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -41,7 +42,8 @@ class Expanded:
 
     `leaves` are the old nodes whose values the arguments take, in order; `replaced` has
     the argument with the old version of the Variable that a root updates; `known` the
-    old nodes that have a value although their recipe is in the graph, as roots.
+    old nodes that have a value although their recipe is in the graph, as roots; `lost`
+    those that were computed on the way to them, of which `again` are needed once more.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
@@ -49,6 +51,8 @@ class Expanded:
     roots: dict[int, Tensor] = field(default_factory=dict)
     replaced: dict[int, Tensor] = field(default_factory=dict)
     known: dict[int, Tensor] = field(default_factory=dict)
+    lost: dict[int, Tensor] = field(default_factory=dict)
+    again: list[Tensor] = field(default_factory=list)
 
     def bound(self, node: Tensor, type_: Type) -> Tensor:
         """A new argument that takes the value of an old node."""
@@ -200,7 +204,8 @@ def expand(
             raise argument_error(node)
         else:
             made[node.serial] = numbering._converted(node, made)
-    for serial in [*keep, *found.known]:
+    found.lost = _lost(nodes, recipes, keep)
+    for serial in [*keep, *found.known, *found.lost]:
         root = made[serial]
         if isinstance(root, Tensor) and isinstance(root.type, Type):
             found.roots[serial] = root
@@ -209,6 +214,24 @@ def expand(
             old = made[node.inputs[0].serial]
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
                 found.replaced[node.serial] = old
+    return found
+
+
+def _lost(
+    nodes: Sequence[Tensor], recipes: Set[int], keep: Set[int]
+) -> dict[int, Tensor]:
+    """The nodes without a value that values were computed from, if of any weight."""
+    below = set(recipes)
+    found: dict[int, Tensor] = {}
+    for node in reversed(nodes) if recipes else ():
+        if node.serial not in below:
+            continue
+        below.update(x.serial for x in node.inputs)
+        # A convolution's result has a layout inside a program that sums over it follow.
+        light = isinstance(node.op, (Movement, Elementwise, Conv)) or not node.inputs
+        single = isinstance(node.type, Type)
+        if node.stored is None and single and not light and node.serial not in keep:
+            found[node.serial] = node
     return found
 
 

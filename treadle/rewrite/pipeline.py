@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,10 +155,28 @@ def read_known(graph: Expanded) -> None:
         final = graph.roots.pop(serial, None)
         if final is not None and not isinstance(final.op, Leaf):
             made.setdefault(final.serial, graph.bound(node, final.type))
+    lost: dict[int, Tensor] = {}
+    for serial, node in graph.lost.items():
+        final = graph.roots.pop(serial, None)
+        if final is not None and not isinstance(final.op, Leaf):
+            lost.setdefault(final.serial, node)
     if made:
         keys = list(graph.roots)
         built = rebuild(graph.roots.values(), made)
         graph.roots = dict(zip(keys, built, strict=True))
+    graph.again = _again(graph.roots.values(), lost)
+
+
+def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
+    """The lost nodes that the roots read, but for what is a cheap step from others."""
+    nodes = reach(roots, lambda node: node.serial in lost)
+    wanted = [lost[node.serial] for node in nodes if node.serial in lost]
+    kept: set[int] = set()
+    for node in sorted(wanted, key=lambda node: node.serial):
+        near = all(x.stored is not None or x.serial in kept for x in node.inputs)
+        if not (near and isinstance(node.op, Elementwise)):
+            kept.add(node.serial)
+    return [node for node in wanted if node.serial in kept]
 
 
 def _check(

@@ -23,6 +23,7 @@ from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
+from treadle.engines.native.residuals import Residuals
 from treadle.engines.native.scalars import supports
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
@@ -73,6 +74,7 @@ class Native(Engine):
     def __init__(self) -> None:
         self._thread = threading.local()
         self.programs = Programs()
+        self.residuals = Residuals()
 
     def run(
         self,
@@ -82,10 +84,16 @@ class Native(Engine):
         spent: Set[int] = frozenset(),
     ) -> Values:
         made = structure(nodes, feeds, keep)
-        key = made.key(keep, current().optimize, current().rules, host())
+        options = current().optimize, current().rules, host()
+        own = key = made.key(keep, *options)
+        more = keep | self.residuals.kept(key, made)
+        if len(more) > len(keep):
+            own = made.key(more, *options)
         linked, leaves = self.programs.get(
-            key, lambda: self._compile(made, feeds, keep)
+            own, lambda: self._compile(made, feeds, more)
         )
+        self.residuals.note(key, made, keep)
+        self.residuals.ask(made, linked.again)
         order = made.nodes
         self._thread.linked = linked
         arrays = []
@@ -96,8 +104,8 @@ class Native(Engine):
                 stored, spent = stored.numpy(), spent - {node.serial}
             arrays.append(feeds.get(node.serial, stored))
         try:
-            own = {k for k, n in enumerate(leaves) if order[n].serial in spent}
-            found = linked.run(arrays, own)
+            free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
+            found = linked.run(arrays, free)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -133,6 +141,7 @@ class Native(Engine):
 
     def clear_cache(self, disk: bool = False) -> None:
         self.programs.clear()
+        self.residuals.clear()
         jit.clear()
         kept = disk_cache() if disk else None
         if kept is not None:
@@ -158,7 +167,8 @@ class Native(Engine):
                 optimize,
                 replaced,
             )
-        return Linked(program), [place[x.serial] for x in graph.leaves]
+        again = [place[x.serial] for x in graph.again]
+        return Linked(program, again), [place[x.serial] for x in graph.leaves]
 
 
 provide_engine("native", Native)

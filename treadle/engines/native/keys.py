@@ -38,12 +38,13 @@ def number(x: Any) -> int:
 class Structure:
     """The nodes of a run in an order that structure alone decides, and their key."""
 
-    __slots__ = ("nodes", "place", "parts")
+    __slots__ = ("nodes", "parts", "place", "recipes")
 
     def __init__(self) -> None:
         self.nodes: list[Tensor] = []
         self.place: dict[int, int] = {}
         self.parts: list[int] = []
+        self.recipes: set[int] = set()  # what has a value and is yet derived
 
     def leaf(self, x: Tensor) -> None:
         """Give a place to a node that has a value."""
@@ -72,7 +73,7 @@ def structure(
     """
     made = Structure()
     place, order, parts = made.place, made.nodes, made.parts
-    recipes = opened(nodes)
+    recipes = made.recipes = opened(nodes)
     for node in nodes:
         serial = node.serial
         inputs = node.inputs

@@ -52,8 +52,9 @@ def memory_of(mode: str) -> Memory:
 class Linked:
     """A program whose kernels are compiled and whose arena is planned."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, again: Sequence[int] = ()) -> None:
         self.program = program
+        self.again = again  # places of what an earlier program could have kept
         codes = [() if isinstance(s, Fallback) else coded(s) for s in program.steps]
         every = [c for own in codes for c in own]
         texts = {name: text for c in every for name, text in c.texts.items()}
