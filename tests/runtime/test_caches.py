@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import treadle as td
 from treadle.cli import main
 from treadle.engines.native.programs import Programs
+from treadle.graph.body import Body
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +147,22 @@ def test_the_command_shows_and_clears(
     assert main(["cache", "--clear"]) == 0
     assert "files      0" in capsys.readouterr().out
     assert td.cache_info(disk=True).disk_files == 0
+
+
+def test_tables_of_structure_hold_no_bodies() -> None:
+    w = td.param(init=np.ones(3, np.float32))
+
+    def once() -> weakref.ref[Body]:
+        @td.function
+        def f(x: Any) -> Any:
+            return td.sin(x) * w
+
+        y = f(td.ones(3)).sum()
+        td.grad(y, [w])[0].numpy()
+        (traced,) = f.traces.values()
+        return weakref.ref(traced.trace.body)
+
+    body = once()
+    td.clear_cache()
+    gc.collect()
+    assert body() is None

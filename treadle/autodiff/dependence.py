@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import Targets, blocks, cut_error
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
+from treadle.graph.body import sign_of
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument, Cut
 from treadle.graph.tensor import Tensor
@@ -27,7 +28,6 @@ __all__ = ["Reached", "reached"]
 LEARNED = 8192  # kinds of nodes that are remembered
 
 _passing: dict[Any, tuple[bool, ...]] = {}
-_fieldless: dict[type, bool] = {}
 
 
 @dataclass
@@ -119,12 +119,8 @@ def _passes(
 ) -> tuple[bool, ...]:
     """Which inputs of a node get a cotangent."""
     op, inputs = node.op, node.inputs
-    kind = type(op)
-    if kind not in _fieldless:
-        _fieldless[kind] = not fields(op)  # type: ignore[arg-type]
     dtype = None if present is not None else node._type.dtype
-    own = kind if _fieldless[kind] else op
-    key = (own, dtype, inputs[0]._type.dtype, len(inputs), present)
+    key = (sign_of(op), dtype, inputs[0]._type.dtype, len(inputs), present)
     known = _passing.get(key)
     if known is None:
         try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import fields
 from typing import Any
 
+from treadle.graph.body import sign_of
 from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened
@@ -22,7 +22,6 @@ KNOWN = 1 << 16  # ops and types that have a number
 
 _numbers: dict[Any, int] = {}
 _next = itertools.count(-1, -1)
-_plain: dict[type, bool] = {}  # whether ops of a class have no fields
 
 
 def number(x: Any) -> int:
@@ -91,13 +90,10 @@ def structure(
         place[serial] = len(order)
         order.append(node)
         op = node.op
-        kind = type(op)
-        if kind not in _plain:
-            # Of which Variable an Update is a version is nothing to its program.
-            _plain[kind] = kind is Update or not fields(op)  # type: ignore[arg-type]
         if own:
             parts.append(number("recipe"))
-        parts.append(number(kind if _plain[kind] else op))
+        # Of which Variable an Update is a version is nothing to its program.
+        parts.append(number(Update if type(op) is Update else sign_of(op)))
         for x in inputs:
             parts.append(place[x.serial])
     return made
