@@ -1,4 +1,4 @@
-"""The command `treadle`: train a network on images, and say what is installed."""
+"""The command `treadle`: train on images, tell what is installed and what is kept."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from treadle.base import dtypes
 from treadle.base.errors import ArgumentError, OptionError, TreadleError
 from treadle.base.options import SETTINGS, current, engines, options
 from treadle.data.catalog import load_images
+from treadle.runtime.lower import cache_info, clear_cache
 from treadle.train.folder import folder_to_resume, new_folder
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS, optimizer
@@ -45,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_train(commands)
     commands.add_parser("info", help="versions, engines, dtypes and options")
+    cache = commands.add_parser("cache", help="machine code kept on disk")
+    cache.add_argument("--clear", action="store_true", help="remove all of it")
     return parser
 
 
@@ -79,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     try:
-        return _info() if arguments.command == "info" else _train(arguments)
+        command = {"info": _info, "cache": _cache, "train": _train}[arguments.command]
+        return command(arguments)
     except (OptionError, ArgumentError) as error:
         return _complain(error, 2)
     except TreadleError as error:
@@ -98,7 +102,17 @@ def _complain(error: TreadleError, code: int) -> int:
     return code
 
 
-def _info() -> int:
+def _cache(arguments: argparse.Namespace) -> int:
+    if arguments.clear:
+        clear_cache(disk=True)
+    info = cache_info(disk=True)
+    print(f"place      {info.disk or 'none'}")
+    print(f"files      {info.disk_files:,}")
+    print(f"bytes      {info.disk_bytes:,}")
+    return 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
     chosen = current()
     rows = {
         "treadle": __version__,

@@ -13,6 +13,7 @@ from tests.fuzz.graphs import build, draw, outputs_of
 from tests.rewrite.campaign import Campaign
 from treadle.engines.base import engine
 from treadle.graph.leaves import LITERAL
+from treadle.graph.operators import functions
 from treadle.graph.traversal import reach
 from treadle.rewrite.driver import Driver, RewriteError
 from treadle.rewrite.pattern import captures, numbers, of
@@ -139,7 +140,7 @@ def lstm(steps: int, width: int = 8) -> list[Any]:
         cell = td.sigmoid(f) * cell + td.sigmoid(i) * td.tanh(g)
         state = td.sigmoid(o) * td.tanh(cell)
         loss = loss + (state * state).sum()
-    return [loss, *td.grad(loss, [w])]
+    return functions.written_out([loss, *td.grad(loss, [w])])
 
 
 def test_a_large_graph_is_rewritten_in_a_second() -> None:

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 
 import treadle as td
+from treadle.graph.operators import functions
 from treadle.graph.traversal import reach
 from treadle.viz.layout import place
 from treadle.viz.show import collapsed
@@ -59,7 +60,7 @@ def test_gathered_boxes_have_no_cycle_and_lose_nothing() -> None:
     layers = [td.nn.Sequential(td.nn.Linear(4, 4), td.nn.GELU()) for _ in range(12)]
     model = td.nn.Sequential(*layers)
     loss = model(np.ones((2, 4), np.float32)).sum()
-    nodes = reach([loss, *td.grad(loss)])
+    nodes = reach(functions.written_out([loss, *td.grad(loss)]))
     boxes = collapsed(nodes)
     home = {n.serial: k for k, box in enumerate(boxes) for n in box.nodes}
     assert sorted(home) == [n.serial for n in nodes]

@@ -7,17 +7,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.autodiff.reverse import (
-    Targets,
-    fitted,
-    pull,
-    seed_for,
-    zeros_like,
-)
+from treadle.autodiff.derivative import cotangents
+from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.base import trees
 from treadle.base.errors import ArityError, GradientError
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -45,7 +40,7 @@ def variables(y: Any) -> list[Variable]:
     """
     leaves, _ = trees.flatten(y)
     found: dict[int, Variable] = {}
-    for node in reach([as_tensor(leaf) for leaf in leaves]):
+    for node in reach(functions.written_out([as_tensor(leaf) for leaf in leaves])):
         variable = variable_of(node)
         if variable is not None:
             found.setdefault(id(variable), variable)
@@ -121,7 +116,7 @@ def derivatives(
     for x in xs:
         if not isinstance(x, Operand):
             raise GradientError(f"derivatives are by tensors, not {type(x).__name__}")
-    found = pull(ys, gs, Targets(xs))
+    found = cotangents(ys, gs, xs)
     result = []
     for k, x in enumerate(xs):
         if k not in found and unused != "zero":

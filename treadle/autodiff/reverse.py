@@ -33,6 +33,15 @@ class Targets:
                 self.variables.setdefault(id(x), []).append(k)
             self.nodes.setdefault(x.node().serial, []).append(k)
 
+    @classmethod
+    def of_nodes(cls, groups: Sequence[Sequence[Tensor]]) -> Targets:
+        """Targets each of which is the sum over some nodes."""
+        made = cls(())
+        for k, nodes in enumerate(groups):
+            for node in nodes:
+                made.nodes.setdefault(node.serial, []).append(k)
+        return made
+
     def ends(self, node: Tensor) -> bool:
         """Whether derivatives are not followed past this node."""
         return blocks(node) or (self.partial and bool(self.of(node)))
@@ -46,6 +55,17 @@ class Targets:
                 if k not in found:
                     found.append(k)
         return found
+
+
+class Trainable(Targets):
+    """Whatever trainable Variables there are."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def of(self, node: Tensor) -> list[int]:
+        variable = variable_of(node)
+        return [0] if variable is not None and variable.trainable else []
 
 
 def blocks(node: Tensor) -> bool:
@@ -82,7 +102,7 @@ def pull(
         for k in targets.of(node):
             found[k] = g if k not in found else found[k] + g
         if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
-            raise _cut_error(node)
+            raise cut_error(node)
         if node.inputs and not targets.ends(node):
             _through(node, g, leads, gathered)
     return found
@@ -132,7 +152,7 @@ def fitted(g: Tensor, x: Tensor) -> Tensor:
     return g
 
 
-def _cut_error(node: Tensor) -> GradientError:
+def cut_error(node: Tensor) -> GradientError:
     assert isinstance(node.op, Cut)
     error = GradientError(
         f"the derivative reaches a value whose recipe ({node.op.of}) was let go",

@@ -63,6 +63,37 @@ class Lowered:
         return self.writers["asm"]()
 
 
+@dataclass(frozen=True)
+class CacheInfo:
+    """What an engine keeps: programs by structure, kernels in memory and on disk.
+
+    `hits` and `misses` count look-ups of programs since the process began, `compiled`
+    and `from_disk` the kernels that were made and read.
+    """
+
+    programs: int = 0
+    program_limit: int = 0
+    program_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    kernels: int = 0
+    kernel_bytes: int = 0
+    compiled: int = 0
+    from_disk: int = 0
+    disk: str = ""
+    disk_files: int = 0
+    disk_bytes: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"programs: {self.programs} of at most {self.program_limit}, "
+            f"{self.program_bytes:,} bytes, {self.hits:,} hits, "
+            f"{self.misses:,} misses\n"
+            f"kernels: {self.kernels:,} in memory, {self.kernel_bytes:,} bytes, "
+            f"{self.compiled:,} compiled, {self.from_disk:,} read from disk"
+        )
+
+
 class Engine:
     """Runs nodes in creation order; values are keyed by the serial of their node."""
 
@@ -76,7 +107,7 @@ class Engine:
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        """The values of the nodes in `keep`.
+        """The values of the nodes in `keep`, and of what is worth keeping with them.
 
         A node has its value from `feeds`, else from itself if stored, else from its op.
         Values are arrays, or the engine's own Residents: those of other engines, and
@@ -93,6 +124,13 @@ class Engine:
     def latest(self) -> Lowered | None:
         """The program that ran last in this thread."""
         return None
+
+    def cache_info(self, disk: bool = False) -> CacheInfo:
+        """What is kept between runs; files on disk are counted where asked for."""
+        return CacheInfo()
+
+    def clear_cache(self, disk: bool = False) -> None:
+        """Forget what is kept between runs, with `disk` also what is on disk."""
 
 
 _engines: dict[str, Callable[[], Engine]] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from treadle.base.types import Type
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument, Draw
 from treadle.graph.meaning import compute_at
+from treadle.graph.op import Op
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
 Arrays = Sequence[np.ndarray[Any, Any]]
+_numbers = itertools.count()
+_fields: dict[type[Op], tuple[str, ...]] = {}
+_has_body: dict[type[Op], bool] = {}
 
 
 class Body:
@@ -29,16 +35,25 @@ class Body:
     its backward body, so that it is derived once.
     """
 
-    __slots__ = ("__weakref__", "arguments", "memo", "name", "nodes", "outputs")
+    __slots__ = (
+        "__weakref__",
+        "arguments",
+        "memo",
+        "name",
+        "nodes",
+        "number",
+        "outputs",
+    )
 
     def __init__(
         self, name: str, arguments: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> None:
         self.name = name
         self.arguments = tuple(arguments)
-        self.outputs = tuple(outputs)
+        self.outputs = tuple(functions.written_out(outputs))
         self.nodes = reach([*self.outputs, *self.arguments])
         self.memo: dict[Any, Any] = {}
+        self.number = next(_numbers)
 
     def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
         """The outputs for these argument values, by the NumPy rule of each op."""
@@ -63,6 +78,21 @@ class Body:
 
     def __repr__(self) -> str:
         return f"<body {self.name}: {len(self.nodes)} nodes>"
+
+
+def sign_of(op: Op) -> Any:
+    """What an op is equal by, without its bodies themselves: for tables that stay."""
+    kind = type(op)
+    names = _fields.get(kind)
+    if names is None:
+        names = _fields[kind] = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
+        _has_body[kind] = any(isinstance(getattr(op, n), Body) for n in names)
+    if not names:
+        return kind
+    if not _has_body[kind]:
+        return op
+    values = [getattr(op, name) for name in names]
+    return kind, *[v.number if isinstance(v, Body) else v for v in values]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 from treadle.base import trees
 from treadle.graph.body import Body
 from treadle.graph.leaves import Constant, as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 
 __all__ = ["alike"]
@@ -29,7 +30,9 @@ def alike(x: Any, y: Any) -> bool:
     second, second_structure = trees.flatten(y)
     if first_structure != second_structure:
         return False
-    pairs: Pairs = list(zip(map(as_tensor, first), map(as_tensor, second), strict=True))
+    ours = functions.written_out([as_tensor(leaf) for leaf in first])
+    theirs = functions.written_out([as_tensor(leaf) for leaf in second])
+    pairs: Pairs = list(zip(ours, theirs, strict=True))
     known: dict[int, int] = {}
     while pairs:
         a, b = pairs.pop()

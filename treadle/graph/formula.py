@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import short
 from treadle.graph.traversal import reach, users
@@ -33,6 +34,7 @@ def formula(y: Tensor) -> str:
     >>> print(formula(td.exp(x * 2) / (x + 1) - 3))
     exp(2 * x) / (x + 1) - 3
     """
+    (y,) = functions.written_out([y])
     nodes = reach([y], lambda n: isinstance(n.op, Update))
     readers = users(nodes)
     taken = {n._name or "" for n in nodes} | {_variable(n) for n in nodes}

@@ -160,6 +160,17 @@ def no_grad() -> Iterator[None]:
 
 
 @contextmanager
+def apart() -> Iterator[None]:
+    """Inside, new nodes are not those of the scopes around: what is made of others."""
+    before = state.no_grad, state.metadata
+    state.no_grad, state.metadata = 0, {}
+    try:
+        yield
+    finally:
+        state.no_grad, state.metadata = before
+
+
+@contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
     """Inside, new nodes carry these notes; inner blocks add to outer ones.
 

@@ -11,6 +11,7 @@ from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.base.types import TupleType
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.traversal import stages as stages_of
@@ -20,7 +21,8 @@ __all__ = ["Stats", "nodes", "parameters", "placeholders", "select", "stages", "
 
 
 def _reached(y: Any) -> list[Tensor]:
-    return reach([as_tensor(leaf) for leaf in trees.flatten(y)[0]])
+    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    return reach(functions.written_out(roots))
 
 
 def nodes(y: Any, order: str = "forward") -> list[Tensor]:

@@ -198,3 +198,5 @@ def cut(node: Tensor, leaf: Op) -> None:
     """Forget the recipe of an evaluated node: it becomes the given leaf."""
     node.op = leaf
     node.inputs = ()
+    if node.mark:  # how it was made does not matter any more
+        node.mark = {k: v for k, v in node.mark.items() if k != "program"}

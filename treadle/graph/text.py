@@ -15,7 +15,7 @@ from treadle.base.types import TupleType
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Constant, Cut, Draw, as_tensor
 from treadle.graph.op import Op
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import VariableItem, variable_of
@@ -141,7 +141,7 @@ def text(y: Any, *, lines: bool = False) -> str:
     %4 = Add %2 %3 : float32[]
     return %4
     """
-    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    roots = functions.written_out([as_tensor(leaf) for leaf in trees.flatten(y)[0]])
     nodes = reach(roots)
     bodies = bodies_of(nodes)
     names = named(bodies)
@@ -191,7 +191,8 @@ def represent(node: Tensor) -> str:
             stored, separator=", ", threshold=50, prefix=" " * (len(kind) + 1)
         )
         return f"{kind}({value}, {node.type})"
-    return f"{kind}({bare(expression(node))} : {node.type})"
+    (whole,) = functions.written_out([node])
+    return f"{kind}({bare(expression(whole))} : {node.type})"
 
 
 @provide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from treadle.graph.tensor import Tensor
@@ -30,12 +30,39 @@ def reach(
 
 
 def pending(roots: Iterable[Tensor]) -> list[Tensor]:
-    """The nodes a run has to visit: those without a value, and where they begin."""
-    return reach(roots, _is_known)
+    """The nodes a run has to visit: those without a value, and where they begin.
+
+    What is yet to be derived is visited whole: its values are known, its recipes asked.
+    """
+    seen: dict[int, Tensor] = {}
+    stack = list(roots)
+    derived: list[Tensor] = []
+    evaluated = False
+    while stack:
+        node = stack.pop()
+        serial = node.serial
+        if serial in seen:
+            continue
+        seen[serial] = node
+        if node.stored is None:
+            stack.extend(node.inputs)
+            if node.op.family == "derivative":
+                derived.append(node)
+        elif node.inputs:
+            evaluated = True
+    if derived and evaluated:
+        for node in reach([x for d in derived for x in d.inputs]):
+            seen[node.serial] = node
+    return [seen[serial] for serial in sorted(seen)]
 
 
-def _is_known(node: Tensor) -> bool:
-    return node.stored is not None
+def opened(nodes: Sequence[Tensor]) -> set[int]:
+    """The serials of a run's nodes that have a value and a recipe to be derived."""
+    evaluated = [n for n in nodes if n.stored is not None and n.inputs]
+    if not evaluated or not any(n.op.family == "derivative" for n in nodes):
+        return set()
+    here = {n.serial for n in nodes}
+    return {n.serial for n in evaluated if here.issuperset(x.serial for x in n.inputs)}
 
 
 def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:

@@ -11,6 +11,7 @@ from treadle.base import trees
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument, Leaf, Unbound, as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import bodies_of
 from treadle.graph.traversal import reach
@@ -85,7 +86,7 @@ def verify(y: Any) -> tuple[bool, str]:
     True
     """
     leaves, _ = trees.flatten(y)
-    nodes = reach([as_tensor(leaf) for leaf in leaves])
+    nodes = reach(functions.written_out([as_tensor(leaf) for leaf in leaves]))
     for node, message in problems(nodes):
         return False, _told(node, message)
     for body in bodies_of(nodes):

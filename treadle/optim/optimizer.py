@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
-from treadle.autodiff.reverse import Targets, pull, seed_for
+from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError, GradientError, ModelFileError
 from treadle.graph.frame import explicit_updates, top
@@ -116,7 +117,7 @@ class Optimizer:
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
         del changes  # what only this list holds would count as asked for
-        run([*roots, *updates], spent=True)
+        run([*roots, *updates], spent=roots)
         release(roots, chosen)
         if loss is None:
             return None
@@ -144,19 +145,21 @@ class Optimizer:
         return [p for p in found if id(p) not in named]
 
     def _derived(self, loss: Tensor) -> Work:
-        read = [v for v in variables(loss) if v.trainable]
-        reached = {id(v) for v in read}
+        (whole,), below = looked_at([loss], Trainable())
+        read = below.trainable()
+        known = {id(v) for v in read}
         pairs = [
             (group, p)
             for group in self.groups
             for p in self._candidates(group, read)
-            if id(p) in reached
+            if id(p) in known
         ]
-        found = pull([loss], [seed_for(loss)], Targets([p for _, p in pairs]))
+        seed = seed_for(loss)
+        found = recorded(below, [whole], [seed], [p for _, p in pairs])
         if not found:
             error = GradientError(
                 "the loss reads no trainable parameter"
-                if not read
+                if not any(v.trainable for v in variables(loss))
                 else "the loss depends on no trainable parameter of this optimizer",
                 hint="make what is to be learned with td.param(...)",
             )
@@ -332,15 +335,19 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     What depends on none of them (a second network's part of the graph) stays whole.
     """
     stale: set[int] = set()
-    for node in reach(roots):
+    nodes = reach(roots)
+    for node in nodes:
         variable = variable_of(node)
         if variable is not None:
             if id(variable) in chosen:
                 stale.add(node.serial)
-        elif any(x.serial in stale for x in node.inputs):
-            stale.add(node.serial)
-    for node in reach(roots):
-        if node.serial in stale:
+            continue
+        for x in node.inputs:
+            if x.serial in stale:
+                stale.add(node.serial)
+                break
+    for node in nodes:
+        if node.stored is not None and node.serial in stale:
             forget(node)
     for root in roots:
         forget(root)

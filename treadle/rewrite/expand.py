@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
+from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import argument_error
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound, unbound
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update
 from treadle.ops.call import Call
 from treadle.ops.cast import Cast
-from treadle.ops.families import Composite, Elementwise, Output
+from treadle.ops.convolution import Conv
+from treadle.ops.families import Composite, Elementwise, Movement, Output
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -39,13 +41,25 @@ class Expanded:
     """The new graph: its arguments, and the node that each old root became.
 
     `leaves` are the old nodes whose values the arguments take, in order; `replaced` has
-    the argument with the old version of the Variable that a root updates.
+    the argument with the old version of the Variable that a root updates; `known` the
+    old nodes that have a value although their recipe is in the graph, as roots; `lost`
+    those that were computed on the way to them, of which `again` are needed once more.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
     arguments: list[Tensor] = field(default_factory=list)
     roots: dict[int, Tensor] = field(default_factory=dict)
     replaced: dict[int, Tensor] = field(default_factory=dict)
+    known: dict[int, Tensor] = field(default_factory=dict)
+    lost: dict[int, Tensor] = field(default_factory=dict)
+    again: list[Tensor] = field(default_factory=list)
+
+    def bound(self, node: Tensor, type_: Type) -> Tensor:
+        """A new argument that takes the value of an old node."""
+        own = Tensor(Argument(len(self.leaves)), (), type_)
+        self.leaves.append(node)
+        self.arguments.append(own)
+        return own
 
 
 class _Numbering:
@@ -90,6 +104,15 @@ class _Numbering:
         if written and not self.claimed(op):
             return self._expand(node, inputs)
         return self.node(op, inputs, node)
+
+    def derived(self, node: Tensor, made: dict[int, Results]) -> tuple[Tensor, ...]:
+        """The results of a Derivative, derived now."""
+        results = expansion(node)
+        fresh = reach(results, lambda x: x.serial in made)
+        old = [x for x in fresh if x.serial < node.serial and x.serial not in made]
+        assert not old, f"a derivative reads {old[0].name}, which the run does not"
+        self._walk(fresh, made)
+        return tuple(_one(made[y.serial]) for y in results)
 
     def _inline(self, op: Call, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         made: dict[int, Results] = {
@@ -162,21 +185,27 @@ def expand(
     numbering = _Numbering(claimed)
     found = Expanded()
     made: dict[int, Results] = {}
+    recipes = opened(nodes)
     for node in nodes:
         if node.op is LITERAL:
             made[node.serial] = numbering.constant(node)
+        elif node.serial in recipes:
+            made[node.serial] = numbering._converted(node, made)
+            found.known[node.serial] = node
         elif node.stored is not None or node.serial in feeds:
-            own = Tensor(Argument(len(found.leaves)), (), node.type)
-            found.leaves.append(node)
-            found.arguments.append(own)
+            assert isinstance(node.type, Type)
+            own = found.bound(node, node.type)
             made[node.serial] = numbering.done[own.serial] = own
+        elif isinstance(node.op, Derivative):
+            made[node.serial] = numbering.derived(node, made)
         elif isinstance(node.op, Unbound):
             raise unbound(node.op.variable)
         elif isinstance(node.op, Leaf):
             raise argument_error(node)
         else:
             made[node.serial] = numbering._converted(node, made)
-    for serial in keep:
+    found.lost = _lost(nodes, recipes, keep)
+    for serial in [*keep, *found.known, *found.lost]:
         root = made[serial]
         if isinstance(root, Tensor) and isinstance(root.type, Type):
             found.roots[serial] = root
@@ -185,6 +214,24 @@ def expand(
             old = made[node.inputs[0].serial]
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
                 found.replaced[node.serial] = old
+    return found
+
+
+def _lost(
+    nodes: Sequence[Tensor], recipes: Set[int], keep: Set[int]
+) -> dict[int, Tensor]:
+    """The nodes without a value that values were computed from, if of any weight."""
+    below = set(recipes)
+    found: dict[int, Tensor] = {}
+    for node in reversed(nodes) if recipes else ():
+        if node.serial not in below:
+            continue
+        below.update(x.serial for x in node.inputs)
+        # A convolution's result has a layout inside a program that sums over it follow.
+        light = isinstance(node.op, (Movement, Elementwise, Conv)) or not node.inputs
+        single = isinstance(node.type, Type)
+        if node.stored is None and single and not light and node.serial not in keep:
+            found[node.serial] = node
     return found
 
 

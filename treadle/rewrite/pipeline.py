@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant, Leaf
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Update
 from treadle.graph.verify import problems
 from treadle.ops.call import Call
@@ -141,7 +141,45 @@ def prepare(
             with timed(stage.name):
                 graph.roots = stage.run(graph, ways)
             _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+    read_known(graph)
     return graph
+
+
+def read_known(graph: Expanded) -> None:
+    """What has a value is read, not computed again.
+
+    Only now: a rule may need to see what a value was made from. A gradient that divides
+    by a softmax which underflowed to 0 is finite where the quotient cancels.
+    """
+    if not graph.known:
+        return
+    made: dict[int, Tensor] = {}
+    for serial, node in graph.known.items():
+        final = graph.roots.pop(serial, None)
+        if final is not None and not isinstance(final.op, Leaf):
+            made.setdefault(final.serial, graph.bound(node, final.type))
+    lost: dict[int, Tensor] = {}
+    for serial, node in graph.lost.items():
+        final = graph.roots.pop(serial, None)
+        if final is not None and not isinstance(final.op, Leaf):
+            lost.setdefault(final.serial, node)
+    if made:
+        keys = list(graph.roots)
+        built = rebuild(graph.roots.values(), made)
+        graph.roots = dict(zip(keys, built, strict=True))
+    graph.again = _again(graph.roots.values(), lost)
+
+
+def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
+    """The lost nodes that the roots read, but for what is a cheap step from others."""
+    nodes = reach(roots, lambda node: node.serial in lost)
+    wanted = [lost[node.serial] for node in nodes if node.serial in lost]
+    kept: set[int] = set()
+    for node in sorted(wanted, key=lambda node: node.serial):
+        near = all(x.stored is not None or x.serial in kept for x in node.inputs)
+        if not (near and isinstance(node.op, Elementwise)):
+            kept.add(node.serial)
+    return [node for node in wanted if node.serial in kept]
 
 
 def _check(

@@ -12,6 +12,7 @@ from treadle.base.options import current
 from treadle.graph.formula import as_formula
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.driver import Driver, Watch
 from treadle.rewrite.record import fired, recording
@@ -70,7 +71,8 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
     '1 + sigmoid(-x)'
     """
     leaves, structure = trees.flatten(y)
-    nodes = dict(enumerate(as_tensor(leaf) for leaf in leaves))
+    roots = functions.written_out([as_tensor(leaf) for leaf in leaves])
+    nodes = dict(enumerate(roots))
     added = tuple(
         rule for r in rules for rule in (r if isinstance(r, RuleSet) else (r,))
     )

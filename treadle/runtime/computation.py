@@ -22,7 +22,7 @@ from treadle.graph.leaves import (
     to_array,
     unbound,
 )
-from treadle.graph.operators import Operand
+from treadle.graph.operators import Operand, functions
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
@@ -76,7 +76,9 @@ class Computation:
             else as_tensor(leaf)
             for leaf in leaves
         ]
-        reached = reach([*nodes, *updates])
+        whole = functions.written_out([*nodes, *updates])
+        nodes, updates = whole[: len(nodes)], whole[len(nodes) :]
+        reached = reach(whole)
         updates = [n for n in reached if isinstance(n.op, Update)]
         last: dict[int, Tensor] = {}
         for update in updates:

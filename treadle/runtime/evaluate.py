@@ -6,11 +6,12 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.derivative import endangered, needed
 from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
@@ -20,15 +21,15 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
-from treadle.graph.traversal import pending
+from treadle.graph.traversal import pending, reach
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
-from treadle.runtime.reopen import bases, reopened
 
 __all__ = ["evaluate"]
 
 HISTORY_NODES = 4096
 HISTORY_BYTES = 256 << 20
+RESIDUAL_BYTES = 256 << 20
 
 
 class _History(threading.local):
@@ -37,6 +38,9 @@ class _History(threading.local):
     def __init__(self) -> None:
         self.nodes: deque[tuple[weakref.ref[Tensor], int]] = deque()
         self.bytes = 0
+        # Values kept for gradients alone, which may go at any time.
+        self.residuals: deque[tuple[weakref.ref[Tensor], int]] = deque()
+        self.residual_bytes = 0
 
 
 _history = _History()
@@ -74,9 +78,18 @@ def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
     return found
 
 
-def owned(nodes: Sequence[Tensor], alone: int) -> set[int]:
-    """The old versions whose values only this run and their Variables refer to."""
-    inside = uses(node for node in nodes if node.stored is None)
+def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
+    """The evaluated nodes of a run that are cut after it."""
+    evaluated = {n.serial for n in nodes if n.stored is not None and n.inputs}
+    return evaluated & {n.serial for n in reach(spent)} if evaluated else evaluated
+
+
+def owned(nodes: Sequence[Tensor], alone: int, spent: Set[int]) -> set[int]:
+    """The old versions whose values only this run and their Variables refer to.
+
+    What is `spent` refers to nothing soon.
+    """
+    inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
     found = set()
     for node in nodes:
         if isinstance(node.op, Version) and node.stored is not None:
@@ -92,31 +105,33 @@ def run(
     roots: Iterable[Tensor],
     feeds: Mapping[int, Any] | None = None,
     *,
-    spent: bool = False,
+    spent: Sequence[Tensor] = (),
+    cuts: bool = False,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
-    With `spent` the caller cuts all that depends on an updated Variable, so that its
-    old array may be overwritten where nothing else refers to it. A failing run drops
-    the thread's pending updates: the Variables stay as they were.
+    With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
+    are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
+    that its old array may be overwritten where nothing else refers to it. A failing run
+    drops the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()
     wanted = list(roots)
+    if cuts or spent:
+        wanted += endangered(wanted)
     nodes = pending([*wanted, *updates])
     del updates
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     del wanted
-    old = owned(nodes, _ALONE) if spent else set()
+    old = owned(nodes, _ALONE, _spent_of(nodes, spent)) if spent else set()
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
-    if not spent:
-        keep |= bases(kept, nodes)
     keep &= {node.serial for node in nodes if node.stored is None}
     if current().check:
         _check(nodes)
-    values = _values(nodes, feeds or {}, keep, old)
+    values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -126,26 +141,16 @@ def run(
         if not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
             _remember(node, node.serial in carried)
+    if len(values) > len(keep):
+        for node in nodes:
+            if node.serial in values and node.serial not in keep:
+                _keep_residual(node, values[node.serial], node.serial in carried)
     for node in changes:
         variable = variable_of(node)
         assert variable is not None
         variable.commit(node)
     _trim()
     return done
-
-
-def _values(
-    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: set[int], old: set[int]
-) -> dict[int, Any]:
-    """What the engine makes of the nodes in `keep`, some of them run as copies."""
-    copies = reopened(nodes) if current().optimize else {}
-    if not copies:
-        return chosen(current().engine, nodes).run(nodes, feeds, keep, old)
-    own = {copies[s].serial if s in copies else s: s for s in keep}
-    wanted = [copies.get(n.serial, n) for n in nodes if n.serial in keep]
-    found = pending(wanted)
-    values = chosen(current().engine, found).run(found, feeds, own.keys(), old)
-    return {own[s]: value for s, value in values.items()}
 
 
 def _check(nodes: Sequence[Tensor]) -> None:
@@ -180,10 +185,13 @@ def _carried(nodes: Sequence[Tensor]) -> set[int]:
         elif isinstance(node.op, Cut):
             if node.op.carried:
                 found.add(node.serial)
-        elif any(x.serial in found for x in node.inputs) or (
-            node.stored is not None and node.inputs
-        ):
+        elif node.stored is not None and node.inputs:
             found.add(node.serial)
+        else:
+            for x in node.inputs:
+                if x.serial in found:
+                    found.add(node.serial)
+                    break
     return found
 
 
@@ -199,14 +207,37 @@ def _remember(node: Tensor, carried: bool) -> None:
     _history.bytes += node.type.nbytes
 
 
+def _keep_residual(node: Tensor, value: Any, carried: bool) -> None:
+    """Give a node its value for a gradient to come; the oldest of these are dropped."""
+    if node.mark is not None and "no_grad" in node.mark:
+        return
+    settle(node, value)
+    node.mark = {**(node.mark or {}), "carried": carried}
+    _history.residuals.append((weakref.ref(node), node.type.nbytes))
+    _history.residual_bytes += node.type.nbytes
+    while _history.residual_bytes > RESIDUAL_BYTES:
+        reference, size = _history.residuals.popleft()
+        _history.residual_bytes -= size
+        old = reference()
+        if old is not None and old.inputs:
+            old.stored = None  # it is computed again if it is asked for
+
+
 def _trim() -> None:
     nodes = _history.nodes
+    if len(nodes) <= HISTORY_NODES and _history.bytes <= HISTORY_BYTES:
+        return
+    kept, spared = needed(), []
     while nodes and (len(nodes) > HISTORY_NODES or _history.bytes > HISTORY_BYTES):
         reference, size = nodes.popleft()
-        _history.bytes -= size
         node = reference()
+        if node is not None and node.serial in kept:
+            spared.append((reference, size))
+            continue
+        _history.bytes -= size
         if node is not None:
             forget(node)
+    nodes.extendleft(reversed(spared))
 
 
 def forget(node: Tensor) -> None:

@@ -11,6 +11,7 @@ from treadle.base import trees
 from treadle.base.options import current
 from treadle.engines.base import Lowered, engine
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import bare, expression, text
 from treadle.graph.traversal import pending, reach
@@ -93,7 +94,7 @@ def explain(*tensors: Any) -> Explanation:
     ['argument']
     """
     roots = [as_tensor(leaf) for leaf in trees.flatten(tensors)[0]]
-    fresh = _unevaluated(roots)
+    fresh = _unevaluated(functions.written_out(roots))
     nodes = pending(fresh)
     keep = {node.serial for node in fresh if node.stored is None}
     with recorded() as record:

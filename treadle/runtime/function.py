@@ -228,7 +228,7 @@ class Function:
                 top().runs = True
             else:
                 # A step is over: what it used is let go, its results keep their values.
-                for y in run([y for y in found if isinstance(y, Tensor)]):
+                for y in run([y for y in found if isinstance(y, Tensor)], cuts=True):
                     forget(y)
         return trees.unflatten(entry.structure, found)
 

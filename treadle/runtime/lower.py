@@ -1,4 +1,4 @@
-"""Looking down: a graph as kernels, a program, LLVM IR and assembly."""
+"""Looking down: a graph as kernels, a program, LLVM IR and assembly; the caches."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from treadle.base import trees
 from treadle.base.options import current
-from treadle.engines.base import Lowered, engine
+from treadle.engines.base import CacheInfo, Lowered, engine
 from treadle.graph.leaves import as_tensor
 from treadle.graph.text import text
 from treadle.graph.traversal import pending
 
-__all__ = ["latest_program", "lower"]
+__all__ = ["cache_info", "clear_cache", "latest_program", "lower"]
 
 
 def lower(*tensors: Any) -> Lowered:
@@ -44,3 +44,30 @@ def latest_program() -> Lowered | None:
     ()
     """
     return engine(current().engine).latest()
+
+
+def cache_info(disk: bool = False) -> CacheInfo:
+    """Programs and kernels that are kept: how many, their bytes, hits and misses.
+
+    Files on disk are counted with `disk` alone, for there may be very many.
+
+    >>> import treadle as td
+    >>> _ = (td.asarray([1.0]) * 2.0).numpy()
+    >>> before = td.cache_info()
+    >>> _ = (td.asarray([3.0]) * 2.0).numpy()  # other data, the same structure
+    >>> after = td.cache_info()
+    >>> after.hits - before.hits, after.misses - before.misses
+    (1, 0)
+    """
+    return engine(current().engine).cache_info(disk)
+
+
+def clear_cache(disk: bool = False) -> None:
+    """Forget all programs and kernels, with `disk` also those on disk.
+
+    >>> import treadle as td
+    >>> td.clear_cache()
+    >>> td.cache_info().programs
+    0
+    """
+    engine(current().engine).clear_cache(disk)

@@ -7,6 +7,7 @@ from typing import Any
 from treadle.base import trees
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Leaf, as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import head
 from treadle.graph.traversal import reach
@@ -57,7 +58,8 @@ def references(nodes: list[Tensor]) -> dict[int, int]:
 
 def graph_of(y: Any) -> tuple[list[Tensor], dict[int, int]]:
     """The nodes of a picture and the number each is shown under."""
-    nodes = reach([as_tensor(leaf) for leaf in trees.flatten(y)[0]])
+    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    nodes = reach(functions.written_out(roots))
     return nodes, {node.serial: k for k, node in enumerate(nodes)}
 
 

@@ -18,6 +18,7 @@ from treadle.base import trees
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Leaf, as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import head, short
 from treadle.graph.traversal import reach, users
@@ -196,7 +197,8 @@ def show(
     >>> picture.svg.startswith("<svg"), "Multiply" in picture.svg
     (True, True)
     """
-    roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
+    leaves = trees.flatten(y)[0]
+    roots = functions.written_out([as_tensor(leaf) for leaf in leaves])
     drawings = [draw(boxes_of(roots, values, gradients))]
     if optimized:
         after = list(explain(*roots).after)

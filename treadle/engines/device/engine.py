@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.derivative import derived
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
@@ -52,6 +53,8 @@ class Device(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
+        nodes, own = derived(nodes, keep)
+        keep = own.keys()
         for node in nodes:  # what other engines hold, before this one is locked
             if isinstance(node.stored, Resident) and not self._own(node.stored):
                 node.stored.numpy()
@@ -62,7 +65,7 @@ class Device(Engine):
                     self._begin(node, feeds, values)
                 order, into = in_place(nodes, values, keep, spent)
                 self._walk(order, values, keep, into)
-                return {serial: values[serial] for serial in keep}
+                return {own[serial]: values[serial] for serial in keep}
             finally:
                 # A traceback keeps this frame, but must not keep the memory.
                 values.clear()

@@ -149,6 +149,17 @@ class DiskCache:
             if total <= self.limit // 8 * 7:
                 return
 
+    def count(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes."""
+        sizes = [a.st_size for n, a in self._entries() if not n.startswith(".")]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> None:
+        """Remove all entries; what others write at this moment may stay."""
+        for name, _ in self._entries():
+            if not name.startswith("."):
+                self._remove(name)
+
     def _entries(self) -> Iterator[tuple[str, os.stat_result]]:
         try:
             names = os.listdir(self._folder)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Engine, Lowered, Values, engine, provide_engine
+from treadle.engines.base import (
+    CacheInfo,
+    Engine,
+    Lowered,
+    Values,
+    engine,
+    provide_engine,
+)
+from treadle.engines.native import jit
+from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.host import host
+from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
+from treadle.engines.native.programs import Programs
+from treadle.engines.native.residuals import Residuals
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
@@ -30,8 +40,6 @@ from treadle.rewrite.pipeline import Ways, prepare
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
-
-PROGRAMS = 256
 
 
 def supported(node: Tensor) -> bool:
@@ -68,7 +76,8 @@ class Native(Engine):
 
     def __init__(self) -> None:
         self._thread = threading.local()
-        self.programs: OrderedDict[Any, tuple[Linked, list[int]]] = OrderedDict()
+        self.programs = Programs()
+        self.residuals = Residuals()
 
     def run(
         self,
@@ -77,36 +86,36 @@ class Native(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        place = {node.serial: k for k, node in enumerate(nodes)}
-        key = self._key(nodes, place, feeds, keep)
-        entry = self.programs.get(key)
-        if entry is None:
-            entry = self._compile(nodes, place, feeds, keep)
-            entry[0].link()
-            self.programs[key] = entry
-            if len(self.programs) > PROGRAMS:
-                self.programs.popitem(last=False)
-        linked, leaves = entry
+        made = structure(nodes, feeds, keep)
+        now = current()
+        options = now.optimize, now.rules, now.workspace, host()
+        own = key = made.key(keep, *options)
+        more = keep | self.residuals.kept(key, made)
+        if len(more) > len(keep):
+            own = made.key(more, *options)
+        linked, leaves = self.programs.get(own, lambda: self._linked(made, feeds, more))
+        self.residuals.note(key, made, keep)
+        self.residuals.ask(made, linked.again)
+        order = made.nodes
         self._thread.linked = linked
         arrays = []
         for k in leaves:
-            node = nodes[k]
+            node = order[k]
             stored = node.stored
             if isinstance(stored, Resident):  # its copy at home may have other readers
                 stored, spent = stored.numpy(), spent - {node.serial}
             arrays.append(feeds.get(node.serial, stored))
         try:
-            own = {k for k, n in enumerate(leaves) if nodes[n].serial in spent}
-            found = linked.run(arrays, own)
+            free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
+            found = linked.run(arrays, free)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        return {nodes[k].serial: array for k, array in found.items()}
+        return {order[k].serial: array for k, array in found.items()}
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        place = {node.serial: k for k, node in enumerate(nodes)}
-        linked, _ = self._compile(nodes, place, {}, keep)
+        linked, _ = self._compile(structure(nodes, {}, keep), {}, keep)
         if recording() is not None:
             linked.link()
         return lowered(linked, graph)
@@ -115,39 +124,51 @@ class Native(Engine):
         linked = getattr(self._thread, "linked", None)
         return None if linked is None else lowered(linked, "")
 
-    def _key(
-        self,
-        nodes: Sequence[Tensor],
-        place: Mapping[int, int],
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-    ) -> Any:
-        """Everything a program depends on: structure, types, what is kept, options."""
-        options = current()
-        parts: list[Any] = [options.optimize, options.rules, options.workspace, host()]
-        for node in nodes:
-            if node.op is LITERAL:
-                number = node.array
-                assert number is not None
-                parts.append((node.type, number.tobytes()))
-            elif node.stored is not None or node.serial in feeds:
-                parts.append(node.type)
-            else:
-                parts.append((node.op, *[place[x.serial] for x in node.inputs]))
-        parts.append(tuple(sorted(place[s] for s in keep)))
-        return tuple(parts)
+    def cache_info(self, disk: bool = False) -> CacheInfo:
+        made, kept = jit.stats(), disk_cache()
+        files, size = kept.count() if disk and kept is not None else (0, 0)
+        programs = self.programs
+        return CacheInfo(
+            programs=len(programs),
+            program_limit=programs.limit,
+            program_bytes=programs.bytes,
+            hits=programs.hits,
+            misses=programs.misses,
+            kernels=made.functions,
+            kernel_bytes=made.bytes,
+            compiled=made.compiled,
+            from_disk=made.from_disk,
+            disk=kept.path if kept is not None else "",
+            disk_files=files,
+            disk_bytes=size,
+        )
+
+    def clear_cache(self, disk: bool = False) -> None:
+        self.programs.clear()
+        self.residuals.clear()
+        jit.clear()
+        kept = disk_cache() if disk else None
+        if kept is not None:
+            kept.clear()
+
+    def _linked(
+        self, made: Structure, feeds: Mapping[int, Any], keep: Set[int]
+    ) -> tuple[Linked, list[int]]:
+        """A program that can run, and the places of its leaves."""
+        linked, leaves = self._compile(made, feeds, keep)
+        linked.link()
+        return linked, leaves
 
     def _compile(
         self,
-        nodes: Sequence[Tensor],
-        place: Mapping[int, int],
+        made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
-        optimize = bool(current().optimize)
+        optimize, place = bool(current().optimize), made.place
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             ways = Ways(claimed, direct)
-            graph = prepare(nodes, feeds, keep, ways, optimize)
+            graph = prepare(made.nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             linked = fitting(
@@ -160,6 +181,7 @@ class Native(Engine):
                     replaced,
                 )
             )
+        linked.again = [place[x.serial] for x in graph.again]
         return linked, [place[x.serial] for x in graph.leaves]
 
 

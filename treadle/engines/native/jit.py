@@ -28,6 +28,7 @@ __all__ = [
     "Entry",
     "Stats",
     "assembly",
+    "clear",
     "compile_functions",
     "optimized",
     "stats",
@@ -115,6 +116,13 @@ def table() -> list[Entry]:
     """The functions in memory, the longest unused first."""
     with _lock:
         return list(_table.values())
+
+
+def clear() -> None:
+    """Forget all functions; the code of those that are held stays loaded."""
+    with _lock:
+        _table.clear()
+        _stats.bytes = 0
 
 
 def stats() -> Stats:

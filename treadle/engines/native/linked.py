@@ -56,6 +56,8 @@ class Linked:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        # Places of what an earlier program could have kept.
+        self.again: Sequence[int] = ()
         with stage("write code"):
             steps = program.steps
             codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
@@ -84,6 +86,12 @@ class Linked:
     def workspace(self, threads: int) -> int:
         """The bytes that a run needs beside arguments and results."""
         return self.plan.size + self.scratch * threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables and the constants, which stay between runs."""
+        tables = self.records, self.table, self.slots, self.which, self.shifts
+        return sum(x.nbytes for x in (*tables, *self.constants.values()))
 
     # -- what never changes ----------------------------------------------------------
 

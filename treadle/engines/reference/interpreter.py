@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from treadle.autodiff.derivative import derived
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error
 from treadle.graph.leaves import Argument, Unbound, unbound
@@ -24,6 +25,8 @@ class Reference(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
+        nodes, own = derived(nodes, keep)
+        keep = own.keys()
         last: dict[int, int] = {}
         for node in nodes:
             for x in node.inputs:
@@ -47,7 +50,7 @@ class Reference(Engine):
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
                     values.pop(x.serial, None)
-        return {serial: values[serial] for serial in keep}
+        return {own[serial]: values[serial] for serial in keep}
 
 
 provide_engine("reference", Reference)

@@ -1,0 +1,168 @@
+"""Programs are found by structure: data, rates and labels never make a new one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.cli import main
+from treadle.engines.native.programs import Programs
+from treadle.graph.body import Body
+
+
+@pytest.fixture(autouse=True)
+def native() -> Any:
+    with td.options(engine="native"):
+        yield
+
+
+def lenet() -> td.nn.Module:
+    return td.nn.Sequential(
+        td.nn.Conv2d(1, 4, 5, padding=2),
+        td.nn.ReLU(),
+        td.nn.MaxPool2d(2),
+        td.nn.Dropout(0.1),
+        td.nn.Flatten(),
+        td.nn.Linear(4 * 36, 20),
+        td.nn.ReLU(),
+        td.nn.Linear(20, 10),
+    )
+
+
+def test_rates_labels_and_rows_are_data() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((100, 1, 12, 12)).astype(np.float32)
+    labels = rng.integers(0, 10, 100)
+    model, opt = lenet(), td.optim.Adagrad(lr=0.005)
+    losses = []
+    for k in range(50):
+        ids = rng.integers(0, 100, 8)
+        opt.lr = 0.01 / (k + 1)
+        logits = model(td.rows(images, ids))
+        losses.append(opt.step(td.nn.functional.cross_entropy(logits, labels[ids])))
+        if k == 0:
+            before = td.cache_info()
+    after = td.cache_info()
+    assert after.misses == before.misses and after.compiled == before.compiled
+    assert after.programs == before.programs and after.hits >= before.hits + 49
+    assert np.isfinite(losses).all() and len(set(losses)) == 50
+
+
+def test_a_model_made_again_finds_its_program() -> None:
+    x = td.asarray(np.ones((3, 5), np.float32))
+
+    def train() -> None:
+        w = td.param(init=np.ones((5, 2), np.float32))
+        opt = td.optim.Adam(lr=0.1)
+        for _ in range(2):
+            opt.step(td.tanh(x @ w).sum())
+
+    train()
+    before = td.cache_info().misses
+    train()
+    assert td.cache_info().misses == before
+
+
+def test_a_cleared_cache_fills_again() -> None:
+    x = td.asarray(np.arange(3.0, dtype=np.float32))
+    first = (td.sin(x) * 2.0).numpy()
+    td.clear_cache()
+    info = td.cache_info()
+    assert (info.programs, info.program_bytes, info.kernels) == (0, 0, 0)
+    assert (td.sin(x) * 2.0).numpy().tobytes() == first.tobytes()
+    assert td.cache_info().programs == 1
+    assert "1 of at most 256" in str(td.cache_info())
+
+
+class Sized:
+    def __init__(self, size: int) -> None:
+        self.nbytes = size
+
+
+def entry(size: int = 1) -> Any:
+    return Sized(size), []
+
+
+def test_the_longest_unused_program_goes_first() -> None:
+    kept = Programs(limit=2, most_bytes=100)
+    a, b = kept.get("a", entry), kept.get("b", entry)
+    assert kept.get("a", entry) is a
+    kept.get("c", entry)
+    assert kept.get("a", entry) is a and kept.get("b", entry) is not b
+    kept.get("large", lambda: entry(99))
+    assert len(kept) == 2 and kept.bytes == 100
+    kept.get("larger", lambda: entry(1000))
+    assert len(kept) == 1, "one is kept whatever its size"
+
+
+def test_threads_that_miss_together_compile_once() -> None:
+    kept, made = Programs(), []
+    start = threading.Barrier(8)
+
+    def make() -> Any:
+        made.append(1)
+        return entry()
+
+    def work() -> None:
+        start.wait()
+        for k in range(20):
+            kept.get(k, make)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(made) == kept.misses == 20 and kept.hits == 140
+
+
+def test_a_failed_compilation_is_tried_again() -> None:
+    kept = Programs()
+
+    def fail() -> Any:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        kept.get("a", fail)
+    assert kept.get("a", entry) is kept.get("a", fail)
+
+
+def test_the_command_shows_and_clears(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TREADLE_CACHE", "1")
+    td.clear_cache()
+    td.sin(td.asarray(np.ones(3, np.float32))).numpy()
+    assert td.cache_info(disk=True).disk_files > 0
+    assert main(["cache"]) == 0
+    assert str(tmp_path) in capsys.readouterr().out
+    assert main(["cache", "--clear"]) == 0
+    assert "files      0" in capsys.readouterr().out
+    assert td.cache_info(disk=True).disk_files == 0
+
+
+def test_tables_of_structure_hold_no_bodies() -> None:
+    w = td.param(init=np.ones(3, np.float32))
+
+    def once() -> weakref.ref[Body]:
+        @td.function
+        def f(x: Any) -> Any:
+            return td.sin(x) * w
+
+        y = f(td.ones(3)).sum()
+        td.grad(y, [w])[0].numpy()
+        (traced,) = f.traces.values()
+        return weakref.ref(traced.trace.body)
+
+    body = once()
+    td.clear_cache()
+    gc.collect()
+    assert body() is None

@@ -1,0 +1,157 @@
+"""A value asked for before its gradient: the forward pass is not run twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.engines.base import engine
+
+
+@pytest.fixture(autouse=True)
+def native() -> Any:
+    with td.options(engine="native"):
+        td.clear_cache()
+        yield
+
+
+def rows(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def network() -> Any:
+    torch_like = [td.nn.Linear(8, 16), td.nn.Tanh(), td.nn.Linear(16, 16), td.nn.ReLU()]
+    model = td.nn.Sequential(*torch_like, td.nn.Linear(16, 3))
+    rng = np.random.default_rng(1)
+    state = {
+        name: rng.standard_normal(x.shape).astype(np.float32) * 0.3
+        for name, x in model.state_dict().items()
+    }
+    model.load_state_dict(state)
+    return model
+
+
+def products() -> int:
+    program = td.latest_program()
+    assert program is not None
+    return program.program.count(" = product")
+
+
+def train(first: bool, steps: int = 6, held: bool = False) -> Any:
+    """Losses, weights, and the products of each value and of each step after it."""
+    model, opt = network(), td.optim.Adam(lr=0.01)
+    x, t = rows(32, 8), np.arange(32) % 3
+    losses, counts = [], []
+    for _ in range(steps):
+        logits = model(x)
+        loss = td.nn.functional.cross_entropy(logits, t)
+        if not held:
+            del logits
+        if first:
+            losses.append(float(loss))
+            forward = products()
+            opt.step(loss)
+            counts.append((forward, products()))
+        else:
+            losses.append(float(opt.step(loss)))
+    return losses, [p.numpy() for p in model.parameters()], counts
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_the_forward_pass_is_run_once(held: bool) -> None:
+    losses, weights, counts = train(True, held=held)
+    # Three layers forward; backward two products a layer, and one for the first.
+    assert counts[0] == (3, 7 if held else 8)  # the first time it is run again
+    assert counts[2:] == [(3, 5)] * 4
+    want, same, _ = train(False)
+    np.testing.assert_allclose(losses, want, rtol=1e-5)
+    for a, b in zip(weights, same, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_programs_are_found_again() -> None:
+    train(True, steps=3)
+    before = td.cache_info()
+    train(True, steps=5)
+    assert td.cache_info().misses == before.misses
+
+
+def test_who_never_derives_keeps_nothing() -> None:
+    model, x = network(), rows(32, 8)
+    for _ in range(3):
+        y = model(x).sum()
+        y.numpy()
+        assert sum(n.stored is not None and n.inputs != () for n in td.nodes(y)) == 1
+    assert not engine("native").residuals._wishes  # type: ignore[attr-defined]
+
+
+def test_what_gradients_no_longer_follow_is_not_kept() -> None:
+    train(True, steps=3)
+    model, x, t = network(), rows(32, 8), np.arange(32) % 3
+
+    def kept() -> int:
+        loss = td.nn.functional.cross_entropy(model(x), t)
+        loss.numpy()
+        return sum(n.stored is not None and n.inputs != () for n in td.nodes(loss))
+
+    counts = [kept() for _ in range(12)]
+    assert counts[0] > 1 and counts[-1] == 1
+
+
+def test_what_is_dropped_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = train(True)
+    monkeypatch.setattr("treadle.runtime.evaluate.RESIDUAL_BYTES", 3000)
+    td.clear_cache()
+    found = train(True)
+    assert found[0] == want[0]
+    for a, b in zip(found[1], want[1], strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_parameters_are_still_updated_in_place() -> None:
+    model, opt = network(), td.optim.SGD(lr=0.01)
+    x, t = rows(32, 8), np.arange(32) % 3
+    places = set()
+    for k in range(7):
+        loss = td.nn.functional.cross_entropy(model(x), t)
+        float(loss)
+        opt.step(loss)
+        if k > 2:
+            parameter = next(iter(model.parameters()))
+            places.add(parameter.committed.stored.ctypes.data)
+    assert len(places) == 1
+
+
+def test_gradients_alone_find_what_was_kept() -> None:
+    w = td.param("w", init=rows(8, 5))
+    counts = []
+    for k in range(5):
+        y = td.tanh(
+            td.tanh(td.asarray(rows(4, 8, seed=k)) @ w) @ td.asarray(rows(5, 5))
+        )
+        loss = (y * y).sum()
+        loss.numpy()
+        g = td.grad(loss, [w])[0].numpy()
+        counts.append(products())
+        with td.options(engine="reference"):
+            y = td.tanh(
+                td.tanh(td.asarray(rows(4, 8, seed=k)) @ w) @ td.asarray(rows(5, 5))
+            )
+            want = td.grad((y * y).sum(), [w])[0].numpy()
+        np.testing.assert_allclose(g, want, rtol=1e-4, atol=1e-5)
+    assert counts[0] == 3 and counts[2:] == [2, 2, 2]
+
+
+def test_an_underflowed_softmax_is_still_derived() -> None:
+    logits = np.array([[1e4, -1e4, 0.0], [-1e4, 1e4, 5.0]], np.float32)
+    hot = np.eye(3, dtype=np.float32)[[1, 0]]
+    x = td.param("x", init=logits)
+    for _ in range(4):
+        e = td.exp(x - x.max(1, keepdims=True))
+        loss = -(hot * td.log(e / e.sum(1, keepdims=True))).sum()
+        assert float(loss) == 4e4
+        (g,) = td.grad(loss, [x])
+        np.testing.assert_allclose(g.numpy(), [[1, -1, 0], [-1, 1, 0]], atol=1e-6)

@@ -1,0 +1,158 @@
+"""What a derivative reaches, found without deriving: one look at each node.
+
+Which inputs of an op get a cotangent is learned from its `vjp` at the first node of its
+kind, and remembered by op and dtypes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.autodiff.reverse import Targets, blocks, cut_error
+from treadle.base.errors import TreadleError
+from treadle.base.types import TupleType
+from treadle.graph.body import sign_of
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import Argument, Cut
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Variable, variable_of
+from treadle.ops.families import Output
+from treadle.ops.lookup import Embedding
+
+__all__ = ["Reached", "reached"]
+
+LEARNED = 8192  # kinds of nodes that are remembered
+
+_passing: dict[Any, tuple[bool, ...]] = {}
+
+
+@dataclass
+class Reached:
+    """The nodes that get a cotangent, by serial.
+
+    `versions` are those that stand for a Variable, oldest first; `readers` has those
+    that read a leaf, by its serial.
+    """
+
+    nodes: dict[int, Tensor] = field(default_factory=dict)
+    versions: list[Tensor] = field(default_factory=list)
+    derivatives: bool = False  # whether some were recorded before, and not written out
+    computed_table: bool = False  # whether rows are looked up in what was computed
+    made: dict[int, Tensor] = field(default_factory=dict)  # what nodes were written as
+    readers: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def trainable(self) -> list[Variable]:
+        """The trainable Variables that were reached, in the order of first use."""
+        found: dict[int, Variable] = {}
+        for node in self.versions:
+            variable = variable_of(node)
+            if variable is not None and variable.trainable:
+                found.setdefault(id(variable), variable)
+        return list(found.values())
+
+    def groups(self, targets: Targets) -> dict[int, list[Tensor]]:
+        """The nodes that each target is, by its position; none for one not reached."""
+        found: dict[int, list[Tensor]] = {}
+        for serial, positions in targets.nodes.items():
+            if serial in self.nodes:
+                for k in positions:
+                    found.setdefault(k, []).append(self.nodes[serial])
+        for node in self.versions:
+            for k in targets.variables.get(id(variable_of(node)), ()):
+                if all(node is not x for x in found.setdefault(k, [])):
+                    found[k].append(node)
+        return found
+
+
+def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
+    """What a derivative of `ys` reaches; an error where it cannot go on."""
+    found = Reached()
+    seen, readers = found.nodes, found.readers
+    waiting: list[tuple[int, Tensor]] = []  # nodes of several results, newest first
+    present: dict[int, set[int]] = {}  # the results of theirs that were reached
+    stack = list(ys)
+    while stack or waiting:
+        if not stack:  # all that reads a node of several results is newer than it
+            node = heapq.heappop(waiting)[1]
+            passing = _passes(node, tuple(sorted(present[node.serial])), targets)
+            stack += [x for x, p in zip(node.inputs, passing, strict=True) if p]
+            continue
+        node = stack.pop()
+        serial = node.serial
+        if serial in seen:
+            continue
+        seen[serial] = node
+        inputs = node.inputs
+        if not inputs or blocks(node):
+            if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
+                raise cut_error(node)
+            if variable_of(node) is not None:
+                found.versions.append(node)
+        elif type(node.op) is Output:
+            below = inputs[0]
+            if below.op.family == "derivative":
+                found.derivatives = True
+                break
+            if below.serial not in present and not blocks(below):
+                present[below.serial] = set()
+                heapq.heappush(waiting, (-below.serial, below))
+            if below.serial in present:
+                present[below.serial].add(node.op.position)
+        else:
+            if type(node.op) is Embedding and inputs[0].inputs:
+                found.computed_table = True
+            for x, passed in zip(inputs, _passes(node, None, targets), strict=True):
+                if passed:
+                    stack.append(x)
+                    if not x.inputs:
+                        readers.setdefault(x.serial, []).append(node)
+    found.versions.sort(key=lambda node: node.serial)
+    return found
+
+
+def _passes(
+    node: Tensor, present: tuple[int, ...] | None, targets: Targets
+) -> tuple[bool, ...]:
+    """Which inputs of a node get a cotangent."""
+    op, inputs = node.op, node.inputs
+    dtype = None if present is not None else node._type.dtype
+    key = (sign_of(op), dtype, inputs[0]._type.dtype, len(inputs), present)
+    known = _passing.get(key)
+    if known is None:
+        try:
+            known = _tried(node, present)
+        except TreadleError as error:
+            if not _leads(node, targets):
+                return (False,) * len(inputs)
+            name = f"gradient of {op.name}"
+            raise error.located(name, where=node.line) from None
+        if len(_passing) >= LEARNED:
+            _passing.clear()
+        _passing[key] = known
+    return known
+
+
+def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
+    """Which cotangents the op's rule makes."""
+    with pushed(TraceFrame("a derivative")):
+        t = node.type
+        if isinstance(t, TupleType):
+            assert present is not None
+            own = [Tensor(Argument(-1), (), x) for x in t]
+            g: Any = tuple(x if k in present else None for k, x in enumerate(own))
+        else:
+            g = Tensor(Argument(-1), (), t)
+        parts = node.op.vjp(g, node, *node.inputs)
+    return tuple(part is not None for part in parts)
+
+
+def _leads(node: Tensor, targets: Targets) -> bool:
+    """Whether a target is among what a node was computed from."""
+    return any(
+        bool(targets.of(x)) or (isinstance(x.op, Cut) and x.op.carried)
+        for x in reach([node], targets.ends)
+    )

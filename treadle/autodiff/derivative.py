@@ -1,0 +1,273 @@
+"""A derivative as one node, written out when it is compiled or looked at."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from treadle.autodiff.dependence import Reached, reached
+from treadle.autodiff.reverse import Targets, blocks, fitted, pull
+from treadle.base.options import current
+from treadle.base.types import TupleType
+from treadle.graph.frame import apart, top
+from treadle.graph.op import Op, op
+from treadle.graph.operators import Operand, provide
+from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.traversal import pending, reach
+from treadle.ops.families import Output
+from treadle.ops.lookup import Embedding
+
+__all__ = [
+    "Derivative",
+    "cotangents",
+    "derived",
+    "endangered",
+    "expansion",
+    "needed",
+    "recorded",
+    "spelled_out",
+]
+
+
+@op()
+class Derivative(Op):
+    """Cotangents of some nodes for cotangents of `of` results: inputs results,
+    their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes.
+    """
+
+    of: int
+    sizes: tuple[int, ...]
+    family = "derivative"
+
+    def infer(self, *types: Any) -> TupleType:
+        found, place = [], 2 * self.of
+        for size in self.sizes:
+            found.append(types[place])
+            place += size
+        return TupleType(tuple(found))
+
+
+# Nodes that were recorded for users and still live, with their results, by serial.
+_Recorded = tuple["weakref.ref[Tensor]", list["weakref.ref[Tensor]"]]
+_recorded: dict[int, _Recorded] = {}
+
+
+def cotangents(
+    ys: Sequence[Tensor], gs: Sequence[Tensor], xs: Sequence[Operand]
+) -> dict[int, Tensor]:
+    """The cotangent of each x that the results depend on, by its position.
+
+    Outside of traces they are the results of one Derivative.
+    """
+    ys, found = looked_at(ys, Targets(xs))
+    return recorded(found, ys, gs, xs, used=False)
+
+
+def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Reached]:
+    """What a derivative reaches, with derivatives among the results written out."""
+    found = reached(ys, targets)
+    if not found.derivatives:
+        return list(ys), found
+    made = spelled_out(reach(ys, blocks))
+    ys = [made.get(y.serial, y) for y in ys]
+    found = reached(ys, targets)
+    found.made = made
+    return ys, found
+
+
+def recorded(
+    found: Reached,
+    ys: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    xs: Sequence[Operand],
+    used: bool = True,
+) -> dict[int, Tensor]:
+    """The cotangents where it is known what they reach.
+
+    Those that are not `used` up by the next run are minded when their recipe is cut.
+    """
+    wanted = [found.made.get(x.serial, x) if isinstance(x, Tensor) else x for x in xs]
+    targets = Targets(wanted)
+    groups = found.groups(targets)
+    if not groups:
+        return {}
+    if top().tracing or current().eager or found.computed_table:
+        return pull(ys, gs, targets)
+    reads = {k: _reads(nodes, found) for k, nodes in groups.items()}
+    parts: list[list[Tensor]] = []
+    for k in sorted(groups):
+        parts += [[x] for x in reads[k]] or [groups[k]]
+    made = _record(ys, gs, parts)
+    if not used:
+        _mind(made)
+    results = iter(made)
+    return {
+        k: _gathered(reads[k], results) if reads[k] else next(results)
+        for k in sorted(groups)
+    }
+
+
+def _record(
+    ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
+) -> list[Tensor]:
+    """One Derivative by groups of nodes; its results."""
+    own = Derivative(len(ys), tuple(len(part) for part in parts))
+    node = own(*ys, *gs, *[x for part in parts for x in part])
+    return [Tensor(Output(k), (node,), part[0].type) for k, part in enumerate(parts)]
+
+
+def _mind(results: Sequence[Tensor]) -> None:
+    """Know of results as long as their Derivative lives."""
+    (node,) = results[0].inputs
+    serial = node.serial
+    alive = weakref.ref(node, lambda _: _recorded.pop(serial, None))
+    _recorded[serial] = alive, [weakref.ref(x) for x in results]
+
+
+# -- tables of rows --------------------------------------------------------------------
+
+
+def _reads(nodes: Sequence[Tensor], found: Reached) -> list[Tensor]:
+    """The look-ups that alone read a table, newest first; none if others do.
+
+    By these it is derived, so that its gradient is known to be rows.
+    """
+    reads = []
+    for node in nodes:
+        own = found.readers.get(node.serial, [])
+        table = [x for x in own if type(x.op) is Embedding and x.inputs[1] is not node]
+        if node.inputs or not own or len(own) > len(table):
+            return []
+        reads += table
+    return sorted(reads, key=lambda x: -x.serial)
+
+
+def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
+    """The gradient of a table from those of what was read."""
+    total: Tensor | None = None
+    for node in reads:
+        part = node.op.vjp(next(results), node, *node.inputs)[0]
+        assert part is not None
+        g = fitted(part, node.inputs[0])
+        total = g if total is None else total + g
+    assert total is not None
+    return total
+
+
+# -- written out -----------------------------------------------------------------------
+
+
+def expansion(node: Tensor, made: Mapping[int, Tensor] | None = None) -> list[Tensor]:
+    """What the results of a Derivative are, as graphs of what it derives.
+
+    `made` has nodes, by serial, that were made of its inputs.
+    """
+    op = node.op
+    assert isinstance(op, Derivative)
+    inputs = [made.get(x.serial, x) for x in node.inputs] if made else node.inputs
+    ys, gs = inputs[: op.of], inputs[op.of : 2 * op.of]
+    rest = iter(inputs[2 * op.of :])
+    groups = [[next(rest) for _ in range(size)] for size in op.sizes]
+    start = newest_serial()
+    with apart():
+        found = pull(ys, gs, Targets.of_nodes(groups))
+    results = [found[k] for k in range(len(groups))]
+    for x in reach(results, lambda n: n.serial < start):
+        if x.serial > start:
+            x.origin = node.origin
+    return results
+
+
+def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
+    """What nodes, in order, become where derivatives are written out, by serial."""
+    made: dict[int, Tensor] = {}
+    results: dict[int, list[Tensor]] = {}
+    for node in nodes:
+        if type(node.op) is Derivative:
+            results[node.serial] = expansion(node, made)
+        elif node.inputs and node.inputs[0].serial in results:
+            assert isinstance(node.op, Output)
+            made[node.serial] = _noted(
+                results[node.inputs[0].serial][node.op.position], node
+            )
+        elif any(x.serial in made for x in node.inputs):
+            inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+            made[node.serial] = _copied(node.op, inputs, node)
+    return made
+
+
+def _noted(found: Tensor, like: Tensor) -> Tensor:
+    """What a result is, with the value and the notes that the result has."""
+    plain = like.stored is None and not (like.mark or like._name or like._metadata)
+    if plain or not found.inputs:
+        return found
+    return _copied(found.op, found.inputs, like)
+
+
+def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
+    copy = Tensor(op, inputs, like._type, like.stored)
+    copy.origin, copy.mark = like.origin, like.mark
+    copy._name, copy._metadata = like._name, like._metadata
+    return copy
+
+
+def derived(
+    nodes: Sequence[Tensor], keep: Set[int]
+) -> tuple[Sequence[Tensor], dict[int, int]]:
+    """The nodes of a run without derivatives, for an engine that keeps no programs.
+
+    Also the serials that are to be kept, with the old one of each.
+    """
+    if not any(type(node.op) is Derivative for node in nodes):
+        return nodes, {serial: serial for serial in keep}
+    made = spelled_out([n for n in nodes if n.stored is None])
+    wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
+    own = {made.get(n.serial, n).serial: n.serial for n in wanted}
+    return pending([made.get(n.serial, n) for n in wanted]), own
+
+
+@provide
+def written_out(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Nodes as they are looked at: every Derivative that they reach written out."""
+    nodes = reach(roots)
+    if not any(type(node.op) is Derivative for node in nodes):
+        return list(roots)
+    made = spelled_out(nodes)
+    return [made.get(root.serial, root) for root in roots]
+
+
+# -- what cutting would break ----------------------------------------------------------
+
+
+def _open() -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """The recorded derivatives with results that are asked for and not evaluated."""
+    for alive, results in list(_recorded.values()):
+        node = alive()
+        if node is not None:
+            live = [x for x in (ref() for ref in results) if x is not None]
+            missing = [x for x in live if x.stored is None]
+            if missing:
+                yield node, missing
+
+
+def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Results, not yet evaluated, of derivatives of what these roots reach.
+
+    Cutting the roots would lose them: they are evaluated first.
+    """
+    pairs = list(_open())
+    if not pairs:
+        return []
+    own = {node.serial for node in reach(roots) if node.inputs}
+    return [
+        x
+        for node, results in pairs
+        if any(n.serial in own for n in reach(node.inputs))
+        for x in results
+    ]
+
+
+def needed() -> set[int]:
+    """The serials of what recorded derivatives, not yet evaluated, are to derive."""
+    return {n.serial for node, _ in _open() for n in reach(node.inputs)}

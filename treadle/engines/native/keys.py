@@ -1,0 +1,99 @@
+"""The structure of a graph as a key: what programs are found by.
+
+Ops, types and literals are written as negative numbers, each known by one, so that a
+look-up compares numbers alone. A number is never used again for something else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from treadle.graph.body import sign_of
+from treadle.graph.leaves import LITERAL
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import opened
+from treadle.graph.variable import Update
+
+__all__ = ["Structure", "structure"]
+
+KNOWN = 1 << 16  # ops and types that have a number
+
+_numbers: dict[Any, int] = {}
+_next = itertools.count(-1, -1)
+
+
+def number(x: Any) -> int:
+    """The number of an op, a type or whatever else is hashable."""
+    found = _numbers.get(x)
+    if found is None:
+        if len(_numbers) >= KNOWN:
+            _numbers.clear()
+        found = _numbers.setdefault(x, next(_next))
+    return found
+
+
+class Structure:
+    """The nodes of a run in an order that structure alone decides, and their key."""
+
+    __slots__ = ("nodes", "parts", "place", "recipes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Tensor] = []
+        self.place: dict[int, int] = {}
+        self.parts: list[int] = []
+        self.recipes: set[int] = set()  # what has a value and is yet derived
+
+    def leaf(self, x: Tensor) -> None:
+        """Give a place to a node that has a value."""
+        self.place[x.serial] = len(self.nodes)
+        self.nodes.append(x)
+        t: Any = x.type
+        if x.op is LITERAL:
+            value = x.array
+            assert value is not None
+            self.parts.append(number(("literal", t.dtype, value.tobytes())))
+        else:  # in parts, which compare sooner than a Type
+            self.parts.append(number((t.shape, t.dtype, t.axes)))
+
+    def key(self, keep: Iterable[int], *options: Any) -> tuple[int, ...]:
+        """A key that also tells which nodes are kept and the options."""
+        kept = sorted([self.place[s] for s in keep])
+        return (*self.parts, number(options), *kept)
+
+
+def structure(
+    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
+) -> Structure:
+    """The structure of a run: what has a value stands before what reads it first.
+
+    So it does not matter when the values were made, only what is done with them.
+    """
+    made = Structure()
+    place, order, parts = made.place, made.nodes, made.parts
+    recipes = made.recipes = opened(nodes)
+    for node in nodes:
+        serial = node.serial
+        inputs = node.inputs
+        if node.stored is not None or serial in feeds:
+            if serial not in recipes:
+                if serial in keep:
+                    made.leaf(node)
+                continue
+            own = -1
+        else:
+            own = 0
+        for x in inputs:
+            if x.serial not in place:
+                made.leaf(x)
+        place[serial] = len(order)
+        order.append(node)
+        op = node.op
+        if own:
+            parts.append(number("recipe"))
+        # Of which Variable an Update is a version is nothing to its program.
+        parts.append(number(Update if type(op) is Update else sign_of(op)))
+        for x in inputs:
+            parts.append(place[x.serial])
+    return made

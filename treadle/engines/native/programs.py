@@ -1,0 +1,88 @@
+"""Programs by the structure of their graphs: bounded, counted, safe in threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from treadle.engines.native.linked import Linked
+
+__all__ = ["Entry", "Programs"]
+
+PROGRAMS = 256
+BYTES = 256 << 20  # of tables and constants
+Entry = tuple[Linked, list[int]]
+
+
+class Programs:
+    """Compiled programs; those not used for longest go when there are too many.
+
+    Threads that miss the same key wait for one of them to compile it.
+    """
+
+    def __init__(self, limit: int = PROGRAMS, most_bytes: int = BYTES) -> None:
+        self.limit, self.most_bytes = limit, most_bytes
+        self.hits = self.misses = self.bytes = 0
+        self._table: OrderedDict[Any, Entry] = OrderedDict()
+        self._start()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._start)
+
+    def _start(self) -> None:
+        """Locks of this process: a child must not inherit one that is held."""
+        self._lock = threading.Lock()
+        self._under_way: dict[Any, threading.Lock] = {}
+
+    def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
+        """The program of a key, made if it is not there."""
+        found = self._find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            gate = self._under_way.setdefault(key, threading.Lock())
+        with gate:
+            found = self._find(key)  # another thread may have made it meanwhile
+            if found is None:
+                try:
+                    found = make()
+                    self._insert(key, found)
+                finally:
+                    with self._lock:
+                        self._under_way.pop(key, None)
+        return found
+
+    def _find(self, key: Any) -> Entry | None:
+        with self._lock:
+            found = self._table.get(key)
+            if found is not None:
+                self.hits += 1
+                self._table.move_to_end(key)
+            return found
+
+    def _insert(self, key: Any, entry: Entry) -> None:
+        with self._lock:
+            self.misses += 1
+            self._table[key] = entry
+            self.bytes += entry[0].nbytes
+            while len(self._table) > 1 and (
+                len(self._table) > self.limit or self.bytes > self.most_bytes
+            ):
+                _, (old, _) = self._table.popitem(last=False)
+                self.bytes -= old.nbytes
+
+    def clear(self) -> None:
+        """Forget all programs; those that run at this moment end as they would."""
+        with self._lock:
+            self._table.clear()
+            self.bytes = 0
+
+    def values(self) -> list[Entry]:
+        """The programs, the longest unused first."""
+        with self._lock:
+            return list(self._table.values())
+
+    def __len__(self) -> int:
+        return len(self._table)
