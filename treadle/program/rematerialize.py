@@ -26,9 +26,9 @@ from treadle.program.units import wait_for, waited_for
 
 __all__ = ["lighter", "rematerialized"]
 
-# Seconds that a byte is worth if it stays to the end: writing and reading it, some ten
+# Seconds that a byte is worth if it stays to the end: writing and reading it, some 20
 # times over. One that is read at once is worth a part of that.
-PRICE, SHORT = 8e-10, 0.1
+PRICE, SHORT = 1.6e-9, 0.1
 LARGE = 1 << 24  # bytes: less memory is not worth the search
 LEAST = 0.95  # of the memory before; a choice that saves less is not taken
 HIGHEST, FINE = 2**16, 1.1  # prices where memory is short, and how closely they are met

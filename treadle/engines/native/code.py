@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from dataclasses import dataclass, replace
 
 from treadle.engines.native.contraction import plan_matmul
@@ -20,6 +21,8 @@ __all__ = ["Code", "coded"]
 # A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
 # with a shift in bytes; the name of a function, for its address.
 Argument = int | tuple[int | str, int] | str
+
+FEW = 256  # results that read a weight: with more, packing it is a small part of all
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
     places: dict[str, Argument] = dict(zip(names, _operands(step), strict=True))
     weights = dict(zip(names, step.operands, strict=True)).get("w")
     places[problem.computes] = 0 if finish else (step.written[0], 0)
+    few = problem.n * math.prod(problem.counts) <= FEW
     found = []
     for part in made.steps:
         arguments: list[Argument] = []
@@ -129,6 +133,6 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
         arguments += finish.integers if finish and finishes else ()
         texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
         sizes = part.total, part.grain, part.scratch, made.workspace
-        packs = weights if part.constant else None
+        packs = weights if part.constant and few else None
         found.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
     return tuple(found)
