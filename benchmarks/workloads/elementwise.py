@@ -47,8 +47,9 @@ class Sizes:
     count: int
     rows: int
     columns: int
-    # Elements that sit with a result in the second-level cache, and in the third.
-    cached: tuple[tuple[int, int], ...] = ((32_768, 98_304), (262_144, 1_048_576))
+    # Elements in the second-level cache, and in the third: enough of them that both
+    # sizes of a pair are shared evenly by the threads.
+    cached: tuple[tuple[int, int], ...] = ((131_072, 393_216), (262_144, 1_048_576))
 
 
 @dataclass(frozen=True)
