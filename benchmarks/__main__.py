@@ -15,13 +15,14 @@ from benchmarks.frame import check, compare
 from benchmarks.report import Row, report
 from benchmarks.rounds import Setting, find, interpreters
 from benchmarks.tables import RESULTS, keep, kept_name, show
-from benchmarks.workloads import NAMES, memory, workload
+from benchmarks.workloads import NAMES, memory, workload, workspace
 
 # Workloads without peers, as functions of the sizes asked for.
 ALONE: dict[str, Callable[[str], list[Row]]] = {
     "memory": memory.measure,
     "node": lambda sizes: node.measure(),
     "start": lambda sizes: start.measure(),
+    "workspace": workspace.measure,
 }
 
 
