@@ -67,13 +67,13 @@ def per_element(
     """
     slopes = []
     for small, large in sizes:
-        seconds = _least(make(large)) - _least(make(small))
+        seconds = _typical(make(large)) - _typical(make(small))
         slopes.append(max(seconds, 0.0) / (large - small))
     return min(slopes)
 
 
-def _least(run: Callable[[int], float]) -> float:
-    """The least seconds of a run, over several repetitions of about 10 ms."""
+def _typical(run: Callable[[int], float]) -> float:
+    """The median seconds of a run, over several repetitions of about 10 ms."""
     run(3)
     start = time.perf_counter()
     run(10)
@@ -84,4 +84,4 @@ def _least(run: Callable[[int], float]) -> float:
         start = time.perf_counter()
         run(count)
         times.append((time.perf_counter() - start) / count)
-    return min(times)
+    return statistics.median(times)

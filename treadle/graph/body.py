@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,10 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 _numbers = itertools.count()
 _fields: dict[type[Op], tuple[str, ...]] = {}
 _has_body: dict[type[Op], bool] = {}
+
+
+SHARED = 1024  # bodies kept so that the same one is found again
+_shared: OrderedDict[Any, Body] = OrderedDict()
 
 
 class Body:
@@ -70,6 +75,25 @@ class Body:
                     node.op, node.type, operands, node.origin
                 )
         return tuple(values[y.serial] for y in self.outputs)
+
+    def shared(self) -> Body:
+        """The first body of the same structure and numbers as this one.
+
+        Programs know bodies by identity: who traces the same again gets the same. For
+        small ones without large constants: they are kept.
+        """
+        place = {node.serial: k for k, node in enumerate(self.nodes)}
+        parts: list[Any] = [self.name]
+        for node in self.nodes:
+            raw = None if node.array is None else node.array.tobytes()
+            read = tuple(place[x.serial] for x in node.inputs)
+            parts.append((node.op, node.type, read, raw))
+        for ends in (self.arguments, self.outputs):
+            parts.append(tuple(place[x.serial] for x in ends))
+        found = _shared.setdefault(tuple(parts), self)
+        if len(_shared) > SHARED:
+            _shared.popitem(last=False)
+        return found
 
     @property
     def types(self) -> tuple[Type, ...]:

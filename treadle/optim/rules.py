@@ -83,7 +83,7 @@ def trace(momentum: Number, nesterov: bool = False) -> Transform:
         v = states["momentum"] * momentum + g
         return (g + v * momentum if nesterov else v), {"momentum": v}
 
-    return Transform(init, update)
+    return Transform(init, update, fixed=True)
 
 
 def scale_by_adagrad(
@@ -109,7 +109,7 @@ def scale_by_adagrad(
         total = states["squares"] + g * g
         return g / _root(total, eps, eps_inside), {"squares": total}
 
-    return Transform(init, update, rowwise=True)
+    return Transform(init, update, rowwise=True, fixed=True)
 
 
 def scale_by_rms(
@@ -149,7 +149,7 @@ def scale_by_rms(
             spread = functions.maximum(v - a * a, 0.0)
         return g / _root(spread, eps, eps_inside), new
 
-    return Transform(init, update)
+    return Transform(init, update, fixed=True)
 
 
 def scale_by_adadelta(rho: Number = 0.9, eps: Number = 1e-6) -> Transform:
@@ -175,7 +175,7 @@ def scale_by_adadelta(rho: Number = 0.9, eps: Number = 1e-6) -> Transform:
         d = g * functions.sqrt(u + eps) / functions.sqrt(v + eps)
         return d, {"squares": v, "changes": u * rho + d * d * (1 - rho)}
 
-    return Transform(init, update)
+    return Transform(init, update, fixed=True)
 
 
 def scale_by_adam(
@@ -221,4 +221,4 @@ def scale_by_adam(
         root = functions.sqrt(v / c2.astype(dtype)) + eps
         return m / c1.astype(dtype) / root, new
 
-    return Transform(init, update, rowwise=True)
+    return Transform(init, update, rowwise=True, fixed=True)

@@ -25,7 +25,8 @@ class Transform:
 
     All four are expressions; `step` counts the finished steps, as a float64 scalar.
     The parameter becomes parameter - lr * direction. With `rowwise`, a state that has
-    the parameter's shape may be updated at some rows alone.
+    the parameter's shape may be updated at some rows alone. A `fixed` one builds the
+    same graph at every step, so that it is traced once; others are asked each time.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -37,6 +38,7 @@ class Transform:
     init: Callable[[Type], Initial]
     update: Update
     rowwise: bool = False
+    fixed: bool = False
 
 
 def stateless(
@@ -56,7 +58,12 @@ def stateless(
     ) -> tuple[Tensor, States]:
         return rule(gradient, parameter, step), {}
 
-    return Transform(lambda _: {}, update, rowwise)
+    return Transform(lambda _: {}, update, rowwise, is_ours(rule))
+
+
+def is_ours(rule: Callable[..., Any]) -> bool:
+    """Whether the library wrote a rule: a user's may look at what changes."""
+    return str(getattr(rule, "__module__", "")).startswith("treadle.")
 
 
 def identity() -> Transform:
@@ -112,4 +119,5 @@ def chain(*parts: Transform) -> Transform:
             changed.update({outer[name]: value for name, value in new.items()})
         return direction, changed
 
-    return Transform(init, update, all(part.rowwise for part in parts))
+    rowwise = all(part.rowwise for part in parts)
+    return Transform(init, update, rowwise, all(part.fixed for part in parts))
