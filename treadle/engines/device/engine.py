@@ -23,6 +23,7 @@ from treadle.graph.meaning import compute_at
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.ops.call import inlined
 
 __all__ = ["Device"]
 
@@ -54,7 +55,8 @@ class Device(Engine):
         spent: Set[int] = frozenset(),
     ) -> Values:
         nodes, own = derived(nodes, keep)
-        keep = own.keys()
+        nodes, place = inlined(nodes, own.keys())
+        keep = set(place.values())
         for node in nodes:  # what other engines hold, before this one is locked
             if isinstance(node.stored, Resident) and not self._own(node.stored):
                 node.stored.numpy()
@@ -65,7 +67,7 @@ class Device(Engine):
                     self._begin(node, feeds, values)
                 order, into = in_place(nodes, values, keep, spent)
                 self._walk(order, values, keep, into)
-                return {own[serial]: values[serial] for serial in keep}
+                return {own[s]: values[at] for s, at in place.items()}
             finally:
                 # A traceback keeps this frame, but must not keep the memory.
                 values.clear()
