@@ -205,11 +205,12 @@ def _same_places(
             return False
         inner = any(a not in seen and a.extent != 1 for a in axes)
         for x in loads - set(known):
-            common = min(_shared(path, other) for _, other in stores)
-            if x.index in places and not inner:
-                continue  # the very element that this step writes
-            if not _apart({x.index, *places}, axes[:common]):
-                return False
+            for store, other in stores:
+                if x.index == store.index and not inner:
+                    continue  # the very element that this step writes
+                common = _shared(path, other)
+                if not _apart({x.index, store.index}, axes[:common]):
+                    return False
         held.setdefault(path, set()).update(loads)
         if isinstance(s, Store) and s.buffer == target:
             if s.combine is not None or inner:
