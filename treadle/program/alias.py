@@ -208,8 +208,8 @@ def _same_places(
             for store, other in stores:
                 if x.index == store.index and not inner:
                     continue  # the very element that this step writes
-                common = _shared(path, other)
-                if not _apart({x.index, store.index}, axes[:common]):
+                around = axes[: _shared(path, other)]
+                if _meet(x.index, store.index, around):
                     return False
         held.setdefault(path, set()).update(loads)
         if isinstance(s, Store) and s.buffer == target:
@@ -240,6 +240,35 @@ def _shared(a: Path, b: Path) -> int:
     while count < min(len(a), len(b)) and a[count] == b[count]:
         count += 1
     return count
+
+
+def _meet(a: Index, b: Index, axes: Sequence[Axis]) -> bool:
+    """Whether two steps of some loops may meet, one in the one place, one in the other.
+
+    Exactly, where the places are a constant apart: a sum of whole steps makes it up.
+    """
+    apart = a + b * -1
+    if apart.terms or any(not isinstance(x, Axis) for x, _ in a.terms):
+        return not _apart({a, b}, axes)
+    if any(x not in axes for x in a.axes()):
+        return not _apart({a, b}, axes)
+    steps = [(abs(int(a.coefficient(x))), x.extent - 1) for x in axes]
+    return _adds_up(abs(apart.constant), sorted(steps, reverse=True), False)
+
+
+def _adds_up(rest: int, steps: Sequence[tuple[int, int]], moved: bool) -> bool:
+    """Whether whole steps, at most so many of each either way, make up a distance."""
+    if not steps:
+        return rest == 0 and moved
+    (step, most), *others = steps
+    if not step:
+        return _adds_up(rest, others, moved or most > 0)
+    reach = sum(s * n for s, n in others)
+    low = max(-most, -((reach - rest) // step))
+    high = min(most, (rest + reach) // step)
+    return any(
+        _adds_up(rest - k * step, others, moved or k != 0) for k in range(low, high + 1)
+    )
 
 
 def _apart(places: Collection[Index], axes: Sequence[Axis]) -> bool:
