@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import Targets, blocks, cut_error
+from treadle.autodiff.tape import Row, tape_of
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.body import sign_of
@@ -23,7 +24,7 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
-__all__ = ["Reached", "reached"]
+__all__ = ["Reached", "behind", "reached"]
 
 LEARNED = 8192  # kinds of nodes that are remembered
 
@@ -44,11 +45,12 @@ class Reached:
     computed_table: bool = False  # whether rows are looked up in what was computed
     made: dict[int, Tensor] = field(default_factory=dict)  # what nodes were written as
     readers: dict[int, list[Tensor]] = field(default_factory=dict)
+    rows: list[Tensor] = field(default_factory=list)  # of batched runs
 
     def trainable(self) -> list[Variable]:
         """The trainable Variables that were reached, in the order of first use."""
         found: dict[int, Variable] = {}
-        for node in self.versions:
+        for node in [*self.versions, *behind(self.rows)]:
             variable = variable_of(node)
             if variable is not None and variable.trainable:
                 found.setdefault(id(variable), variable)
@@ -92,6 +94,8 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
                 raise cut_error(node)
             if variable_of(node) is not None:
                 found.versions.append(node)
+            elif type(node.op) is Row:
+                found.rows.append(node)
         elif type(node.op) is Output:
             below = inputs[0]
             if below.op.family == "derivative":
@@ -112,6 +116,21 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
                         readers.setdefault(x.serial, []).append(node)
     found.versions.sort(key=lambda node: node.serial)
     return found
+
+
+def behind(rows: Sequence[Tensor]) -> list[Tensor]:
+    """The versions that batched runs have read, through all runs before them."""
+    found, seen = [], set()
+    tapes = [tape_of(row) for row in rows]
+    while tapes:
+        tape = tapes.pop()
+        if tape is None or tape.number in seen:
+            continue
+        seen.add(tape.number)
+        below = reach(tape.sources, blocks)
+        found += [x for x in below if variable_of(x) is not None]
+        tapes += [tape_of(x) for x in below]
+    return sorted(found, key=lambda node: node.serial)
 
 
 def _passes(

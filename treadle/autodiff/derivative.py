@@ -8,11 +8,12 @@ from typing import Any
 
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import Targets, blocks, fitted, pull
+from treadle.autodiff.tape import Tape, tape_of, through
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.graph.frame import apart, top
 from treadle.graph.op import Op, op
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor, newest_serial
 from treadle.graph.traversal import pending, reach
 from treadle.ops.families import Output
@@ -65,7 +66,11 @@ def cotangents(
 
 
 def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Reached]:
-    """What a derivative reaches, with derivatives among the results written out."""
+    """What a derivative reaches, with derivatives among the results written out.
+
+    What can run as rows does so now: a derivative goes through its tape as a whole.
+    """
+    functions.run_rows(ys)
     found = reached(ys, targets)
     if not found.derivatives:
         return list(ys), found
@@ -88,6 +93,8 @@ def recorded(
     Those that are not `used` up by the next run are minded when their recipe is cut.
     """
     wanted = [found.made.get(x.serial, x) if isinstance(x, Tensor) else x for x in xs]
+    if found.rows:
+        return _by_tapes(found, ys, gs, wanted, used)
     targets = Targets(wanted)
     groups = found.groups(targets)
     if not groups:
@@ -106,6 +113,52 @@ def recorded(
         k: _gathered(reads[k], results) if reads[k] else next(results)
         for k in sorted(groups)
     }
+
+
+def _by_tapes(
+    found: Reached,
+    ys: Sequence[Tensor],
+    gs: Sequence[Tensor],
+    xs: Sequence[Operand],
+    used: bool,
+) -> dict[int, Tensor]:
+    """The cotangents where some of the way are batched runs, the newest first.
+
+    What an older run made never depends on a newer one: each is gone through once.
+    """
+    total: dict[int, Tensor] = {}
+    waiting: dict[int, tuple[Tape, dict[int, Tensor]]] = {}
+
+    def add(table: dict[int, Tensor], key: int, g: Tensor) -> None:
+        table[key] = table[key] + g if key in table else g
+
+    while True:
+        rows, found.rows = found.rows, []
+        made = recorded(found, ys, gs, [*xs, *rows], used)
+        for k, g in made.items():
+            if k < len(xs):
+                add(total, k, g)
+                continue
+            row = rows[k - len(xs)]
+            tape = tape_of(row)
+            assert tape is not None
+            _, own = waiting.setdefault(tape.number, (tape, {}))
+            add(own, row.op.number, g)  # type: ignore[attr-defined]
+        if not waiting:
+            return total
+        tape, own = waiting.pop(max(waiting))
+        targets, ys, gs = Targets(xs), [], []
+        for source, g in through(tape, own):
+            places = targets.of(source)
+            for k in places:
+                add(total, k, g)
+            if not places and not blocks(source):
+                ys, gs = [*ys, source], [*gs, g]
+            below = tape_of(source)
+            if below is not None and not places:
+                _, own = waiting.setdefault(below.number, (below, {}))
+                add(own, source.op.number, g)  # type: ignore[attr-defined]
+        found = reached(ys, Targets(xs))
 
 
 def _record(

@@ -50,7 +50,8 @@ class Options:
     short, values are computed again, and a graph that needs more is refused.
     arena: "fast", or to find faults of kernels "poison" (NaN before and after use) or
     "guard" (each buffer beside a protected page). rules: rewriting rules of your own,
-    used beside the standard ones wherever a graph is optimized.
+    used beside the standard ones wherever a graph is optimized. autobatch: whether
+    nodes that do the same to different operands are done together where that pays.
     """
 
     engine: str = "auto"
@@ -63,6 +64,7 @@ class Options:
     check: bool = False
     arena: str = "fast"
     rules: tuple[Any, ...] = ()
+    autobatch: bool = True
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
 

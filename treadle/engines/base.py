@@ -117,6 +117,10 @@ class Engine:
         """
         raise NotImplementedError
 
+    def rows(self, forest: Any, gradient: bool) -> Any:
+        """The run of a forest, with what its gradient reads; None if it cannot be."""
+        return None
+
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         """What the nodes in `keep` are compiled to; `graph` is their text."""
         raise OptionError(f"engine {self.name!r} has no programs to look at")

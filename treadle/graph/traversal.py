@@ -65,6 +65,16 @@ def opened(nodes: Sequence[Tensor]) -> set[int]:
     return {n.serial for n in evaluated if here.issuperset(x.serial for x in n.inputs)}
 
 
+def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
+    """How often these nodes read each node, by its serial."""
+    # Apart from those who count references: a loop's variable would be one more.
+    found: dict[int, int] = {}
+    for node in nodes:
+        for x in node.inputs:
+            found[x.serial] = found.get(x.serial, 0) + 1
+    return found
+
+
 def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:
     """For each node, by serial, the nodes among these that read it."""
     found: dict[int, list[Tensor]] = {}

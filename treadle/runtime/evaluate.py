@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.derivative import endangered, needed
+from treadle.autodiff.tape import TapeGradient
 from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
@@ -21,9 +22,10 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
-from treadle.graph.traversal import pending, reach
+from treadle.graph.traversal import pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
+from treadle.runtime.rows import run_rows
 
 __all__ = ["evaluate"]
 
@@ -56,16 +58,6 @@ def _array_references() -> int:
     """What sys.getrefcount counts of an array that only a node refers to."""
     node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
     return sys.getrefcount(node.stored)
-
-
-def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
-    """How often these nodes read each node, by its serial."""
-    # Apart from those who count references: a loop's variable would be one more.
-    found: dict[int, int] = {}
-    for node in nodes:
-        for x in node.inputs:
-            found[x.serial] = found.get(x.serial, 0) + 1
-    return found
 
 
 def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
@@ -120,6 +112,9 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
+    if not feeds:
+        run_rows([*wanted, *updates])
+        _pull_tapes([*wanted, *updates])
     nodes = pending([*wanted, *updates])
     del updates
     keep = {node.serial for node in wanted}
@@ -151,6 +146,43 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def _pull_tapes(wanted: Sequence[Tensor]) -> None:
+    """Go backward through the batched runs whose gradients are asked for.
+
+    They are apart from the programs before and after, which stay the same for each.
+    """
+    while True:
+        nodes = pending(wanted)
+        pulls = [node for node in nodes if type(node.op) is TapeGradient]
+        if not pulls:
+            return
+        first = pulls[0]
+        after: set[int] = set()
+        for node in nodes:
+            if node is first or any(x.serial in after for x in node.inputs):
+                after.add(node.serial)
+        before = [x for x in wanted if x.serial not in after]
+        evaluable = [x for x in before if not isinstance(x.op, Update)]
+        _settle_all([*first.inputs, *evaluable])
+        found = first.op.numpy(*[x.array for x in first.inputs])
+        for node in nodes:
+            if node.inputs and node.inputs[0] is first:
+                settle(node, found[node.op.position])  # type: ignore[attr-defined]
+
+
+def _settle_all(roots: Sequence[Tensor]) -> None:
+    """Evaluate nodes that are no updates, and what is held of what they read."""
+    nodes = pending(roots)
+    keep = {root.serial for root in roots} | {n.serial for n in held(nodes, _ALONE)}
+    keep &= {node.serial for node in nodes if node.stored is None}
+    values = chosen(current().engine, nodes).run(nodes, {}, keep, set())
+    carried = _carried(nodes)
+    for node in nodes:
+        if node.serial in keep and not isinstance(node.type, TupleType):
+            settle(node, values[node.serial])
+            _remember(node, node.serial in carried)
 
 
 def _check(nodes: Sequence[Tensor]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
-from treadle.base.types import TupleType
+from treadle.batch.forest import Forest
 from treadle.engines.base import (
     CacheInfo,
     Engine,
@@ -18,55 +18,19 @@ from treadle.engines.base import (
 )
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
+from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals
-from treadle.engines.native.scalars import supports
-from treadle.engines.native.workspace import fitting
-from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.op import Op
+from treadle.engines.native.translate import translated
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
-from treadle.loops.lower import combiner, has_rule, wide
-from treadle.ops.debug import Debug
-from treadle.ops.families import Elementwise, Reduction
-from treadle.program.arrange import PRODUCTS
-from treadle.program.build import KERNELS, drafts
-from treadle.program.convolution import is_direct
-from treadle.rewrite.pipeline import Ways, prepare
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
-
-
-def supported(node: Tensor) -> bool:
-    """Whether kernels can compute a node."""
-    op = node.op
-    types = [x.type for x in node.inputs]
-    if any(isinstance(t, TupleType) for t in [*types, node.type]):
-        return False
-    dtypes = [t.dtype for t in types]
-    if any(d.kind == "c" for d in [*dtypes, node.type.dtype]):
-        return False
-    if isinstance(op, Reduction):
-        dtype = wide(node.type.dtype)
-        return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
-    if isinstance(op, Elementwise):
-        return supports(op, dtypes, node.type.dtype)
-    return has_rule(op)
-
-
-def direct(node: Tensor) -> bool:
-    """Whether a convolution has kernels of its own."""
-    return is_direct(node) and node.type.dtype in PRODUCTS
-
-
-def claimed(op: Op) -> bool:
-    """Whether an op is not written out: it has kernels of its own, or an effect."""
-    return isinstance(op, Debug) or type(op) in KERNELS
 
 
 class Native(Engine):
@@ -113,6 +77,16 @@ class Native(Engine):
             engine("reference").run(nodes, feeds, keep)
             raise
         return {order[k].serial: array for k, array in found.items()}
+
+    def rows(self, forest: Forest, gradient: bool) -> Run | None:
+        made = Run(forest, gradient)
+        if not made.possible():
+            return None
+        try:
+            made.forward()
+        except PositionError:
+            return None  # node by node it is told which position of which node it was
+        return made
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         linked, _ = self._compile(structure(nodes, {}, keep), {}, keep)
@@ -165,24 +139,10 @@ class Native(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
-        optimize, place = bool(current().optimize), made.place
-        with pushed(TraceFrame("a program")):  # what rules build here is never run
-            ways = Ways(claimed, direct)
-            graph = prepare(made.nodes, feeds, keep, ways, optimize)
-            roots = {place[serial]: root for serial, root in graph.roots.items()}
-            replaced = {place[k]: x for k, x in graph.replaced.items()}
-            linked = fitting(
-                drafts(
-                    graph.arguments,
-                    roots,
-                    supported,
-                    host().vector_bytes,
-                    optimize,
-                    replaced,
-                )
-            )
-        linked.again = [place[x.serial] for x in graph.again]
-        return linked, [place[x.serial] for x in graph.leaves]
+        place = made.place
+        linked, leaves, again = translated(made.nodes, feeds, keep, place)
+        linked.again = [place[x.serial] for x in again]
+        return linked, [place[x.serial] for x in leaves]
 
 
 provide_engine("native", Native)

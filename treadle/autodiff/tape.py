@@ -1,0 +1,117 @@
+"""What a batched run left behind: values that are leaves now, and their derivative.
+
+Such a value is a `Row` of a tape. A derivative that arrives at rows goes through the
+tape as a whole: `TapeGradient` has the cotangents of all that the run had read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from treadle.base.errors import GradientError
+from treadle.base.types import TupleType, Type
+from treadle.graph.leaves import Leaf, constant_node
+from treadle.graph.op import Cotangents, Op, op
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Output
+from treadle.ops.lookup import RowsToDense
+
+__all__ = ["Part", "Row", "Tape", "TapeGradient", "tape_of", "through"]
+
+_numbers = itertools.count()
+
+
+class Pull(Protocol):
+    """What a tape asks of the run it stands for."""
+
+    def pull(self, given: Mapping[int, Any]) -> list[Any]:
+        """One array per part, for cotangents of rows by their number."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the gradient of a source: dense, or at the rows `ids` of a table."""
+
+    source: Tensor
+    type: Type
+    ids: np.ndarray[Any, Any] | None = None
+
+
+class Tape:
+    """A run that is derived as a whole.
+
+    `sources` are the nodes with values that it read and a derivative may go on to. A
+    tape of a later run has the greater number.
+    """
+
+    def __init__(
+        self, run: Pull, sources: Sequence[Tensor], parts: Sequence[Part]
+    ) -> None:
+        self.number = next(_numbers)
+        self.run = run
+        self.sources = tuple(sources)
+        self.parts = tuple(parts)
+
+
+@op(differentiable=False)
+class Row(Leaf):
+    """A value of a batched run."""
+
+    tape: Any = None
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return "row"
+
+    def __repr__(self) -> str:
+        return f"row {self.number} of a batched run"
+
+
+def tape_of(node: Tensor) -> Tape | None:
+    """The tape that a node is a row of."""
+    found: Tape | None = node.op.tape if type(node.op) is Row else None
+    return found
+
+
+@op()
+class TapeGradient(Op):
+    """The parts of a tape's gradient for cotangents of some of its rows."""
+
+    tape: Any
+    rows: tuple[int, ...]
+    family = "tape"
+
+    def infer(self, *types: Any) -> TupleType:
+        return TupleType(tuple(part.type for part in self.tape.parts))
+
+    def numpy(self, *arrays: Any) -> Any:
+        given = dict(zip(self.rows, arrays, strict=True))
+        return tuple(self.tape.run.pull(given))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        raise GradientError(
+            "a gradient through a batched run is asked for twice",
+            hint="build what is to be derived twice under td.options(autobatch=False)",
+        )
+
+
+def through(tape: Tape, gs: Mapping[int, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Each source that a tape's gradient reaches, with a part of its cotangent.
+
+    `gs` has the cotangents of rows by their number.
+    """
+    node = TapeGradient(tape, tuple(gs))(*gs.values())
+    found = []
+    for k, part in enumerate(tape.parts):
+        g = Tensor(Output(k), (node,), part.type)
+        if part.ids is not None:
+            count = part.source.type.shape[0]
+            g = RowsToDense(count)(constant_node(part.ids), g)
+        found.append((part.source, g))
+    return found

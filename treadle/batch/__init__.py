@@ -1,0 +1,1 @@
+"""Graphs that differ for every example: nodes of one signature run as rows."""

@@ -1,0 +1,143 @@
+"""What a node does to which operands, as a key: nodes with one key are rows of one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.base.dtypes import is_inexact
+from treadle.base.types import TupleType
+from treadle.batch.template import Template
+from treadle.graph.body import Body, sign_of
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import LITERAL, Argument, Version
+from treadle.graph.op import Op
+from treadle.graph.rows import batched
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Update
+from treadle.ops.call import Call
+from treadle.ops.families import outputs_of
+
+__all__ = ["Signature", "apart", "shared_of", "template_of"]
+
+TEMPLATES = 512
+
+_templates: OrderedDict[Any, Template] = OrderedDict()
+_bodies: OrderedDict[Any, Body | None] = OrderedDict()
+
+
+def apart(op: Op) -> bool:
+    """Whether an op is never a row: it changes state or is not written out yet."""
+    return type(op) is Update or op.family in ("derivative", "state")
+
+
+def shared_of(body: Body) -> tuple[list[int], list[int]]:
+    """The arguments of a traced body that are Variables, and the others."""
+    known = body.memo.get("shared")
+    if known is None:
+        marks = [(x.mark or {}).get("variable") for x in body.arguments]
+        shared = [k for k, v in enumerate(marks) if v is not None]
+        rows = [k for k, v in enumerate(marks) if v is None]
+        known = body.memo["shared"] = shared, rows
+    found: tuple[list[int], list[int]] = known
+    return found
+
+
+class Signature:
+    """One kind of unit: its body, and the nodes that all its units share.
+
+    `shared` has those nodes by argument of the body, `rows` the other arguments.
+    """
+
+    __slots__ = ("body", "count", "number", "outputs", "rows", "shared")
+
+    def __init__(
+        self, number: int, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
+    ) -> None:
+        self.number = number
+        self.body = body
+        self.shared = shared
+        self.rows = rows
+        self.outputs = len(body.outputs)
+        self.count = 0
+
+    @classmethod
+    def of(cls, number: int, node: Tensor) -> Signature | None:
+        """The signature of a node whose operands have values or are rows."""
+        op, inputs = node.op, node.inputs
+        if type(op) is Call:
+            places, rows = shared_of(op.body)
+            shared = {k: inputs[k] for k in places}
+            made = cls(number, op.body, shared, rows)
+        else:
+            body = _single(op, inputs)
+            if body is None:
+                return None
+            operands = [x for x in inputs if x.op is not LITERAL]
+            shared = {k: x for k, x in enumerate(operands) if type(x.op) is Version}
+            rows = [k for k in range(len(operands)) if k not in shared]
+            made = cls(number, body, shared, rows)
+        given = [k not in made.shared for k in range(len(made.body.arguments))]
+        if not any(given) or not _works(made.body, tuple(given)):
+            return None
+        return made
+
+
+def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
+    """The body of one op, with the literals among its inputs."""
+    parts: list[Any] = []
+    for x in inputs:
+        literal = x.op is LITERAL and x.array is not None
+        parts.append((x.type, x.array.tobytes() if literal else None))  # type: ignore[union-attr]
+    key = sign_of(op), *parts
+    if key in _bodies:
+        _bodies.move_to_end(key)
+        return _bodies[key]
+    with pushed(TraceFrame(op.name)):
+        arguments: list[Tensor] = []
+        own = []
+        for x in inputs:
+            if x.op is not LITERAL:
+                arguments.append(Tensor(Argument(len(arguments)), (), x.type))
+            own.append(x if x.op is LITERAL else arguments[-1])
+        node = op(*own)
+        several = isinstance(node.type, TupleType)
+        outputs = outputs_of(node) if several else (node,)
+        _bodies[key] = Body(op.name, arguments, outputs)
+    if len(_bodies) > TEMPLATES:
+        _bodies.popitem(last=False)
+    return _bodies[key]
+
+
+def _works(body: Body, given: tuple[bool, ...]) -> bool:
+    """Whether every op of a body has a rule for rows."""
+    key = "rows", given
+    if key not in body.memo:
+        with pushed(TraceFrame(body.name)):
+            body.memo[key] = batched(body, given, 2) is not None
+    found: bool = body.memo[key]
+    return found
+
+
+def template_of(signature: Signature, wanted: Sequence[int]) -> Template:
+    """What is done to the rows of a signature; `wanted` rows may get cotangents."""
+    body, shared = signature.body, signature.shared
+    given = tuple(k not in shared for k in range(len(body.arguments)))
+    asked = tuple(
+        is_inexact(x.type.dtype)
+        and (k in wanted if given[k] else _trainable(shared[k]))
+        for k, x in enumerate(body.arguments)
+    )
+    key = body.number, given, asked
+    found = _templates.get(key)
+    if found is None:
+        found = _templates[key] = Template(body, given, asked)
+        if len(_templates) > TEMPLATES:
+            _templates.popitem(last=False)
+    return found
+
+
+def _trainable(node: Tensor) -> bool:
+    variable = getattr(node.op, "variable", None)
+    return variable is not None and bool(variable.trainable)

@@ -1,0 +1,359 @@
+"""What is done to the rows of a signature: forward, backward, and sums over rows.
+
+A body is derived for one row and then done for n: so what mixes rows is known. It is
+the gradient of shared operands alone, a sum over the rows, taken once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from treadle.base.dtypes import is_inexact
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import Argument
+from treadle.graph.operators import functions
+from treadle.graph.rows import batched
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach, rebuild
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import Add, Negative
+from treadle.ops.families import Movement
+from treadle.ops.lookup import sparse_rows
+from treadle.ops.movement import Reshape
+from treadle.ops.reduce import Sum
+
+__all__ = ["Part", "Template", "Sparse"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A body for one row, what its arguments are, and which of them are rows.
+
+    A source is ("input", k), ("output", k), ("kept", k), ("cotangent", k) or
+    ("frontier", k): values of a row that other parts made.
+    """
+
+    body: Body
+    sources: tuple[tuple[str, int], ...]
+    given: tuple[bool, ...]
+
+    def at(self, n: int) -> Body:
+        """The body for n rows."""
+        made = batched(self.body, self.given, n)
+        assert made is not None, f"{self.body.name} is not done by rows"
+        return made
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """The gradient of a table: where the ids and the values are, as sources."""
+
+    ids: tuple[str, int]
+    values: tuple[str, int]
+    rows: int
+    tail: tuple[int, ...]
+
+
+class Template:
+    """A body of which the inputs marked in `given` are rows, the others shared.
+
+    `wanted` marks the inputs whose cotangents can be asked for.
+    """
+
+    def __init__(
+        self, body: Body, given: Sequence[bool], wanted: Sequence[bool]
+    ) -> None:
+        self.body = body
+        self.given = tuple(given)
+        self.wanted = tuple(wanted)
+
+    @cached_property
+    def forward(self) -> Part:
+        """Outputs, then what is kept for the gradient."""
+        made = Body(self.body.name, self.body.arguments, self._every)
+        inputs = tuple(("input", k) for k in range(len(self.given)))
+        return Part(made, inputs, self.given)
+
+    @cached_property
+    def plain(self) -> Part:
+        """Outputs alone, where no gradient follows."""
+        inputs = tuple(("input", k) for k in range(len(self.given)))
+        return Part(self.body, inputs, self.given)
+
+    @property
+    def kept(self) -> tuple[Type, ...]:
+        """Types of what is kept of a row."""
+        return tuple(x.type for x in self._derived.kept)
+
+    @property
+    def _every(self) -> list[Tensor]:
+        return [*self.body.outputs, *self._derived.kept]
+
+    @property
+    def backward(self) -> Part | None:
+        """Cotangents of the wanted rows, then the frontier, from those of outputs."""
+        return self._derived.backward
+
+    @property
+    def total(self) -> Part | None:
+        """Cotangents of the shared inputs that are summed up over all rows."""
+        return self._derived.total
+
+    @property
+    def row_cotangents(self) -> tuple[int, ...]:
+        """The inputs that the first results of `backward` belong to."""
+        return self._derived.row_inputs
+
+    @property
+    def frontier(self) -> tuple[Type, ...]:
+        """Types of the other results of `backward`."""
+        return self._derived.frontier
+
+    @property
+    def shared_cotangents(self) -> tuple[int, ...]:
+        """The inputs that the results of `total` belong to."""
+        return self._derived.shared_inputs
+
+    @property
+    def sparse(self) -> dict[int, Sparse]:
+        """The tables among the shared inputs whose gradients are rows."""
+        return self._derived.sparse
+
+    @cached_property
+    def _derived(self) -> _Derived:
+        with pushed(TraceFrame(f"gradient of {self.body.name}")):
+            return _Derived(self)
+
+    def total_at(self, n: int) -> Body:
+        """The sums over n rows, as a body of the matrices."""
+        part = self.total
+        assert part is not None
+        with pushed(TraceFrame(f"totals of {self.body.name}")):
+            return _summed(part, n)
+
+
+class _Derived:
+    """The gradient of a template for one row, cut into its parts."""
+
+    def __init__(self, template: Template) -> None:
+        body, given = template.body, template.given
+        self.body = body
+        self.given = given
+        count = len(body.arguments)
+        floats = [k for k, t in enumerate(body.types) if is_inexact(t.dtype)]
+        gs = [
+            Tensor(Argument(count + j), (), body.outputs[k].type)
+            for j, k in enumerate(floats)
+        ]
+        places = [k for k, w in enumerate(template.wanted) if w]
+        xs = [body.arguments[k] for k in places]
+        ys = [body.outputs[k] for k in floats]
+        found = functions.pullback(ys, gs, xs) if gs and xs else ()
+        grads = {k: g for k, g in zip(places, found, strict=False) if g is not None}
+        self.source: dict[int, tuple[str, int]] = {}
+        for k, x in enumerate(body.arguments):
+            self.source[x.serial] = "input", k
+        for k, g in zip(floats, gs, strict=True):
+            self.source[g.serial] = "cotangent", k
+        for k, y in enumerate(body.outputs):
+            self.source.setdefault(y.serial, ("output", k))
+        self.own = {x.serial for x in body.nodes}
+        self.rowwise = self._rowwise(list(grads.values()))
+        self.kept: list[Tensor] = []
+        self.extra: list[Tensor] = []
+        self.row_inputs = tuple(k for k in grads if given[k])
+        dense = {k: g for k, g in grads.items() if not given[k]}
+        self.sparse = self._sparse(dense)
+        self.shared_inputs = tuple(dense)
+        wanted = [grads[k] for k in self.row_inputs]
+        self._split(wanted, list(dense.values()))
+
+    def _rowwise(self, roots: Sequence[Tensor]) -> set[int]:
+        """The nodes that differ between rows."""
+        rows = {
+            x.serial
+            for x, given in zip(self.body.arguments, self.given, strict=True)
+            if given
+        }
+        found = {s for s, (kind, _) in self.source.items() if kind == "cotangent"}
+        found |= rows
+        for node in reach([*roots, *self.body.outputs]):
+            if any(x.serial in found for x in node.inputs):
+                found.add(node.serial)
+        return found
+
+    def _sparse(self, dense: dict[int, Tensor]) -> dict[int, Any]:
+        """Gradients that are rows of a table; they leave `dense`."""
+        found: dict[int, Any] = {}
+        for k, g in list(dense.items()):
+            parts = sparse_rows(g)
+            if parts is None:
+                continue
+            ids, values = map(_bare, parts)
+            known = ids.serial in self.own or ids.serial in self.source
+            if known and values.serial in self.rowwise:
+                found[k] = ids, values, g.type.shape
+                del dense[k]
+        return found
+
+    def _split(self, wanted: list[Tensor], dense: list[Tensor]) -> None:
+        leaves: dict[int, Tensor] = {}
+        for g in dense:
+            for x in _frontier(g, self.rowwise, self.source):
+                leaves[x.serial] = x
+        for ids, values, _ in self.sparse.values():
+            leaves[ids.serial], leaves[values.serial] = ids, values
+        self.extra = [x for s, x in leaves.items() if s not in self.source]
+        roots = [*wanted, *self.extra]
+        replaced, sources = self._cut(roots)
+        # What is kept of the forward pass needs no place of its own on the frontier.
+        self.extra = [x for x in self.extra if x.serial not in self.source]
+        roots = [*wanted, *self.extra]
+        for k, x in enumerate(self.extra):
+            self.source[x.serial] = "frontier", k
+        self.frontier = tuple(x.type for x in self.extra)
+        self.backward = self._part("gradient", roots, replaced, sources)
+        self.sparse = {
+            k: Sparse(self.source[i.serial], self.source[v.serial], s[0], s[1:])
+            for k, (i, v, s) in self.sparse.items()
+        }
+        self.total = self._totals(dense)
+
+    def _cut(
+        self, roots: Sequence[Tensor]
+    ) -> tuple[dict[int, Tensor], list[tuple[str, int]]]:
+        """Arguments in place of what the forward pass made; that is kept."""
+
+        def made(node: Tensor) -> bool:
+            return (
+                node.serial in self.own
+                and node.serial in self.rowwise
+                and not isinstance(node.type, TupleType)
+            )
+
+        ends = [
+            x
+            for x in reach(roots, lambda n: n.serial in self.source or made(n))
+            if x.serial in self.source or made(x)
+        ]
+        replaced, sources = {}, []
+        for x in ends:
+            if x.serial not in self.source:
+                self.source[x.serial] = "kept", len(self.kept)
+                self.kept.append(x)
+            replaced[x.serial] = Tensor(Argument(len(sources)), (), x.type)
+            sources.append(self.source[x.serial])
+        return replaced, sources
+
+    def _part(
+        self,
+        name: str,
+        roots: Sequence[Tensor],
+        replaced: dict[int, Tensor],
+        sources: Sequence[tuple[str, int]],
+    ) -> Part | None:
+        if not roots:
+            return None
+        done = rebuild(roots, replaced)
+        body = Body(f"{name} of {self.body.name}", list(replaced.values()), done)
+        rows = tuple(kind != "input" or self.given[k] for kind, k in sources)
+        return Part(body, tuple(sources), rows)
+
+    def _totals(self, dense: Sequence[Tensor]) -> Part | None:
+        if not dense:
+            return None
+        ends: dict[int, Tensor] = {}
+        for x in reach(dense, lambda n: n.serial in self.source):
+            if x.serial in self.source:
+                ends[x.serial] = x
+        replaced = {
+            s: Tensor(Argument(k), (), x.type) for k, (s, x) in enumerate(ends.items())
+        }
+        sources = [self.source[s] for s in ends]
+        return self._part("totals", dense, replaced, sources)
+
+
+def _bare(x: Tensor) -> Tensor:
+    """What a reshaped tensor was before."""
+    while isinstance(x.op, Reshape):
+        (x,) = x.inputs
+    return x
+
+
+_THROUGH = (Add, Negative)
+
+
+def _adds(node: Tensor, rowwise: set[int]) -> bool:
+    """Whether the sum of a node over rows is the node of the sums of its inputs."""
+    plain = isinstance(node.op, (Movement, *_THROUGH))
+    same = all(x.type.shape == node.type.shape for x in node.inputs)
+    linear = plain and (isinstance(node.op, Movement) or same)
+    return linear and all(x.serial in rowwise for x in node.inputs)
+
+
+def _frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tensor]:
+    """The values of a row that a sum over rows is taken of."""
+    found, stack = [], [g]
+    while stack:
+        node = stack.pop()
+        if node.serial in known:
+            found.append(node)
+        elif _adds(node, rowwise):
+            stack += node.inputs
+        elif isinstance(node.op, Contract):
+            found += [x for x in node.inputs if x.serial in rowwise]
+        else:
+            found.append(node)
+    return [x for x in found if x.serial in rowwise]
+
+
+def _summed(part: Part, n: int) -> Body:
+    """The outputs of a part summed over n rows."""
+    rows: dict[int, Tensor] = {}
+    arguments = []
+    for k, (x, given) in enumerate(zip(part.body.arguments, part.given, strict=True)):
+        t = Type((n, *x.type.shape), x.type.dtype) if given else x.type
+        own = Tensor(Argument(k), (), t)
+        arguments.append(own)
+        rows[x.serial] = own
+    rowwise = {
+        x.serial for x, g in zip(part.body.arguments, part.given, strict=True) if g
+    }
+    for node in part.body.nodes:
+        if any(x.serial in rowwise for x in node.inputs):
+            rowwise.add(node.serial)
+
+    def one(node: Tensor) -> Tensor:
+        return rows[node.serial] if node.serial in rows else rebuild([node], rows)[0]
+
+    def total(node: Tensor) -> Tensor:
+        if node.serial not in rowwise:
+            return one(node) * n
+        if _adds(node, rowwise):
+            return node.op(*[total(x) for x in node.inputs])
+        if isinstance(node.op, Contract):
+            return _product(node, [one(x) for x in node.inputs], rowwise)
+        return Sum((0,), False)(rows[node.serial])
+
+    outputs = [total(y) for y in part.body.outputs]
+    return Body(part.body.name, arguments, outputs)
+
+
+def _product(node: Tensor, xs: Sequence[Tensor], rowwise: set[int]) -> Tensor:
+    """A contraction summed over rows: their letter stands in no result."""
+    op = node.op
+    assert isinstance(op, Contract)
+    a, b, out = letters(op.spec)
+    letter = next(c for c in "nrstuvwxyzabcdefghijklm" if c not in a + b + out)
+    both = [x.serial in rowwise for x in node.inputs]
+    if all(both):
+        return Contract(f"{letter}{a},{letter}{b}->{out}")(*xs)
+    folded = [
+        Sum((0,), False)(x) if own else x for x, own in zip(xs, both, strict=True)
+    ]
+    return op(*folded)

@@ -1,0 +1,1 @@
+"""Rows of bodies, assembled into one list of native steps."""

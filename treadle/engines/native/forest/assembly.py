@@ -1,0 +1,107 @@
+"""The steps of many groups in one table, for one native call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType
+from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
+from treadle.engines.native.forest.parts import Compiled
+from treadle.engines.native.linked import FIELDS, PositionError
+from treadle.engines.native.pool import pool
+
+__all__ = ["Assembly"]
+
+
+class Assembly:
+    """Steps in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, int, int, int]] = []
+        self.table: list[Any] = []  # arrays of arguments, one step after the other
+        self.size = 0
+        self.parts: list[tuple[int, int, Compiled, Any]] = []
+        self.alive: list[Any] = []
+
+    def _move(
+        self, function: str, arguments: Sequence[int], total: int, grain: int
+    ) -> None:
+        place = self.size
+        self.records.append((moves()[function], place, total, max(grain, 1)))
+        self.table.append(np.array(arguments, np.int64))
+        self.size += len(arguments)
+
+    def gather(self, sources: int, target: int, rows: int, size: int) -> None:
+        """Rows of `size` bytes from where an array of addresses says."""
+        if rows and size:
+            grain = GATHER_BYTES // size + 1
+            self._move("gather", (sources, target, size), rows, grain)
+
+    def add(
+        self, targets: int, source: int, rows: int, width: int, dtype: DType
+    ) -> None:
+        """Rows of `width` elements added to where an array of addresses says."""
+        if rows and width:
+            grain = -(-ADD_GRAIN // rows // 16) * 16 or 16
+            arguments = targets, source, rows, width
+            self._move(f"add {dtype.name}", arguments, width, grain)
+
+    def copy(self, source: int, target: int, size: int) -> None:
+        """Bytes from one place to another."""
+        if size:
+            self._move("copy", (source, target, size), 1, 1)
+
+    def part(
+        self,
+        made: Compiled,
+        arguments: Sequence[int],
+        results: Sequence[int],
+        sizes: Sequence[int],
+    ) -> None:
+        """A body, with the addresses of its arguments and results, and their bytes."""
+        linked = made.linked
+        own = linked.fixed.copy()
+        # The last is set first: an argument that is not read has number -1.
+        own[made.arguments] = arguments
+        if made.copied:
+            fresh = [k for k in range(len(results)) if k not in made.copied]
+            own[made.results[fresh]] = [results[k] for k in fresh]
+        else:
+            own[made.results] = results
+        self.parts.append((len(self.table), self.size, made, own))
+        self.table.append(None)
+        base = self.size
+        for function, place, total, grain, *_ in linked.records.tolist():
+            self.records.append((function, place + base, total, grain))
+        self.size += len(linked.table)
+        for k in made.copied:
+            self.copy(int(own[made.results[k]]), results[k], sizes[k])
+
+    def run(self, threads: int) -> None:
+        """Do all steps; a position out of range raises."""
+        workers = pool(threads)
+        arena = max((made.arena for *_, made, _ in self.parts), default=0)
+        scratch = max((made.scratch for *_, made, _ in self.parts), default=0)
+        room = np.empty(arena + scratch * workers.threads + 128, np.uint8)
+        base = -(-room.ctypes.data // 64) * 64
+        status = np.zeros(1, np.int64)
+        for place, _, made, own in self.parts:
+            linked = made.linked
+            if made.offsets is not None:
+                own[linked.placed] = base + made.offsets
+            own[-2] = base + -(-arena // 64) * 64
+            own[-1] = status.ctypes.data
+            table = linked.table.copy()
+            table[linked.slots] = own[linked.which] + linked.shifts
+            self.table[place] = table
+        table = np.concatenate(self.table) if self.table else np.zeros(1, np.int64)
+        records = np.zeros((len(self.records), FIELDS), np.int64)
+        records[:, :4] = self.records
+        workers.run(
+            records.ctypes.data, len(records), table.ctypes.data, status.ctypes.data
+        )
+        if status[0]:
+            raise PositionError

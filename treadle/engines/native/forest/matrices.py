@@ -1,0 +1,87 @@
+"""Where the values of rows lie: a matrix for each, rows one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.batch.forest import Forest, Instance
+
+__all__ = ["Matrices", "row_types"]
+
+LINE = 64
+Place = tuple[str, int]  # a source, as `Template` names them
+
+
+def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
+    """The types of what one row has, but for cotangents."""
+    body, template = instance.signature.body, instance.template
+    found: dict[Place, Type] = {}
+    for k in instance.sources:
+        found["input", k] = body.arguments[k].type
+    for k, t in enumerate(body.types):
+        found["output", k] = t
+    for k, t in enumerate(template.kept if gradient else ()):
+        found["kept", k] = t
+    return found
+
+
+class Matrices:
+    """Memory for one matrix per instance and value, in one block."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[int, Place], int] = {}
+        self.types: dict[tuple[int, Place], Type] = {}
+        self.rows: dict[int, int] = {}
+        self.size = 0
+        self.block: np.ndarray[Any, Any] = np.empty(0, np.uint8)
+        self.base = 0
+
+    def add(self, number: int, rows: int, place: Place, type_: Type) -> None:
+        """Room for `rows` rows of a type."""
+        self.rows[number] = rows
+        self.offsets[number, place] = self.size
+        self.types[number, place] = type_
+        self.size += -(-rows * type_.nbytes // LINE) * LINE
+
+    def allocate(self, zero: bool = False) -> None:
+        """Take the memory, of zeros or of whatever there is."""
+        make = np.zeros if zero else np.empty
+        self.block = make(self.size + LINE, np.uint8)
+        self.base = -(-self.block.ctypes.data // LINE) * LINE
+
+    def address(self, number: int, place: Place, row: int = 0) -> int:
+        """Where a row begins."""
+        key = number, place
+        return self.base + self.offsets[key] + row * self.types[key].nbytes
+
+    def array(self, number: int, place: Place) -> np.ndarray[Any, Any]:
+        """A matrix as an array, over the same memory."""
+        key = number, place
+        t = self.types[key]
+        start = self.base - self.block.ctypes.data + self.offsets[key]
+        raw = self.block[start : start + self.rows[number] * t.nbytes]
+        return raw.view(t.dtype).reshape(self.rows[number], *t.shape)
+
+
+def addresses(
+    forest: Forest, matrices: Matrices, kind: str, leaves: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """The address of each value that rows read: of units' outputs, then of leaves.
+
+    A leaf numbered -k stands k-th from the end.
+    """
+    count = forest.all.count
+    found = np.zeros(count + len(leaves), np.int64)
+    if len(leaves):
+        found[count:] = leaves[::-1]
+    for number, instance in enumerate(forest.instances):
+        first = forest.first[instance.units]
+        rows = np.arange(instance.count)
+        for k, t in enumerate(instance.signature.body.types):
+            if (number, (kind, k)) in matrices.offsets:
+                start = matrices.address(number, (kind, k))
+                found[first + k] = start + rows * t.nbytes
+    return found
