@@ -59,6 +59,14 @@ class Op:
         """Cotangent of each input, as a graph; None where nothing depends."""
         raise NotImplementedError
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        """The op done for each of n rows, as a graph; None where there is no rule.
+
+        The inputs marked in `given`, at least one, have a leading dimension of n more
+        than the op takes, as each result has; rows share the others. None has names.
+        """
+        return None
+
     @classmethod
     def samples(cls) -> list[Sample]:
         """Example applications: what the contract test runs."""

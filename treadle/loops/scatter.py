@@ -24,9 +24,10 @@ from treadle.loops.kernel import (
 from treadle.loops.lower import Strides, placed
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add, Multiply
-from treadle.ops.gather import IndexFold, IndexSet, Unindex
+from treadle.ops.gather import Unindex
 from treadle.ops.lookup import RowsToDense
 from treadle.ops.pick import PutAlong
+from treadle.ops.scatter import IndexFold, IndexSet
 from treadle.ops.select import Maximum, Minimum, Select
 
 __all__ = ["COPY", "SCATTERS"]

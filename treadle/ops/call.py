@@ -14,6 +14,7 @@ from treadle.graph.body import Body, Trace, trace
 from treadle.graph.leaves import Argument, as_tensor, constant_node, draw_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
+from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending, rebuild
 from treadle.ops.families import Family, Output, outputs_of
@@ -129,6 +130,10 @@ class Call(Family):
             for k, gx in zip(which, outputs_of(node), strict=True):
                 result[k] = gx
         return tuple(result)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        body = batched(self.body, given, row_count(given, xs))
+        return None if body is None else Call(body, self.again)(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,13 @@ class Contract(Family):
         gx = Contract(f"{out},{b}->{a}")(g, conj(xs[1]))
         gy = Contract(f"{a},{out}->{b}")(conj(xs[0]), g)
         return gx, gy
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        # One letter more, so rows that share an operand are one product with it.
+        n = next(c for c in string.ascii_letters if c not in self.spec)
+        a, b, out = letters(self.spec)
+        first, second = (n * g for g in given)
+        return Contract(f"{first}{a},{second}{b}->{n}{out}")(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -13,6 +13,7 @@ from treadle.base.types import Type, normalize_axes
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype
 from treadle.ops.families import Opaque, Reduction, reduced
@@ -271,6 +272,7 @@ class Position(Opaque):
     takes = "real"
     axis: int
     keepdims: bool
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         (axis,) = normalize_axes(self.axis, types[0])

@@ -24,7 +24,7 @@ from treadle.base.types import (
     broadcast_shapes,
     normalize_axis,
 )
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import Argument, as_tensor
 from treadle.graph.op import (
     Array,
     Cotangents,
@@ -38,6 +38,7 @@ from treadle.graph.op import (
     refuse_axes,
 )
 from treadle.graph.operators import functions
+from treadle.graph.rows import along_axes, follow, lifted, row_type
 from treadle.graph.tensor import Tensor
 
 
@@ -139,6 +140,9 @@ class Elementwise(Family):
         """The value at a point, by infix on tensors; a primitive is itself."""
         raise NotImplementedError
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*lifted(given, xs))
+
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         found = super().mistakes()
@@ -169,6 +173,7 @@ class Reduction(Family):
     traits = Traits(tolerance="R")
     axes: tuple[int, ...]
     keepdims: bool
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         return reduced(types[0], self.axes, self.keepdims)
@@ -246,6 +251,20 @@ class Composite(Family):
         found: Cotangents = functions.pullback(self.expand(*xs), g, xs)
         return found
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        # What all rows share is expanded as it is, and nothing above it is looked at.
+        made = {x.serial: x for x in xs}
+        own = list(xs)
+        for k, (x, g) in enumerate(zip(xs, given, strict=True)):
+            if g:
+                own[k] = Tensor(Argument(k), (), row_type(x))
+                made[own[k].serial] = x
+        marked = {x.serial for x, g in zip(own, given, strict=True) if g}
+        y = self.expand(*own)
+        if not isinstance(y, Tensor) or follow([y], made, marked) is not None:
+            return None
+        return made[y.serial]
+
 
 @op(linear=True)
 class Output(Family):
@@ -271,6 +290,9 @@ class Output(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         count = len(xs[0].type)  # type: ignore[arg-type]
         return (tuple(g if k == self.position else None for k in range(count)),)  # type: ignore[return-value]
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -23,8 +23,9 @@ from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import some
-from treadle.ops.gather import Index, IndexFold, IndexSet, Unindex, indexed
+from treadle.ops.gather import Index, Unindex, indexed
 from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.scatter import IndexFold, IndexSet
 from treadle.ops.slice import SetSlice, Slice, extents
 
 __all__ = ["IndexRangeError", "nonzero"]

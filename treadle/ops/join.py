@@ -11,6 +11,7 @@ from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
@@ -31,6 +32,7 @@ class Concat(Family):
 
     axis: int
     family = "join"
+    rows = along_axes
     traits = Traits(tolerance="E")
 
     def infer(self, *types: Type) -> Type:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ from treadle.base.types import Type, normalize_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative
 from treadle.ops.families import Composite, Family, some
 from treadle.ops.flow import stop_gradient
-from treadle.ops.gather import add_rows, in_range, integers_only
-from treadle.ops.movement import reshape
-from treadle.ops.pick import positions
+from treadle.ops.gather import Unindex, add_rows, in_range, integers_only
+from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.pick import TakeAlong, positions
 
 __all__ = ["combine_rows", "embedding", "rows", "sparse_rows"]
 
@@ -55,6 +57,18 @@ class Embedding(Family):
         if g.type.axes is not None:
             g = reshape(g, g.type.shape)
         return RowsToDense(xs[0].type.shape[0])(xs[1], g), None
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        (table, ids), (many, _) = xs, given
+        if not many:
+            return self(table, ids)
+        # A table for each row: its rows stand along dimension 1.
+        table, ids = spread(given, xs)
+        n, _, *width = table.type.shape
+        flat = reshape(ids, (n, ids.type.size // max(n, 1), *[1] * len(width)))
+        places = broadcast_to(flat, (*flat.type.shape[:2], *width))
+        found = TakeAlong(1, True)(table, places)
+        return reshape(found, (*ids.type.shape, *width))
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -107,29 +121,36 @@ def rows(x: Any, ids: Any) -> Tensor:
 
 @op(tolerance="R")
 class RowsToDense(Family):
-    """A table of `rows` rows, zero but for values added at ids: inputs ids, values.
+    """A table of `count` rows, zero but for values added at ids: inputs ids, values.
 
     What gradients of Embedding are: see `sparse_rows`.
     """
 
-    rows: int
+    count: int
     family = "scatter"
     arity = 2
 
     def infer(self, *types: Type) -> Type:
         ids, values = types
         _rows_fit(ids, values)
-        return Type((self.rows, *values.shape[ids.ndim :]), values.dtype)
+        return Type((self.count, *values.shape[ids.ndim :]), values.dtype)
 
     def numpy(self, *arrays: Any) -> Array:
         ids, values = arrays
-        known = in_range(ids.reshape(-1), self.rows, "id", negative=False)
+        known = in_range(ids.reshape(-1), self.count, "id", negative=False)
         tail = values.shape[ids.ndim :]
         flat = values.reshape(ids.size, math.prod(tail))
-        return add_rows(self.rows, known, flat).reshape(self.rows, *tail)
+        return add_rows(self.count, known, flat).reshape(self.count, *tail)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, Embedding()(g, xs[0])
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        ids, values = xs
+        rank = ids.type.ndim - given[0]
+        width = values.type.shape[rank + given[1] :]
+        put = Unindex((self.count, *width), (0,))
+        return put.rows((given[1], given[0]), values, ids)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -19,6 +19,7 @@ from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.compare import not_equal
@@ -53,6 +54,7 @@ class OfLabels(Composite):
     __slots__ = ()
     arity = 2
     axis: int
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         x, labels = types

@@ -20,6 +20,7 @@ from treadle.base.types import (
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Movement, some
 
@@ -54,6 +55,9 @@ class Reshape(Movement):
             found.append(flat % max(n, 1))
             flat = flat // max(n, 1)
         return tuple(reversed(found))
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return reshape(xs[0], (xs[0].type.shape[0], *self.shape))
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -122,6 +126,9 @@ class PermuteDims(Movement):
     def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
         return tuple(i[self.order.index(k)] for k in range(x.ndim))
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return permute_dims(xs[0], (0, *[k + 1 for k in self.order]))
+
     @classmethod
     def samples(cls) -> list[Sample]:
         return [
@@ -184,6 +191,10 @@ class BroadcastTo(Movement):
     def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
         own = i[len(i) - x.ndim :]
         return tuple(k * 0 if n == 1 else k for k, n in zip(own, x.shape, strict=True))
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        x = widened(xs[0], len(self.shape))
+        return broadcast_to(x, (x.type.shape[0], *self.shape))
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -14,6 +14,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Composite, Family, outputs_of, refuse_axes, same_dtype
@@ -53,6 +54,7 @@ class Ordering(Family):
     traits = Traits(tolerance="E")
     axis: int
     descending: bool
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         normalize_axis(self.axis, types[0].ndim)
@@ -148,6 +150,7 @@ class TopK(Composite):
 
     k: int
     axis: int
+    rows = along_axes
     family = "order"
     arity = 1
     takes = "real"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, refuse_axes
@@ -52,6 +54,18 @@ class Pad(Family):
         )
         inner = g[key] if key else g
         return inner, (g - pad(inner, self.widths)).sum()
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        (x, value), (many, own) = xs, given
+        widths = ((0, 0), *self.widths) if many else self.widths
+        if not own:
+            return Pad(widths)(x, value)
+        inside = np.ones(x.type.shape[many:], bool)
+        mask = as_tensor(np.pad(inside, self.widths) if self.widths else inside)
+        zero = constant_node(np.zeros((), x.type.dtype))
+        border = widened(value, len(self.widths))
+        found: Tensor = functions.where(mask, Pad(widths)(x, zero), border)
+        return found
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_a
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, some
 from treadle.ops.gather import Index, in_range, integers_only
@@ -101,6 +103,7 @@ class TakeAlong(Family):
     axis: int
     labels: bool = False
     family = "gather"
+    rows = along_axes
     arity = 2
 
     def infer(self, *types: Type) -> Type:
@@ -153,6 +156,7 @@ class PutAlong(Family):
     axis: int
     extent: int
     family = "scatter"
+    rows = along_axes
     arity = 2
 
     def infer(self, *types: Type) -> Type:
@@ -269,6 +273,9 @@ class OneHot(Family):
     def numpy(self, *arrays: Any) -> Array:
         known = in_range(arrays[0], self.count, "label", negative=False)
         return np.eye(self.count, dtype=self.dtype)[known]
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
 
     def __repr__(self) -> str:
         return f"OneHot(count={self.count}, dtype={self.dtype.name!r})"

@@ -11,6 +11,7 @@ from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axi
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Movement
 from treadle.ops.movement import broadcast_to, reshape
@@ -24,6 +25,7 @@ class Flip(Movement):
     """The elements in reverse order along `axes`."""
 
     axes: tuple[int, ...]
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         for axis in self.axes:
@@ -76,6 +78,7 @@ class Roll(Movement):
 
     shift: int
     axis: int
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         normalize_axis(self.axis, types[0].ndim)

@@ -16,6 +16,7 @@ from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_a
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, operands
@@ -42,6 +43,7 @@ class Chain(Family):
     traits = Traits(tolerance="R")
     axis: int
     reverse: bool
+    rows = along_axes
 
     def step(self, y: Tensor, *xs: Tensor) -> Tensor:
         """The next value from the one before and its own elements, by infix."""

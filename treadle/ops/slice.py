@@ -11,6 +11,7 @@ from treadle.base.errors import ShapeError
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, Movement, same_dtype
 
@@ -38,6 +39,12 @@ def extents(shape: Shape, starts: Integers, stops: Integers, steps: Integers) ->
             raise ShapeError(f"slice {a}:{b}:{c} leaves a dimension of {n}")
         found.append(len(chosen))
     return tuple(found)
+
+
+def _every(x: Tensor, part: Any) -> tuple[Integers, Integers, Integers]:
+    """Starts, stops and steps of a part for operands with rows, all of them taken."""
+    n = x.type.shape[0]
+    return (0, *part.starts), (n, *part.stops), (1, *part.steps)
 
 
 @op()
@@ -69,6 +76,9 @@ class Slice(Movement):
         return tuple(
             a + c * k for a, c, k in zip(self.starts, self.steps, i, strict=True)
         )
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return Slice(*_every(xs[0], self))(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -116,6 +126,9 @@ class Unslice(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Slice(self.starts, self.stops, self.steps)(g),)
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return Unslice((xs[0].type.shape[0], *self.shape), *_every(xs[0], self))(*xs)
+
     @classmethod
     def samples(cls) -> list[Sample]:
         return [
@@ -161,6 +174,10 @@ class SetSlice(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
         return self(g, zero), Slice(self.starts, self.stops, self.steps)(g)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        wide = spread(given, xs)
+        return SetSlice(*_every(wide[0], self))(*wide)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -10,6 +10,7 @@ from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float
 from treadle.ops.families import Composite
@@ -25,6 +26,7 @@ class AlongAxis(Composite):
     arity = 1
     takes = "float"
     axis: int
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         resolve_axis(self.axis, types[0])

@@ -13,6 +13,7 @@ from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype
@@ -53,6 +54,7 @@ class Folded(Composite):
     takes = "inexact"
     axes: tuple[int, ...]
     keepdims: bool
+    rows = along_axes
 
     def infer(self, *types: Type) -> Type:
         return reduced(types[0], self.axes, self.keepdims)
@@ -111,6 +113,7 @@ class Var(Composite):
     keepdims: bool = False
     correction: int = 0
     arity = 1
+    rows = along_axes
     takes = "float"
 
     def infer(self, *types: Type) -> Type:
@@ -254,6 +257,7 @@ class Median(Composite):
     axis: int
     keepdims: bool = False
     arity = 1
+    rows = along_axes
     takes = "float"
 
     def infer(self, *types: Type) -> Type:

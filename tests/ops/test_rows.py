@@ -1,0 +1,167 @@
+"""Every op done for rows: the values and the gradients of each row by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.numerics import assert_close
+from tests.ops.test_contract import OPS, samples_of
+from treadle.base.dtypes import is_inexact
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument, constant_node
+from treadle.graph.meaning import compute
+from treadle.graph.op import Input, Sample
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import drawn, outputs_of
+
+# Ops without a rule, and why.
+NONE = {
+    "Debug": "what it tells is of one value",
+}
+
+
+def choices(sample: Sample) -> list[tuple[bool, ...]]:
+    """All inputs with rows, and each one alone."""
+    k = len(sample.inputs)
+    alone = [tuple(i == j for i in range(k)) for j in range(k)] if k > 1 else []
+    return [(True,) * k, *alone]
+
+
+def varied(sample: Sample, k: int, r: int) -> Any:
+    """Input k of a sample for row r: other numbers of the same kind."""
+    x = sample.inputs[k]
+    if isinstance(x, Input):
+        return np.array(drawn(x, k + 100 * r))
+    x = np.asarray(x)
+    if x.dtype == np.uint64:
+        return x + np.array([0, r], np.uint64)
+    if x.dtype.kind == "f":
+        return x * x.dtype.type(1 + r / 8)
+    if x.dtype.kind == "b":
+        return x ^ bool(r % 2)
+    found = np.roll(x.reshape(-1), r).reshape(x.shape)
+    return np.sort(found) if type(sample.op).__name__ == "SearchSorted" else found
+
+
+def rows_of(sample: Sample, given: Any, n: int) -> tuple[list[Any], list[list[Any]]]:
+    """The operands, those in `given` stacked, and those of each row."""
+    each = [
+        [varied(sample, k, r if g else 0) for k, g in enumerate(given)]
+        for r in range(n)
+    ]
+    stacked = [
+        np.stack([row[k] for row in each]) if g else each[0][k]
+        for k, g in enumerate(given)
+    ]
+    return stacked, each
+
+
+CASES = [
+    pytest.param(sample, given, id=f"{name}-{k}-{''.join('01'[g] for g in given)}")
+    for name, cls in OPS.items()
+    if name not in NONE
+    for k, sample in enumerate(samples_of(cls))
+    for given in choices(sample)
+]
+
+
+def results(y: Tensor) -> tuple[Tensor, ...]:
+    return outputs_of(y) if isinstance(y.type, TupleType) else (y,)
+
+
+def batch(sample: Sample, given: Any, arrays: list[Any]) -> tuple[list[Tensor], Tensor]:
+    """Arguments for stacked operands, and the op done for the rows of them."""
+    types = [constant_node(np.array(a)).type for a in arrays]
+    xs = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+    y = sample.op.rows(given, *xs)
+    assert y is not None, f"{sample.op.name} has no rule for rows {given}"
+    return xs, y
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(("sample", "given"), CASES)
+def test_rows_are_the_op_on_each_row(sample: Sample, given: Any, n: int) -> None:
+    stacked, each = rows_of(sample, given, n)
+    xs, y = batch(sample, given, stacked)
+    types = [Type(np.shape(a), a.dtype) for a in each[0]]
+    one = sample.op.infer(*types)
+    wants = [compute(sample.op, one, row) for row in each]
+    if not isinstance(one, TupleType):
+        wants = [(w,) for w in wants]
+    ys = results(y)
+    body = Body("rows", xs, ys)
+    with np.errstate(all="ignore"):
+        found = body.numpy(stacked)
+        leaves = [constant_node(np.array(a)) for a in stacked]
+        fused = td.evaluate(*results(sample.op.rows(given, *leaves)))
+    tolerance = sample.op.traits.tolerance
+    terms = max([np.size(a) for a in each[0]], default=1)
+    natives = fused if isinstance(fused, (tuple, list)) else [fused]
+    for k, (got, own) in enumerate(zip(found, natives, strict=True)):
+        want = np.stack([w[k] for w in wants])
+        assert_close(np.asarray(got), want, tolerance, terms)
+        assert_close(np.asarray(own), want, loose(tolerance), terms)
+
+
+def loose(tolerance: str) -> str:
+    """What a fused kernel keeps of a class."""
+    return "R" if tolerance == "U" else tolerance
+
+
+def differentiable(sample: Sample, arrays: list[Any]) -> list[int]:
+    if not type(sample.op).traits.differentiable:
+        return []
+    inexact = [k for k, a in enumerate(arrays) if is_inexact(a.dtype)]
+    if sample.differentiable is None:
+        return inexact
+    return [k for k in inexact if k in sample.differentiable]
+
+
+def slopes(
+    ys: tuple[Tensor, ...], xs: list[Tensor], wanted: list[int], weights: list[Any]
+) -> list[Tensor]:
+    """Gradients of the sum of the inexact results with these weights."""
+    total: Tensor = td.constant(0.0, "float64")
+    for y, w in zip(ys, weights, strict=True):
+        if is_inexact(y.type.dtype):
+            total = total + functions.sum(functions.astype(y, "float64") * w)
+    found: list[Tensor] = td.grad(total, [xs[k] for k in wanted], unused="zero")
+    return found
+
+
+@pytest.mark.parametrize(("sample", "given"), CASES)
+def test_gradients_are_those_of_each_row(sample: Sample, given: Any) -> None:
+    n = 3
+    stacked, each = rows_of(sample, given, n)
+    wanted = differentiable(sample, each[0])
+    if not wanted or any(a.dtype.itemsize < 4 for a in each[0]):
+        pytest.skip("nothing to differentiate")
+    xs, y = batch(sample, given, stacked)
+    rng = np.random.default_rng(9)
+    weights = [rng.uniform(0.5, 1.5, z.type.shape) for z in results(y)]
+    got = Body("slopes", xs, slopes(results(y), xs, wanted, weights)).numpy(stacked)
+    types = [constant_node(np.array(a)).type for a in each[0]]
+    sums: list[list[Any]] = []
+    for r, row in enumerate(each):
+        own = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+        parts = slopes(results(sample.op(*own)), own, wanted, [w[r] for w in weights])
+        sums.append(list(Body("slopes", own, parts).numpy(row)))
+    for place, k in enumerate(wanted):
+        parts_of = [row[place] for row in sums]
+        want = np.stack(parts_of) if given[k] else np.sum(parts_of, 0)
+        want = want.astype(got[place].dtype)
+        assert_close(got[place], want, "R", 64 * n)
+
+
+def test_ops_without_a_rule_are_few() -> None:
+    for name in NONE:
+        sample = OPS[name].samples()[0]
+        given = (True,) * len(sample.inputs)
+        xs = [constant_node(np.array(a)) for a in rows_of(sample, given, 2)[0]]
+        assert sample.op.rows(given, *xs) is None

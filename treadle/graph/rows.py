@@ -1,0 +1,142 @@
+"""A graph done for each of n rows at once, by the rule `rows` of each op in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from treadle.base.types import Type
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument
+from treadle.graph.op import Op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.traversal import reach
+
+__all__: list[str] = []
+
+Given = Sequence[bool]
+
+
+def row_count(given: Given, xs: Sequence[Tensor]) -> int:
+    """How many rows the operands marked in `given` have."""
+    return next(x.type.shape[0] for g, x in zip(given, xs, strict=True) if g)
+
+
+def row_type(x: Tensor) -> Type:
+    """The type of a row of x."""
+    return Type(x.type.shape[1:], x.type.dtype)
+
+
+def spread(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
+    """The operands, those that all rows share repeated for each."""
+    n = row_count(given, xs)
+    return [
+        x if g else functions.broadcast_to(x, (n, *x.type.shape))
+        for g, x in zip(given, xs, strict=True)
+    ]
+
+
+def lifted(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
+    """The operands of an op that broadcasts, so that their rows meet in front."""
+    rank = max(x.type.ndim - g for g, x in zip(given, xs, strict=True))
+    return [widened(x, rank) if g else x for g, x in zip(given, xs, strict=True)]
+
+
+def widened(x: Tensor, rank: int) -> Tensor:
+    """Rows x[n, ..] with extents of 1 behind n, so that a row has `rank` dimensions."""
+    n, *own = x.type.shape
+    found: Tensor = functions.reshape(x, (n, *[1] * (rank - len(own)), *own))
+    return found
+
+
+def shifted(op: Any) -> Any:
+    """An op that works along `axis` or `axes`, for operands with rows in front."""
+    if hasattr(op, "axes"):
+        return replace(op, axes=tuple(k + (k >= 0) for k in op.axes))
+    return replace(op, axis=op.axis + (op.axis >= 0))
+
+
+def along_axes(op: Op, given: Given, *xs: Tensor) -> Tensor | None:
+    """The rule `rows` of ops that work along `axis` or `axes` of all operands."""
+    found: Tensor = shifted(op)(*spread(given, xs))
+    return found
+
+
+def follow(
+    outputs: Iterable[Tensor], made: dict[int, Tensor], rows: set[int]
+) -> Tensor | None:
+    """Do for rows what computes the outputs; a node whose op has no rule, or None.
+
+    `made` tells, by serial, what nodes became, and `rows` which of them have rows; both
+    begin with what is known and are filled. Nodes that depend on no row stay single.
+    """
+    for node in reach(outputs, lambda x: x.serial in made):
+        if node.serial in made:
+            continue
+        xs = [made.get(x.serial, x) for x in node.inputs]
+        given = tuple(x.serial in rows for x in node.inputs)
+        before = newest_serial()
+        if any(given):
+            found = node.op.rows(given, *map(_unnamed, xs))
+            if found is None:
+                return node
+            rows.add(node.serial)
+        elif all(new is old for new, old in zip(xs, node.inputs, strict=True)):
+            continue
+        else:
+            found = Tensor(node.op, tuple(xs), node.type)
+        if found.serial > before:
+            found.origin, found.mark = node.origin, node.mark
+        made[node.serial] = found
+    return None
+
+
+def _unnamed(x: Tensor) -> Tensor:
+    """An operand without axis names: names are resolved where a node is built."""
+    named = isinstance(x.type, Type) and x.type.axes is not None
+    return functions.unname(x) if named else x
+
+
+def batched(body: Body, given: Given, n: int) -> Body | None:
+    """The body done for n rows of the arguments in `given`, made once.
+
+    Its arguments are the body's, those in `given` with a leading dimension of n, as all
+    its outputs have. None where an op in it has no rule.
+    """
+    key = "rows", tuple(given), n
+    if key not in body.memo:
+        body.memo[key] = _batched(body, given, n)
+    found: Body | None = body.memo[key]
+    return found
+
+
+def _batched(body: Body, given: Given, n: int) -> Body | None:
+    arguments, rows = list(body.arguments), set()
+    for k, (x, g) in enumerate(zip(body.arguments, given, strict=True)):
+        if g:
+            t = Type((n, *x.type.shape), x.type.dtype)
+            arguments[k] = Tensor(Argument(k), (), t)
+            arguments[k].mark = x.mark
+            rows.add(x.serial)
+    pairs = zip(body.arguments, arguments, strict=True)
+    made = {x.serial: own for x, own in pairs}
+    if follow(body.outputs, made, rows) is not None:
+        return None
+    return Body(
+        f"{body.name} by rows", arguments, rows_made(body.outputs, made, rows, n)
+    )
+
+
+def rows_made(
+    outputs: Iterable[Tensor], made: dict[int, Tensor], rows: set[int], n: int
+) -> list[Tensor]:
+    """What `follow` made of the outputs, those without rows repeated n times."""
+    found = []
+    for y in outputs:
+        own = made.get(y.serial, y)
+        if y.serial not in rows:
+            own = functions.broadcast_to(_unnamed(own), (n, *own.type.shape))
+        found.append(own)
+    return found

@@ -1,0 +1,201 @@
+"""Elements at positions that are data: set, and folded with others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.elementwise import conj
+from treadle.ops.families import Family, same_dtype
+from treadle.ops.gather import (
+    Index,
+    Integers,
+    Unindex,
+    fit,
+    flat_ids,
+    from_rows,
+    put_rows,
+    value_rows,
+    wide,
+)
+
+__all__: list[str] = []
+
+FOLDS = {"multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def rows_of(x: Array, axes: Integers) -> Array:
+    """x as [indexed extents flattened, all others flattened], a copy."""
+    moved = np.moveaxis(x, axes, range(len(axes)))
+    count = math.prod(x.shape[k] for k in axes)
+    width = math.prod(moved.shape[len(axes) :])
+    return np.array(moved.reshape(count, width))
+
+
+@op(tolerance="E")
+class IndexSet(Family):
+    """x with its elements at integer arrays replaced; of duplicates the last wins.
+
+    Inputs: x, the values laid out as Index would give them, and the positions.
+    """
+
+    axes: Integers
+    place: int = 0
+    family = "scatter"
+
+    def infer(self, *types: Type) -> Type:
+        same_dtype(self, types[:2])
+        fit(types[0], self.axes, self.place, types[1:])
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, e, ids = arrays[0], arrays[1], wide(arrays[2:])
+        rows = rows_of(x, self.axes)
+        flat = flat_ids(x.shape, self.axes, ids)
+        rows[flat] = value_rows(e, self.place, ids)
+        return from_rows(rows, x.shape, self.axes)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        ids = xs[2:]
+        zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
+        number = constant_node(np.arange(zero.type.size).reshape(zero.type.shape))
+        # Which value holds each element in the end: the others have no gradient.
+        empty = constant_node(np.zeros(xs[0].type.shape, np.int64))
+        owner = Index(self.axes, self.place)(self(empty, number, *ids), *ids)
+        ge = Index(self.axes, self.place)(g, *ids)
+        ge = functions.where(functions.equal(owner, number), ge, zero)
+        return self(g, zero, *ids), ge, *[None] * len(ids)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return put_rows(self, 2, given, xs)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
+        return [
+            Sample(cls((0,)), (Input((3, 2)), Input((4, 2)), i)),
+            Sample(cls((0, 2)), (Input((3, 2, 4)), Input((2, 4, 2)), i, j)),
+            Sample(cls((1, 2), 1), (Input((2, 3, 4)), Input((2, 4)), i, i)),
+            Sample(cls((0,)), (Input((3,)), Input(()), np.array(1))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
+        put = cls((0,))
+        return [
+            Mistake(lambda: put(x, far, far), DTypeError, "dtypes"),
+            Mistake(lambda: put(x, as_tensor(1.0), far), ShapeError, "do not fit"),
+            Mistake(lambda: put(x, x, far).numpy(), RunError, "index 5 is out"),
+        ]
+
+
+@op(tolerance="R")
+class IndexFold(Family):
+    """x with values multiplied into it, or its maximum or minimum with them taken.
+
+    Inputs as of IndexSet; `mode` is "multiply", "max" or "min". Duplicates all count.
+    """
+
+    axes: Integers
+    place: int
+    mode: str
+    family = "scatter"
+
+    def infer(self, *types: Type) -> Type:
+        if self.mode not in FOLDS:
+            raise ArgumentError(f"mode {self.mode!r} is none of {', '.join(FOLDS)}")
+        same_dtype(self, types[:2])
+        fit(types[0], self.axes, self.place, types[1:])
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, e, ids = arrays[0], arrays[1], wide(arrays[2:])
+        rows = rows_of(x, self.axes)
+        flat = flat_ids(x.shape, self.axes, ids)
+        FOLDS[self.mode].at(rows, flat, value_rows(e, self.place, ids))
+        return from_rows(rows, x.shape, self.axes)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        x, e, ids = xs[0], xs[1], xs[2:]
+        take = Index(self.axes, self.place)
+        rule = self._of_product if self.mode == "multiply" else self._of_extreme
+        gx, ge = rule(g, y, x, e, ids, take)
+        return gx, ge, *[None] * len(ids)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return put_rows(self, 2, given, xs)
+
+    def _of_product(
+        self, g: Tensor, y: Tensor, x: Tensor, e: Tensor, ids: Any, take: Index
+    ) -> tuple[Tensor, Tensor]:
+        dtype, where = x.type.dtype, functions.where
+        one = constant_node(np.ones((), dtype))
+        ones = constant_node(np.ones(x.type.shape, dtype))
+        # The product of the other values, without dividing by one that is 0; the
+        # second derivative by a 0 among duplicates is not in it.
+        zero = functions.equal(e, one - one)
+        safe = where(zero, one, e)
+        zeros = functions.astype(zero, dtype)
+        put = Unindex(x.type.shape, self.axes, self.place)
+        others = take(put(zeros, *ids), *ids) - zeros
+        product = take(self(x, safe, *ids), *ids) / safe
+        alone = functions.equal(others, one - one)
+        ge = take(g, *ids) * conj(where(alone, product, 0.0))
+        return g * conj(self(ones, e, *ids)), ge
+
+    def _of_extreme(
+        self, g: Tensor, y: Tensor, x: Tensor, e: Tensor, ids: Any, take: Index
+    ) -> tuple[Tensor, Tensor]:
+        both = functions.logical_and
+        kept = functions.equal(y, x)
+        here = take(functions.astype(kept, np.int64), *ids)
+        hit = both(functions.equal(e, take(y, *ids)), functions.equal(here, 0))
+        # Of several values that attain the extreme, the last one has the gradient.
+        number = constant_node(np.arange(e.type.size).reshape(e.type.shape))
+        none = constant_node(np.full(x.type.shape, -1))
+        claim = functions.where(hit, number, -1)
+        owner = IndexFold(self.axes, self.place, "max")(none, claim, *ids)
+        won = both(functions.equal(take(owner, *ids), claim), hit)
+        gx = functions.where(kept, g, 0.0)
+        return gx, functions.where(won, take(g, *ids), 0.0)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
+        far = Input((4, 2), apart=0.05)
+        near = Input((3, 2), low=-1.9, high=2.1, apart=0.05)
+        zeros = np.array([[0.0, 1.5], [2.0, 0.5], [1.0, -2.0], [3.0, 2.0]], np.float32)
+        return [
+            Sample(cls((0,), 0, "multiply"), (Input((3, 2)), far, i)),
+            Sample(
+                cls((0,), 0, "multiply"),
+                (Input((3, 2)), zeros, i),
+                second_order=False,
+            ),
+            Sample(
+                cls((0, 2), 0, "multiply"),
+                (Input((3, 2, 4)), Input((2, 4, 2), apart=0.05), i, j),
+            ),
+            Sample(cls((0,), 0, "max"), (near, far, i)),
+            Sample(cls((0,), 0, "min"), (near, far, i)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
+        put = cls((0,), 0, "max")
+        return [
+            Mistake(lambda: cls((0,), 0, "or")(x, x, far), ArgumentError, "none of"),
+            Mistake(lambda: put(x, as_tensor(1.0), far), ShapeError, "do not fit"),
+            Mistake(lambda: put(x, x, far).numpy(), RunError, "index 5 is out"),
+        ]
