@@ -73,7 +73,7 @@ def collect(nodes: Sequence[Tensor]) -> Units:
         if kind is Call:
             shared, rows = shared_of(op.body)  # type: ignore[attr-defined]
             key = [id(op.body), *[inputs[k].serial for k in shared]]  # type: ignore[attr-defined]
-            ready = all([inputs[k].stored is not None for k in shared])
+            ready = all(inputs[k].stored is not None for k in shared)
             operands: Any = [inputs[k] for k in rows]
         else:
             ready = bool(inputs) and not apart(op)

@@ -65,7 +65,7 @@ class Assembly:
         linked = made.linked
         own = linked.fixed.copy()
         # The last is set first: an argument that is not read has number -1.
-        own[made.arguments] = arguments
+        own[made.arguments] = arguments[: len(made.arguments)]
         if made.copied:
             fresh = [k for k in range(len(results)) if k not in made.copied]
             own[made.results[fresh]] = [results[k] for k in fresh]

@@ -80,7 +80,7 @@ class Run:
 
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
-        for number, a, n in self.forest.steps:
+        for number, _, n in self.forest.steps:
             instance = self.forest.instances[number]
             if not self._compiled(self._forward_of(instance), n).possible:
                 return False
@@ -195,8 +195,7 @@ class Run:
         if part is None:
             return
         n = instance.count
-        key = id(template), "total", n
-        made = compiled(key, lambda: template.total_at(n))
+        made = compiled((part.body.number, "total"), template.total_at).at(n)
         arguments = [self._address(number, s, 0) for s in part.sources]
         results, sizes = [], []
         for k, y in zip(template.shared_cotangents, part.body.outputs, strict=True):
@@ -256,7 +255,7 @@ class Run:
         steps.part(made, arguments, results, sizes)
 
     def _compiled(self, part: Part, n: int) -> Compiled:
-        return compiled((part.body.number, part.given, n), lambda: part.at(n))
+        return compiled((part.body.number, part.given), part.at).at(n)
 
 
 class Cotangents:
