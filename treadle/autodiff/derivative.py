@@ -128,6 +128,8 @@ def _by_tapes(
     """
     total: dict[int, Tensor] = {}
     waiting: dict[int, tuple[Tape, dict[int, Tensor]]] = {}
+    # A tape knows the whole cotangent of its rows, what it is given for them included.
+    asked = {k: x for k, x in enumerate(xs) if isinstance(x, Tensor) and tape_of(x)}
 
     def add(table: dict[int, Tensor], key: int, g: Tensor) -> None:
         table[key] = table[key] + g if key in table else g
@@ -137,7 +139,8 @@ def _by_tapes(
         made = recorded(found, ys, gs, [*xs, *rows], used)
         for k, g in made.items():
             if k < len(xs):
-                add(total, k, g)
+                if k not in asked:
+                    add(total, k, g)
                 continue
             row = rows[k - len(xs)]
             tape = tape_of(row)
@@ -148,8 +151,11 @@ def _by_tapes(
             return total
         tape, own = waiting.pop(max(waiting))
         targets, ys, gs = Targets(xs), [], []
-        for source, g in through(tape, own):
-            places = targets.of(source)
+        mine = [k for k, x in asked.items() if tape_of(x) is tape]
+        sources, cotangents = through(tape, own, [asked[k] for k in mine])
+        total.update(zip(mine, cotangents, strict=True))
+        for source, g in sources:
+            places = [k for k in targets.of(source) if k not in asked]
             for k in places:
                 add(total, k, g)
             if not places and not blocks(source):

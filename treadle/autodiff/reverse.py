@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.tape import TWICE, twice
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.types import TupleType
@@ -154,6 +155,8 @@ def fitted(g: Tensor, x: Tensor) -> Tensor:
 
 def cut_error(node: Tensor) -> GradientError:
     assert isinstance(node.op, Cut)
+    if node.op.of == TWICE:
+        return twice().located("gradient", repr(node.type), node.line)
     error = GradientError(
         f"the derivative reaches a value whose recipe ({node.op.of}) was let go",
         hint="a step forgets what it has used: build the expression again, or pass "

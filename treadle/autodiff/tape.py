@@ -7,6 +7,7 @@ tape as a whole: `TapeGradient` has the cotangents of all that the run had read.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,16 +22,28 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
-__all__ = ["Part", "Row", "Tape", "TapeGradient", "tape_of", "through"]
+__all__ = [
+    "TWICE",
+    "Part",
+    "Row",
+    "Tape",
+    "TapeGradient",
+    "tape_of",
+    "through",
+    "twice",
+]
 
+TWICE = "the gradient of a batched run"  # what a Cut says that it was
 _numbers = itertools.count()
 
 
 class Pull(Protocol):
     """What a tape asks of the run it stands for."""
 
-    def pull(self, given: Mapping[int, Any]) -> list[Any]:
-        """One array per part, for cotangents of rows by their number."""
+    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
+        """An array for each part and then for each row asked for, by cotangents of
+        rows by their number.
+        """
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,16 @@ class Tape:
         self.run = run
         self.sources = tuple(sources)
         self.parts = tuple(parts)
+        self._rows: list[weakref.ref[Tensor]] = []
+
+    def made(self, row: Tensor) -> None:
+        """Know of a row as long as it lives."""
+        self._rows.append(weakref.ref(row))
+
+    @property
+    def rows(self) -> list[Tensor]:
+        """The rows that are still there."""
+        return [row for row in (ref() for ref in self._rows) if row is not None]
 
 
 @op(differentiable=False)
@@ -81,32 +104,48 @@ def tape_of(node: Tensor) -> Tape | None:
 
 @op()
 class TapeGradient(Op):
-    """The parts of a tape's gradient for cotangents of some of its rows."""
+    """The parts of a tape's gradient for cotangents of some of its rows.
+
+    After them those of the rows `asked` for, of which the types are given. Inputs: the
+    cotangents, and what the run had read.
+    """
 
     tape: Any
-    rows: tuple[int, ...]
+    places: tuple[int, ...]
+    asked: tuple[int, ...] = ()
+    types: tuple[Type, ...] = ()
     family = "tape"
 
     def infer(self, *types: Any) -> TupleType:
-        return TupleType(tuple(part.type for part in self.tape.parts))
+        return TupleType((*(part.type for part in self.tape.parts), *self.types))
 
     def numpy(self, *arrays: Any) -> Any:
-        given = dict(zip(self.rows, arrays, strict=True))
-        return tuple(self.tape.run.pull(given))
+        given = dict(zip(self.places, arrays, strict=False))
+        return tuple(self.tape.run.pull(given, self.asked))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        raise GradientError(
-            "a gradient through a batched run is asked for twice",
-            hint="build what is to be derived twice under td.options(autobatch=False)",
-        )
+        raise twice()
 
 
-def through(tape: Tape, gs: Mapping[int, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Each source that a tape's gradient reaches, with a part of its cotangent.
+def twice() -> GradientError:
+    """The error of a second derivative."""
+    return GradientError(
+        "the gradient of a batched run has no gradient of its own",
+        hint="build what is to be derived twice under td.options(autobatch=False)",
+    )
+
+
+def through(
+    tape: Tape, gs: Mapping[int, Tensor], rows: Sequence[Tensor] = ()
+) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
+    """Each source that a tape's gradient reaches, with a part of its cotangent, and
+    the cotangents of some of its rows.
 
     `gs` has the cotangents of rows by their number.
     """
-    node = TapeGradient(tape, tuple(gs))(*gs.values())
+    asked = tuple(row.op.number for row in rows)  # type: ignore[attr-defined]
+    types = tuple(row.type for row in rows)
+    node = TapeGradient(tape, tuple(gs), asked, types)(*gs.values(), *tape.sources)
     found = []
     for k, part in enumerate(tape.parts):
         g = Tensor(Output(k), (node,), part.type)
@@ -114,4 +153,6 @@ def through(tape: Tape, gs: Mapping[int, Tensor]) -> list[tuple[Tensor, Tensor]]
             count = part.source.type.shape[0]
             g = RowsToDense(count)(constant_node(part.ids), g)
         found.append((part.source, g))
-    return found
+    first = len(tape.parts)
+    own = [Tensor(Output(first + k), (node,), t) for k, t in enumerate(types)]
+    return found, own

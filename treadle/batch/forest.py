@@ -6,18 +6,21 @@ creation order; leaves, which have a value already, from -1 downwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.tape import Row
 from treadle.base.dtypes import is_inexact
 from treadle.batch.agenda import agenda
 from treadle.batch.signature import Signature, apart, shared_of, template_of
 from treadle.batch.template import Template
-from treadle.graph.body import sign_of
+from treadle.graph.body import Body, sign_of
 from treadle.graph.leaves import LITERAL, Cut, Version
+from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import Call
 from treadle.ops.families import Output
@@ -25,13 +28,15 @@ from treadle.ops.families import Output
 __all__ = ["Forest", "Instance", "Units", "collect"]
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_depth = attrgetter("depth")
 
 
 @dataclass
 class Units:
     """The nodes of a run that can be rows, in creation order, and what they read.
 
-    `read` has the rows that each unit reads, one unit after the other.
+    `read` has the rows that each unit reads, one unit after the other; `outside` the
+    other nodes of the run.
     """
 
     nodes: list[Tensor] = field(default_factory=list)
@@ -39,83 +44,128 @@ class Units:
     own: list[int] = field(default_factory=list)  # signature of each unit
     first: list[int] = field(default_factory=list)  # number of its first value
     read: list[int] = field(default_factory=list)
-    values: dict[int, int] = field(default_factory=dict)  # by serial
+    values: dict[Tensor, int] = field(default_factory=dict)
     leaves: list[Tensor] = field(default_factory=list)
+    outside: list[Tensor] = field(default_factory=list)
     count: int = 0  # values
 
     def leaf(self, x: Tensor) -> int:
         """The number of a node that has a value."""
         self.leaves.append(x)
-        number = self.values[x.serial] = -len(self.leaves)
+        number = self.values[x] = -len(self.leaves)
         return number
+
+
+class _Calls:
+    """How to find what the calls of a body share, and their rows."""
+
+    def __init__(self, body: Body) -> None:
+        shared, rows = shared_of(body)
+        self.shared = _several(shared)
+        self.rows = _several(rows)
+        self.known: dict[tuple[Tensor, ...], Signature | None] = {}
+
+
+def _several(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The items at some places, always as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    (own,) = places or (None,)
+    return (lambda x: ()) if own is None else (lambda x: (x[own],))
 
 
 def collect(nodes: Sequence[Tensor]) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else."""
     found = Units()
+    calls: dict[int, _Calls] = {}
     known: dict[Any, Signature | None] = {}
-    values, read, leaf = found.values, found.read, found.leaf
-    outside: set[int] = set()  # nodes that are no rows, and what reads them
+    values, read = found.values, found.read
+    get, count = values.get, 0
     for node in nodes:
         if node.stored is not None:
             continue
-        op, inputs, serial = node.op, node.inputs, node.serial
-        kind = type(op)
+        op, inputs = node.op, node.inputs
+        kind: Any = type(op)
         if kind is Output:
-            start = values.get(inputs[0].serial)
+            start = get(inputs[0])
             if start is None:
-                outside.add(serial)
+                found.outside.append(node)
             else:
-                values[serial] = start + op.position  # type: ignore[attr-defined]
+                values[node] = start + op.position  # type: ignore[attr-defined]
             continue
-        start = len(read)
-        key: list[Any]
+        signature: Signature | None = None
         if kind is Call:
-            shared, rows = shared_of(op.body)  # type: ignore[attr-defined]
-            key = [id(op.body), *[inputs[k].serial for k in shared]]  # type: ignore[attr-defined]
-            ready = all(inputs[k].stored is not None for k in shared)
-            operands: Any = [inputs[k] for k in rows]
-        else:
-            ready = bool(inputs) and not apart(op)
-            key = [sign_of(op)] if ready else []
-            operands = inputs
-        for x in operands if ready else ():
-            number = values.get(x.serial)
-            if number is None:
-                if x.stored is None:
-                    ready = False
-                    break
-                if kind is not Call and x.op is LITERAL:
-                    key.append(x.stored.tobytes())  # type: ignore[union-attr]
-                    continue
-                if kind is not Call and type(x.op) is Version:
-                    key.append(x.serial)
-                    continue
-                number = leaf(x)
-            if kind is not Call:
-                t = x._type
-                key.append((t.shape, t.dtype))
-            read.append(number)
-        signature = None
-        if ready:
-            name = tuple(key)
-            if name in known:
-                signature = known[name]
-            else:
-                signature = Signature.of(len(found.signatures), node)
-                known[name] = signature
-                if signature is not None:
-                    found.signatures.append(signature)
-        if signature is None:
-            del read[start:]
-            outside.add(serial)
+            body = op.body  # type: ignore[attr-defined]
+            own = calls.get(body.number)
+            if own is None:
+                own = calls[body.number] = _Calls(body)
+            operands = own.rows(inputs)
+            shared = own.shared(inputs)
+            signature = own.known.get(shared)
+            if signature is None and shared not in own.known:
+                signature = own.known[shared] = _added(found, node, shared)
+        elif inputs and not apart(op):
+            key, operands = _key(values, op, inputs)
+            signature = known.get(key)
+            if signature is None and key not in known:
+                signature = known[key] = _added(found, node, ())
+        numbers = list(map(get, operands)) if signature is not None else ()
+        if signature is None or (
+            None in numbers and not _leaves(found, operands, numbers)
+        ):
+            found.outside.append(node)
             continue
-        values[serial] = found.count
-        found.first.append(found.count)
-        found.count += signature.outputs
+        read += numbers
+        values[node] = count
+        found.first.append(count)
+        count += signature.outputs
         found.own.append(signature.number)
         found.nodes.append(node)
+    found.count = count
     return found
+
+
+def _added(found: Units, node: Tensor, shared: Sequence[Tensor]) -> Signature | None:
+    """A new signature, if its nodes can be rows."""
+    if any(x.stored is None for x in shared):
+        return None
+    signature = Signature.of(len(found.signatures), node)
+    if signature is not None:
+        found.signatures.append(signature)
+    return signature
+
+
+def _leaves(found: Units, operands: Sequence[Tensor], numbers: list[Any]) -> bool:
+    """Number the operands that have a value; False if one has none and is no row."""
+    if any(
+        n is None and x.stored is None for n, x in zip(numbers, operands, strict=True)
+    ):
+        return False
+    for k, x in enumerate(operands):
+        if numbers[k] is None:
+            known = found.values.get(x)
+            numbers[k] = found.leaf(x) if known is None else known
+    return True
+
+
+def _key(
+    values: dict[Tensor, int], op: Op, inputs: Sequence[Tensor]
+) -> tuple[Any, list[Tensor]]:
+    """What single ops have in common that are rows of one, and the rows they read."""
+    key: list[Any] = [sign_of(op)]
+    operands = []
+    for x in inputs:
+        if x.stored is not None and x not in values:
+            if x.op is LITERAL:
+                key.append(x.stored.tobytes())  # type: ignore[union-attr]
+                continue
+            if type(x.op) is Version:
+                key.append(x)
+                continue
+        t = x._type
+        key.append((t.shape, t.dtype))
+        operands.append(x)
+    return tuple(key), operands
 
 
 class Instance:
@@ -150,7 +200,7 @@ class Forest:
         readers = np.repeat(np.arange(len(own)), counts)
         made = read >= 0
         makers = np.searchsorted(first, read[made], "right") - 1
-        depths = np.array([x.depth for x in units.nodes], np.int64)
+        depths = np.fromiter(map(_depth, units.nodes), np.int64, len(own))
         step = agenda(own, depths, readers[made], makers)
         kept = _needed(step, readers[made], makers)
         self.first = first
@@ -197,22 +247,17 @@ class Forest:
         """All rows together."""
         return sum(x.count for x in self.instances)
 
-    def serials(self) -> set[int]:
-        """The serials of the nodes that are rows."""
-        values = self.all.values
-        serials = np.fromiter(values.keys(), np.int64, len(values))
-        numbers = np.fromiter(values.values(), np.int64, len(values))
-        units = np.searchsorted(self.first, numbers, "right") - 1
-        mine = (numbers >= 0) & self.kept[units]
-        return set(serials[mine].tolist())
+    def alone(self) -> list[Tensor]:
+        """The units that are no rows after all."""
+        return [self.all.nodes[k] for k in np.flatnonzero(~self.kept).tolist()]
 
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
         return [x for x in self.all.leaves if _carries(x)]
 
-    def place(self, serial: int) -> tuple[int, int, int] | None:
+    def place(self, node: Tensor) -> tuple[int, int, int] | None:
         """Instance, output and row of a node's value; None where it is no row."""
-        number = self.all.values.get(serial, -1)
+        number = self.all.values.get(node, -1)
         if number < 0:
             return None
         unit = int(np.searchsorted(self.first, number, "right")) - 1
@@ -226,10 +271,10 @@ def _needed(step: Numbers, readers: Numbers, makers: Numbers) -> Any:
     """Which units are rows: not those that are alone in a group which none needs."""
     sizes = np.bincount(step)
     kept = sizes[step] > 1
-    order = np.argsort(-step[readers], kind="stable")
-    for reader, maker in zip(
-        readers[order].tolist(), makers[order].tolist(), strict=True
-    ):
+    (single,) = np.nonzero(~kept[makers])
+    order = single[np.argsort(-step[readers[single]], kind="stable")]
+    edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)
+    for reader, maker in edges:
         if kept[reader]:
             kept[maker] = True
     return kept
@@ -239,4 +284,6 @@ def _carries(leaf: Tensor) -> bool:
     """Whether a derivative may go on below a node that has a value."""
     if not is_inexact(leaf.type.dtype):
         return False
+    if type(leaf.op) is Row:
+        return leaf.op.tape is not None
     return bool(leaf.inputs) or (type(leaf.op) is Cut and leaf.op.carried)

@@ -29,7 +29,7 @@ _bodies: OrderedDict[Any, Body | None] = OrderedDict()
 
 def apart(op: Op) -> bool:
     """Whether an op is never a row: it changes state or is not written out yet."""
-    return type(op) is Update or op.family in ("derivative", "state")
+    return type(op) is Update or op.family in ("derivative", "state", "tape")
 
 
 def shared_of(body: Body) -> tuple[list[int], list[int]]:

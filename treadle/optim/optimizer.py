@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
+from treadle.autodiff.tape import tape_of
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError, GradientError, ModelFileError
 from treadle.graph.body import Trace, trace
@@ -377,11 +379,23 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     What depends on none of them (a second network's part of the graph) stays whole.
     """
     stale: set[int] = set()
+    tapes: dict[int, bool] = {}
     nodes = reach(roots)
     for node in nodes:
         variable = variable_of(node)
         if variable is not None:
             if id(variable) in chosen:
+                stale.add(node.serial)
+            continue
+        tape = tape_of(node)
+        if tape is not None:
+            if tape.number not in tapes:
+                read = {id(variable_of(x)) for x in behind([node])}
+                tapes[tape.number] = not chosen.isdisjoint(read)
+                if tapes[tape.number]:
+                    for row in tape.rows:
+                        forget(row)
+            if tapes[tape.number]:
                 stale.add(node.serial)
             continue
         for x in node.inputs:

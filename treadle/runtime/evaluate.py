@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.derivative import endangered, needed
-from treadle.autodiff.tape import TapeGradient
+from treadle.autodiff.tape import TWICE, Row, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
@@ -170,6 +170,7 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
         for node in nodes:
             if node.inputs and node.inputs[0] is first:
                 settle(node, found[node.op.position])  # type: ignore[attr-defined]
+                cut(node, Cut(TWICE, True))
 
 
 def _settle_all(roots: Sequence[Tensor]) -> None:
@@ -274,7 +275,9 @@ def _trim() -> None:
 
 def forget(node: Tensor) -> None:
     """Cut an evaluated node: its value stays, its recipe goes."""
-    if node.inputs and node.stored is not None:
+    if type(node.op) is Row:
+        cut(node, Cut("row", node.op.tape is not None))
+    elif node.inputs and node.stored is not None:
         carried = bool(node.mark and node.mark.get("carried"))
         cut(node, Cut(node.op.name, carried))
 

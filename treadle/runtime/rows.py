@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.options import current
+from treadle.base.types import TupleType
 from treadle.batch.forest import Forest, collect
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
-from treadle.graph.traversal import pending, uses
+from treadle.graph.traversal import pending
 
-__all__ = ["run_rows"]
+__all__ = ["counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at
+LOOK = 512  # nodes that may be enough to see it
 PAYS = 2  # rows there have to be in a group on average
 
 
@@ -32,10 +38,10 @@ class _Run:
         self.places = places
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
-    def pull(self, given: Mapping[int, Any]) -> list[Any]:
-        """The parts of the gradient, in the order of the tape's parts."""
+    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
+        """The parts of the gradient in the order of the tape's parts, then rows."""
         pairs = [(self.places[k], g) for k, g in given.items()]
-        found = self.made.backward(pairs)
+        found = self.made.backward(pairs, [self.places[k] for k in asked])
         parts = []
         for serial, sparse in self.order:
             if sparse:
@@ -46,15 +52,31 @@ class _Run:
             for x in more:
                 total = total + x
             parts.append(total)
-        return parts
+        return parts + found.rows
 
 
 def irregular(nodes: Sequence[Tensor]) -> bool:
     """Whether it may pay to look for rows: many nodes do the same at one depth."""
     if len(nodes) < FEW:
         return False
-    kinds = {(type(node.op), node.depth) for node in nodes}
+    kinds: set[tuple[type, int]] = set()
+    for start in range(0, len(nodes), LOOK):
+        some = nodes[start : start + LOOK]
+        kinds.update([(type(node.op), node.depth) for node in some])
+        if PAYS * len(kinds) <= start + len(some) and len(some) == LOOK:
+            return True
     return PAYS * len(kinds) <= len(nodes)
+
+
+class _Counts(threading.local):
+    """What this thread has run as rows so far."""
+
+    runs = 0
+    rows = 0
+    groups = 0
+
+
+counts = _Counts()
 
 
 @provide
@@ -66,7 +88,8 @@ def run_rows(roots: Sequence[Tensor]) -> bool:
     if options.check or options.workspace or options.engine not in ("auto", "native"):
         return False
     nodes = pending(roots)
-    if not irregular(nodes):
+    # What is yet to be derived keeps its recipe.
+    if any(node.op.family == "derivative" for node in nodes) or not irregular(nodes):
         return False
     held = _held(nodes)
     units = collect(nodes)
@@ -75,7 +98,7 @@ def run_rows(roots: Sequence[Tensor]) -> bool:
     forest = Forest(units)
     if forest.rows < PAYS * len(forest.steps) or not forest.steps:
         return False
-    exits = _exits(forest, nodes, [*roots, *held])
+    exits = _exits(forest, [*roots, *held])
     gradient = not state.no_grad and _derivable(forest)
     made = engine(options.engine).rows(forest, gradient)
     if made is None:
@@ -86,7 +109,12 @@ def run_rows(roots: Sequence[Tensor]) -> bool:
     for number, (node, place) in enumerate(exits):
         settle(node, made.value(place))
         cut(node, Row(tape, number))
+        if tape is not None:
+            tape.made(node)
     mark_run()
+    counts.runs += 1
+    counts.rows += forest.rows
+    counts.groups += len(forest.steps)
     return True
 
 
@@ -119,20 +147,16 @@ def _tape(forest: Forest, run: _Run) -> Tape:
 
 
 def _exits(
-    forest: Forest, nodes: Sequence[Tensor], roots: Sequence[Tensor]
+    forest: Forest, roots: Sequence[Tensor]
 ) -> list[tuple[Tensor, tuple[int, int, int]]]:
     """The rows that others read, and those among the roots."""
-    inside = forest.serials()
-    wanted = {root.serial: root for root in roots if root.serial in inside}
-    for node in nodes:
-        if node.stored is None and node.serial not in inside:
-            for x in node.inputs:
-                if x.serial in inside:
-                    wanted[x.serial] = x
+    wanted = {root: None for root in roots if root.stored is None}
+    for node in [*forest.all.outside, *forest.alone()]:
+        wanted.update(dict.fromkeys(node.inputs))
     found = []
-    for node in wanted.values():
-        place = forest.place(node.serial)
-        if place is not None:
+    for node in wanted:
+        place = forest.place(node)
+        if place is not None and not isinstance(node.type, TupleType):
             found.append((node, place))
     return found
 
@@ -140,11 +164,13 @@ def _exits(
 def _held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
     counts = list(map(sys.getrefcount, nodes))
-    inside = uses(nodes)
+    inside = Counter(chain.from_iterable(map(_inputs, nodes)))
+    own = list(map(inside.__getitem__, nodes))
+    del inside
     return [
         node
-        for node, count in zip(nodes, counts, strict=True)
-        if count > _ALONE + inside.get(node.serial, 0) and node.stored is None
+        for node, count, known in zip(nodes, counts, own, strict=True)
+        if count > known + _ALONE and node.stored is None
     ]
 
 
@@ -154,4 +180,5 @@ def _extra_references() -> int:
     return next(iter(list(map(sys.getrefcount, nodes))))
 
 
+_inputs = attrgetter("inputs")
 _ALONE = _extra_references()

@@ -24,6 +24,8 @@ from treadle.graph.tensor import Tensor
 
 __all__ = ["Run"]
 
+Spot = tuple[int, int, int]  # instance, output, row
+
 
 class Run:
     """The values of a forest; with `gradient` also what its gradient reads."""
@@ -99,9 +101,13 @@ class Run:
     # -- backward ----------------------------------------------------------------------
 
     def backward(
-        self, given: Sequence[tuple[tuple[int, int, int], np.ndarray[Any, Any]]]
+        self,
+        given: Sequence[tuple[Spot, np.ndarray[Any, Any]]],
+        asked: Sequence[Spot] = (),
     ) -> Cotangents:
-        """Cotangents of what the forest read, for those of some of its values."""
+        """Cotangents of what the forest read, for those of some of its values, and of
+        the values that are asked for.
+        """
         forest = self.forest
         self.grads = grads = Matrices()
         fresh = Matrices()
@@ -140,8 +146,11 @@ class Run:
             self._totals(steps, number, instance, found)
         steps.run(current().threads)
         self._sparse(found)
+        for number, output, row in asked:
+            found.rows.append(grads.array(number, ("output", output))[row].copy())
+        carried = {x.serial for x in forest.carried()}
         for k, node in enumerate(forest.all.leaves):
-            if node.inputs and adds(self.leaves[k].dtype):
+            if node.serial in carried and adds(self.leaves[k].dtype):
                 found.dense.setdefault(node.serial, []).append(
                     leaves.array(k, ("leaf", 0))[0].copy()
                 )
@@ -264,6 +273,7 @@ class Cotangents:
     def __init__(self) -> None:
         self.dense: dict[int, list[np.ndarray[Any, Any]]] = {}
         self.sparse: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self.rows: list[np.ndarray[Any, Any]] = []
 
 
 def _array(node: Tensor) -> np.ndarray[Any, Any]:

@@ -1,0 +1,202 @@
+"""Graphs run as rows give what they give node by node, and gradients too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treadle as td
+from tests.batch.nets import Net, Tree, trees
+from treadle.runtime.rows import counts
+
+
+def both(make: Callable[[], Any]) -> tuple[Any, Any]:
+    """What `make` gives as rows, and node by node on the reference engine."""
+    before = counts.runs
+    batched = make()
+    assert counts.runs > before, "nothing was run as rows"
+    with td.options(autobatch=False, engine="reference"):
+        return batched, make()
+
+
+def agree(pair: tuple[Any, Any]) -> None:
+    for x, y in zip(*pair, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+
+
+def value_and_gradients(net: Net, forest: list[Tree]) -> list[Any]:
+    loss = td.stack(net.losses(forest)).mean()
+    grads = td.grad(loss, net.parameters, unused="zero")
+    return [float(loss), *[g.numpy() for g in grads]]
+
+
+@pytest.mark.parametrize("cells", [True, False])
+def test_trees_as_rows(cells: bool) -> None:
+    net, forest = Net(cells), trees(0, 16)
+    agree(both(lambda: value_and_gradients(net, forest)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(8, 20), st.integers(1, 12), st.booleans())
+def test_any_forest(seed: int, count: int, most: int, cells: bool) -> None:
+    net, forest = Net(cells), trees(seed, count, most)
+    result = value_and_gradients(net, forest)
+    with td.options(autobatch=False, engine="reference"):
+        agree((result, value_and_gradients(net, forest)))
+
+
+def test_single_precision_and_any_number_of_threads() -> None:
+    net, forest = Net(dtype="float32"), trees(1, 30)
+    found = []
+    for threads in (1, 2, 4):
+        with td.options(threads=threads):
+            found.append(value_and_gradients(net, forest))
+    for other in found[1:]:
+        for x, y in zip(found[0], other, strict=True):
+            assert np.array_equal(x, y)
+
+
+def test_steps_of_an_optimizer() -> None:
+    forest = trees(2, 16)
+
+    def run() -> list[Any]:
+        net = Net()
+        optimizer = td.optim.Adagrad(lr=0.1)
+        losses = [
+            float(optimizer.step(td.stack(net.losses(forest)).mean()))
+            for _ in range(5)
+        ]
+        return [losses, *[p.numpy() for p in net.parameters]]
+
+    agree(both(run))
+
+
+def test_what_is_held_keeps_its_value() -> None:
+    net, forest = Net(), trees(3, 12)
+
+    def run() -> list[Any]:
+        tops = [net.encode(t) for t in forest]
+        logits = [h @ net.top for h, _ in tops]
+        loss = td.stack([(x * x).sum() for x in logits]).sum()
+        first = td.grad(loss, [net.top])[0].numpy()
+        # The rows are there already: of them again, and by what lies within.
+        again = td.grad(loss, [net.top, net.table])
+        inner = td.grad(loss, [tops[3][0]])[0]
+        return [
+            first,
+            *[x.numpy() for x in again],
+            inner.numpy(),
+            np.array([x.numpy() for x in logits]),
+            tops[0][1].numpy(),
+        ]
+
+    agree(both(run))
+
+
+def test_values_in_the_middle_of_a_graph() -> None:
+    net, forest = Net(), trees(4, 12)
+
+    def run() -> list[Any]:
+        below = [net.encode(t) for t in forest]
+        chosen = [float(h.sum()) > 0 for h, _ in below]
+        above = []
+        for k, (h, c) in enumerate(below):
+            other = below[k - 1] if chosen[k] else below[k - 2]
+            above.append(net.inner_cell(h, c, *other)[0])
+        above = [net.inner_cell(h, h, h, h)[1] for h in above]
+        loss = td.stack([(h * h).sum() for h in above]).sum()
+        grads = td.grad(loss, net.parameters[:4])
+        return [np.array(chosen), float(loss), *[g.numpy() for g in grads]]
+
+    agree(both(run))
+
+
+def test_subtrees_that_are_shared() -> None:
+    net = Net()
+
+    def run() -> list[Any]:
+        layer = [net.encode(k % 7) for k in range(10)]
+        for _ in range(4):
+            layer = [
+                net.inner_cell(*layer[k], *layer[k - 1]) for k in range(len(layer))
+            ]
+        loss = td.stack([h.sum() for h, _ in layer]).sum()
+        grads = td.grad(loss, net.parameters[:4])
+        return [float(loss), *[g.numpy() for g in grads]]
+
+    agree(both(run))
+
+
+def test_draws_are_those_of_each_node() -> None:
+    net, forest = Net(), trees(5, 16)
+
+    def run() -> list[Any]:
+        with td.options(seed=7):
+            tops = [td.dropout(net.encode(t)[0], 0.5) for t in forest]
+            loss = td.stack([(h * h).sum() for h in tops]).sum()
+            return [float(loss), td.grad(loss, [net.inner])[0].numpy()]
+
+    agree(both(run))
+
+
+def test_constants_of_a_gradient() -> None:
+    net, forest = Net(), trees(6, 16)
+
+    def run() -> list[Any]:
+        with td.no_grad():
+            fixed = [net.encode(t)[0] for t in forest]
+        moving = [net.encode(t)[0] for t in forest]
+        pairs = zip(fixed, moving, strict=True)
+        loss = td.stack(
+            [(td.stop_gradient(h * h) * f * h).sum() for f, h in pairs]
+        ).sum()
+        return [float(loss), td.grad(loss, [net.inner])[0].numpy()]
+
+    agree(both(run))
+
+
+def test_a_wrong_id_is_told_as_ever() -> None:
+    net, forest = Net(), [*trees(7, 16), 99]
+    with pytest.raises(td.RunError, match="id 99 is out of"):
+        td.stack(net.losses(forest)).mean().numpy()
+
+
+def test_after_a_step_its_graph_is_gone() -> None:
+    net, forest = Net(), trees(8, 16)
+    tops = [net.encode(t)[0] for t in forest]
+    loss = td.stack([(h * h).sum() for h in tops]).sum()
+    td.optim.SGD(lr=0.1).step(loss)
+    assert tops[0].numpy().shape == (6,)
+    with pytest.raises(td.GradientError):
+        td.grad(tops[0].sum(), [net.inner])
+
+
+def test_twice_derived_says_what_to_do() -> None:
+    net, forest = Net(), trees(9, 16)
+    loss = td.stack(net.losses(forest)).mean()
+    (g,) = td.grad(loss, [net.top])
+    with pytest.raises(td.GradientError, match="autobatch=False"):
+        td.grad((g * g).sum(), [net.top])[0].numpy()
+
+
+def test_off_means_off() -> None:
+    net, forest = Net(), trees(10, 16)
+    before = counts.runs
+    with td.options(autobatch=False):
+        td.stack(net.losses(forest)).mean().numpy()
+    assert counts.runs == before
+
+
+def test_regular_graphs_are_left_alone() -> None:
+    x = td.param("x", init=np.ones((4, 4), "float32"))
+    before = counts.runs
+    y = x
+    for _ in range(60):
+        y = td.tanh(y @ x)
+    td.grad(y.sum(), [x])[0].numpy()
+    assert counts.runs == before
