@@ -76,6 +76,7 @@ from treadle.ops.special import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
+from treadle.ops.vmap import *
 from treadle.ops.while_loop import *
 from treadle.ops.window import *
 from treadle.rewrite.pattern import captures, numbers, of

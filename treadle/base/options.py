@@ -28,10 +28,10 @@ class SeedScope:
         self.seed = seed
         self.count = count
 
-    def draw(self) -> tuple[int, int]:
-        """The seed and the next draw number."""
+    def draw(self, count: int = 1) -> tuple[int, int]:
+        """The seed and the next draw number, the first of `count` that are taken."""
         number = self.count
-        self.count = number + 1
+        self.count = number + count
         return self.seed, number
 
     def __deepcopy__(self, memo: object) -> SeedScope:

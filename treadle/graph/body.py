@@ -13,7 +13,7 @@ import numpy as np
 from treadle.base.errors import TraceError
 from treadle.base.types import Type
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.leaves import Argument, Draw
+from treadle.graph.leaves import Argument, Draw, draw_node
 from treadle.graph.meaning import compute_at
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
@@ -132,6 +132,11 @@ class Trace:
     captured: tuple[Tensor, ...]
     draws: int
     assigned: tuple[tuple[Variable, int], ...] = ()
+
+    def drawn(self) -> list[Tensor]:
+        """The next draws of this thread for the random ops of the body."""
+        count = len(self.body.arguments) - self.draws
+        return [draw_node(x.type.shape[:-1]) for x in self.body.arguments[count:]]
 
 
 def trace(

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.dtypes import OWN, DType, as_dtype, default_of, uint64, weak
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
-from treadle.base.types import Names, Type, as_names
+from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
@@ -58,7 +58,7 @@ class Argument(Leaf):
 
 @op(differentiable=False)
 class Draw(Leaf):
-    """Seed and number of one random draw, as data: uint64[2]."""
+    """Seed and number of one random draw, as data: uint64[2]; rows have one each."""
 
 
 @op(differentiable=False)
@@ -132,11 +132,15 @@ LITERAL = Literal()
 _DRAW = Draw()
 
 
-def draw_node() -> Tensor:
-    """A leaf with the next draw of this thread's seed scope."""
-    value = np.array(current().scope.draw(), dtype=np.uint64)
+def draw_node(shape: Shape = ()) -> Tensor:
+    """A leaf with the next draws of this thread's seed scope, uint64[*shape, 2]."""
+    count = math.prod(shape)
+    seed, first = current().scope.draw(count)
+    value = np.empty((*shape, 2), dtype=np.uint64)
+    value[..., 0] = seed
+    value[..., 1] = np.arange(first, first + count, dtype=np.uint64).reshape(shape)
     value.flags.writeable = False
-    return Tensor(_DRAW, (), Type((2,), uint64), value)
+    return Tensor(_DRAW, (), Type(value.shape, uint64), value)
 
 
 def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.base.types import Type
 from treadle.graph.body import Body
+from treadle.graph.frame import apart
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
@@ -32,10 +33,13 @@ def row_type(x: Tensor) -> Type:
 def spread(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
     """The operands, those that all rows share repeated for each."""
     n = row_count(given, xs)
-    return [
-        x if g else functions.broadcast_to(x, (n, *x.type.shape))
-        for g, x in zip(given, xs, strict=True)
-    ]
+    return [x if g else repeated(x, n) for g, x in zip(given, xs, strict=True)]
+
+
+def repeated(x: Tensor, n: int) -> Tensor:
+    """x for each of n rows."""
+    found: Tensor = functions.broadcast_to(x, (n, *x.type.shape))
+    return found
 
 
 def lifted(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -88,7 +92,7 @@ def follow(
         else:
             found = Tensor(node.op, tuple(xs), node.type)
         if found.serial > before:
-            found.origin, found.mark = node.origin, node.mark
+            found.origin, found.mark = node.origin, node.mark or found.mark
         made[node.serial] = found
     return None
 
@@ -107,7 +111,8 @@ def batched(body: Body, given: Given, n: int) -> Body | None:
     """
     key = "rows", tuple(given), n
     if key not in body.memo:
-        body.memo[key] = _batched(body, given, n)
+        with apart():  # it is made for all later calls, whatever scope this one is in
+            body.memo[key] = _batched(body, given, n)
     found: Body | None = body.memo[key]
     return found
 
@@ -137,6 +142,6 @@ def rows_made(
     for y in outputs:
         own = made.get(y.serial, y)
         if y.serial not in rows:
-            own = functions.broadcast_to(_unnamed(own), (n, *own.type.shape))
+            own = repeated(_unnamed(own), n)
         found.append(own)
     return found

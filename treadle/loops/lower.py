@@ -27,7 +27,7 @@ from treadle.loops.kernel import (
     Literal,
     Load,
 )
-from treadle.loops.random import normal_bits, uniform_bits
+from treadle.loops.random import halves, normal_bits, uniform_bits
 from treadle.loops.window import POOLS, few_taps
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add
@@ -334,11 +334,16 @@ def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression
 def _random(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     (draw,) = node.inputs
     rule = RANDOM[type(node.op)]
+    rank = draw.type.ndim - 1
     number = self.buffer(draw)
-    assert number is not None
-    # The two words of 64 bits of a draw, read as four of 32 in the host's order.
-    words = [Load(number, Index.of(k), uint32) for k in range(4)]
-    return rule(flat(at, node.type.shape), words, node.type.dtype)
+    if number is not None:
+        # Both words of 64 bits of a draw, read as four of 32 in the host's order.
+        place = placed(at[:rank], self.strides(draw)[:rank]) * 2
+        words: list[Expression] = [Load(number, place + k, uint32) for k in range(4)]
+    else:
+        both = [self.value(draw, (*at[:rank], Index.of(k)), guards) for k in range(2)]
+        words = [half for word in both for half in halves(word)]
+    return rule(flat(at[rank:], node.type.shape[rank:]), words, node.type.dtype)
 
 
 RANDOM: dict[type[Op], Callable[[Index, Sequence[Expression], DType], Expression]] = {

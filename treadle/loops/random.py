@@ -28,7 +28,7 @@ from treadle.ops.power import Sqrt
 from treadle.ops.rounding import Round
 from treadle.ops.select import Select
 
-__all__ = ["normal_bits", "uniform_bits"]
+__all__ = ["halves", "normal_bits", "uniform_bits"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -46,6 +46,12 @@ def _product(x: Expression, factor: int) -> tuple[Expression, Expression]:
     )
     high = _apply(RightShift(), long, Literal(32, uint64))
     return Apply(Cast(uint32), (high,), uint32), Apply(Cast(uint32), (long,), uint32)
+
+
+def halves(word: Expression) -> tuple[Expression, Expression]:
+    """The low and the high 32 bits of a word of 64."""
+    high = _apply(RightShift(), word, Literal(32, uint64))
+    return Apply(Cast(uint32), (word,), uint32), Apply(Cast(uint32), (high,), uint32)
 
 
 def philox(
@@ -67,10 +73,7 @@ def philox(
 
 def block(number: Expression, draw: Sequence[Expression]) -> list[Expression]:
     """The four random words of a block, of a draw's four words (seed, number)."""
-    low = Apply(Cast(uint32), (number,), uint32)
-    high = _apply(RightShift(), number, Literal(32, uint64))
-    counter = [low, Apply(Cast(uint32), (high,), uint32), draw[2], draw[3]]
-    return philox(counter, draw[:2])
+    return philox([*halves(number), *draw[2:]], draw[:2])
 
 
 def unit(words: Sequence[Expression], dtype: DType) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from treadle.base.types import Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import lifted, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype, operands
 from treadle.ops.families import Composite, refuse_axes, same_dtype
@@ -67,6 +69,15 @@ class Attention(Composite):
         weights = weights_of(xs[0], xs[1], xs[3], list(xs[4:]), self.causal)
         found: Tensor = functions.matmul(weights, xs[2])
         return found
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if given[3]:
+            return super().rows(given, *xs)
+        (q, k, v, scale, *mask), marked = xs, [*given[:3], *given[4:]]
+        if not any(given[:3]):  # rows of the mask alone do not make any
+            q, marked[0] = repeated(q, row_count(given, xs)), True
+        q, k, v, *mask = lifted(marked, [q, k, v, *mask])
+        return self(q, k, v, scale, *mask)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
-from treadle.graph.leaves import Argument, as_tensor, constant_node, draw_node
+from treadle.graph.leaves import Argument, as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import functions
+from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending, rebuild
@@ -61,8 +61,7 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
 def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
     read = [v.node() for v in traced.variables]
-    draws = [draw_node() for _ in range(traced.draws)]
-    return [*arguments, *read, *traced.captured, *draws]
+    return [*arguments, *read, *traced.captured, *traced.drawn()]
 
 
 def inlined(
@@ -98,6 +97,15 @@ def inlined(
         {made.get(n.serial, n).serial for n in roots},
     )
     return again, {n.serial: found[made.get(n.serial, n).serial] for n in roots}
+
+
+@provide
+def called(
+    name: str, f: Callable[..., Sequence[Tensor]], xs: Sequence[Tensor]
+) -> Tensor:
+    """Several results of operands as one node: a call of what f computes from them."""
+    own = [Tensor(Argument(k), (), x.type) for k, x in enumerate(xs)]
+    return Call(Body(name, own, f(*own)))(*xs)
 
 
 @op(tolerance="R")

@@ -15,9 +15,17 @@ from treadle.graph.body import Body, Trace, trace
 from treadle.graph.leaves import Argument, as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
+from treadle.graph.rows import batched, row_count, widened
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.call import Call, backward_of, inputs_of, match, zeros_of
+from treadle.ops.call import (
+    Call,
+    backward_of,
+    called,
+    inputs_of,
+    match,
+    zeros_of,
+)
 from treadle.ops.families import Family, outputs_of
 
 __all__ = ["cond"]
@@ -115,6 +123,22 @@ class Cond(Family):
             result[1 + k + (self.split if side else 0)] = gx
         return tuple(result)
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        n, mine, others = row_count(given, xs), given[1:], given[1 + self.split :]
+        then = batched(self.then, mine[: self.split], n)
+        other = batched(self.otherwise, others, n)
+        if then is None or other is None:
+            return None
+        if not given[0]:
+            return Cond(then, other, self.split)(*xs)
+
+        def each(chosen: Tensor, *operands: Tensor) -> list[Tensor]:
+            a = call(then, *operands[: self.split])
+            b = call(other, *operands[self.split :])
+            return [choose(chosen, *pair) for pair in zip(a, b, strict=True)]
+
+        return called(f"{self.then.name} or not", each, xs)
+
     @classmethod
     def samples(cls) -> list[Sample]:
         t = Type((3,), float64)
@@ -195,6 +219,12 @@ def cond(
     for v, version in zip(assigned, results[count:], strict=True):
         v.assign(version)
     return trees.unflatten(a.result, results[:count])
+
+
+def choose(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """The rows of a where the bool of the row is true, else those of b."""
+    found: Tensor = functions.where(widened(chosen, a.type.ndim - 1), a, b)
+    return found
 
 
 def inexact(types: Sequence[Type]) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +14,20 @@ from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
 from treadle.graph.operators import provide
+from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import operands
 from treadle.ops.families import same_dtype
 from treadle.ops.movement import reshape
+from treadle.ops.rearrange import moveaxis
 from treadle.ops.window import (
     Integers,
     Pairs,
     Window,
     columns,
     folded,
+    merged,
     pairs,
     spatial,
     windows_along,
@@ -51,6 +56,30 @@ def _grouped(x: Type, w: Type, groups: int) -> None:
 def _split(w: Array, groups: int) -> Array:
     """Weights as matrices [groups, out / groups, c / groups * kernel]."""
     return w.reshape(groups, w.shape[0] // groups, math.prod(w.shape[1:]))
+
+
+def _beside(x: Tensor) -> Tensor:
+    """Images of rows [n, b, c, ..] with their channels side by side: [b, n c, ..]."""
+    n, b, c, *rest = x.type.shape
+    return reshape(moveaxis(x, 0, 1), (b, n * c, *rest))
+
+
+def _apart(x: Tensor, n: int) -> Tensor:
+    """The inverse of `_beside`."""
+    b, c, *rest = x.type.shape
+    return moveaxis(reshape(x, (b, n, c // max(n, 1), *rest)), 1, 0)
+
+
+def _of_weights(op: Any, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    """Rows of images with shared weights are one batch, with their own ones groups."""
+    x, w = xs
+    if not given[1]:
+        y: Tensor = op(merged(x), w)
+        return reshape(y, (*x.type.shape[:2], *y.type.shape[1:]))
+    n = w.type.shape[0]
+    x, w = spread(given, xs)
+    each = replace(op, groups=n * op.groups)
+    return _apart(each(_beside(x), merged(w)), n)
 
 
 @op(tolerance="R")
@@ -88,6 +117,9 @@ class Conv(Window):
         gx = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)(g, w)
         gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)(x, g)
         return gx, gw
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return _of_weights(self, given, *xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -158,6 +190,9 @@ class ConvInputGradient(Window):
         weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gg, weights(g, forward)
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return _of_weights(self, given, *xs)
+
     @classmethod
     def samples(cls) -> list[Sample]:
         plane = Input((2, 4, 2, 4)), Input((4, 1, 2, 3))
@@ -217,6 +252,12 @@ class ConvWeightGradient(Window):
         x, forward = xs
         back = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
         return back(forward, g), Conv(*self.sliding, self.groups)(x, g)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        n = row_count(given, xs)
+        each = replace(self, groups=n * self.groups)
+        w = each(*map(_beside, spread(given, xs)))
+        return reshape(w, (n, w.type.shape[0] // max(n, 1), *w.type.shape[1:]))
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,9 @@ class Debug(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Debug(self.message, self.origin, True, self.dtype)(g),)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return None  # what is told is of one value
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import float32, kind, uint64
+from treadle.base.dtypes import float32, kind
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
 from treadle.graph.leaves import constant_node, draw_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, operands
 from treadle.ops.families import Composite
-from treadle.ops.random import UniformBits, normal, unit
+from treadle.ops.random import UniformBits, each_draw, normal
 
 __all__ = [
     "alpha_dropout",
@@ -43,29 +45,48 @@ class Dropout(Composite):
 
     def infer(self, *types: Type) -> Type:
         x, p, draw = types
-        if draw.shape != (2,) or draw.dtype != uint64:
-            raise DTypeError(f"a draw is uint64[2], not {draw}")
+        each_draw(draw)
         if kind(x.dtype) != "float" or kind(p.dtype) != "float":
             raise DTypeError(f"takes float operands, not {x} and {p}")
         if p.shape:
             raise ShapeError(f"the probability is a scalar, not {p}")
-        if broadcast_shapes(self.mask, x.shape) != x.shape:
-            raise ShapeError(f"a mask of shape {self.mask} does not fit {x}")
+        mask = self.drawn(x, draw)
+        if broadcast_shapes(mask, x.shape) != x.shape:
+            raise ShapeError(f"a mask of shape {mask} does not fit {x}")
         return x
+
+    def drawn(self, x: Any, draw: Any) -> Shape:
+        """The shape of all numbers drawn: those of several draws stand in front."""
+        lead = draw.shape[:-1]
+        between = x.ndim - len(lead) - len(self.mask) if lead else 0
+        return (*lead, *[1] * between, *self.mask)
 
     def numpy(self, *arrays: Any) -> Array:
         x, p, draw = arrays
         p = p.astype(np.float32)
-        kept = unit(draw, self.mask, float32) >= p
+        numbers = UniformBits(self.mask, float32).numpy(draw)
+        kept = numbers.reshape(self.drawn(x, draw)) >= p
         return np.where(kept, x / (1 - p).astype(x.dtype), np.zeros((), x.dtype))
 
     def expand(self, *xs: Tensor) -> Tensor:
         x, p, draw = functions.unname(xs[0]), astype(xs[1], float32), xs[2]
-        kept = UniformBits(self.mask, float32)(draw) >= p
+        numbers = UniformBits(self.mask, float32)(draw)
+        kept = functions.reshape(numbers, self.drawn(x, draw)) >= p
         return functions.where(kept, x / astype(1.0 - p, x.type.dtype), 0)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return Dropout(self.mask)(g, xs[1], xs[2]), None, None
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if given[1]:
+            return super().rows(given, *xs)
+        x, p, draw = xs
+        many, own = given[0], given[2]
+        if own:
+            x = x if many else repeated(x, row_count(given, xs))
+        elif draw.type.ndim > 1:
+            draw = repeated(draw, row_count(given, xs))
+        return self(x, p, draw)
 
     @classmethod
     def samples(cls) -> list[Sample]:

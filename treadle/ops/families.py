@@ -38,7 +38,14 @@ from treadle.graph.op import (
     refuse_axes,
 )
 from treadle.graph.operators import functions
-from treadle.graph.rows import along_axes, follow, lifted, row_type
+from treadle.graph.rows import (
+    along_axes,
+    follow,
+    lifted,
+    row_count,
+    row_type,
+    rows_made,
+)
 from treadle.graph.tensor import Tensor
 
 
@@ -252,18 +259,33 @@ class Composite(Family):
         return found
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        found = self._done(given, xs)
+        if found is None:
+            return None
+        if len(found) == 1:
+            return found[0]
+
+        def each(*own: Tensor) -> Any:
+            return self._done(given, own)
+
+        several: Tensor = functions.called(self.name, each, xs)
+        return several
+
+    def _done(self, given: Sequence[bool], xs: Sequence[Tensor]) -> list[Tensor] | None:
+        """The results for rows, by what is made of the expansion of one row."""
         # What all rows share is expanded as it is, and nothing above it is looked at.
         made = {x.serial: x for x in xs}
-        own = list(xs)
+        own, rows = list(xs), set()
         for k, (x, g) in enumerate(zip(xs, given, strict=True)):
             if g:
                 own[k] = Tensor(Argument(k), (), row_type(x))
                 made[own[k].serial] = x
-        marked = {x.serial for x, g in zip(own, given, strict=True) if g}
+                rows.add(own[k].serial)
         y = self.expand(*own)
-        if not isinstance(y, Tensor) or follow([y], made, marked) is not None:
+        ys = y if isinstance(y, tuple) else (y,)
+        if follow(ys, made, rows) is not None:
             return None
-        return made[y.serial]
+        return rows_made(ys, made, rows, row_count(given, xs))
 
 
 @op(linear=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from treadle.base.errors import ArityError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Elementwise, Family, unary_samples
@@ -70,6 +72,10 @@ class Again(Family):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g, *[None] * (len(xs) - 1))
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        x = xs[0] if given[0] else repeated(xs[0], row_count(given, xs))
+        return self(x, *xs[1:])
 
     @classmethod
     def samples(cls) -> list[Sample]:

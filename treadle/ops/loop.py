@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from treadle.base.errors import (
 )
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, trace
-from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.call import match, zeros_of
+from treadle.ops.call import called, match, zeros_of
 from treadle.ops.control import call, inexact, union
 from treadle.ops.families import Family, outputs_of
 
@@ -147,6 +149,28 @@ class Scan(Family):
         made: Body = self.body.memo[key]
         return made
 
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        c, end = self.carries, self.carries + self.scanned
+        n, marked = row_count(given, xs), tuple(given)
+        body = batched(self.body, (True,) * c + marked[c:], n)
+        if body is None:
+            return None
+        made = replace(self, body=body)
+
+        def each(*args: Tensor) -> list[Tensor]:
+            start = [
+                x if g else repeated(x, n)
+                for g, x in zip(marked[:c], args[:c], strict=True)
+            ]
+            steps = [
+                moved(x) if g else x
+                for g, x in zip(marked[c:end], args[c:end], strict=True)
+            ]
+            found = outputs_of(made(*start, *steps, *args[end:]))
+            return [*found[:c], *[moved(y) for y in found[c:]]]
+
+        return called(body.name, each, xs)
+
     @classmethod
     def samples(cls) -> list[Sample]:
         t, row = Type((2,), float64), Type((3,), float64)
@@ -178,6 +202,12 @@ class Scan(Family):
             ),
             Mistake(lambda: scan(lambda c, r: c, x, x), TraceError, "pair"),
         ]
+
+
+def moved(x: Tensor) -> Tensor:
+    """x with its first two dimensions exchanged: rows of steps, or steps of rows."""
+    found: Tensor = functions.moveaxis(x, 0, 1)
+    return found
 
 
 def td_sum(x: Tensor) -> Tensor:
@@ -240,8 +270,7 @@ def scan(
     refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
     op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
     from_outside = [v.node() for v in traced.variables] + list(traced.captured)
-    draws = [draw_node() for _ in range(traced.draws)]
-    found = outputs_of(op_(*carries, *scanned, *from_outside, *draws))
+    found = outputs_of(op_(*carries, *scanned, *from_outside, *traced.drawn()))
     last = trees.unflatten(structure, found[: len(carries)])
     return last, trees.unflatten(result[0], found[len(carries) :])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axi
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.families import Composite
@@ -62,6 +64,12 @@ class Scaled(Composite):
         for axis in self.axes:
             normalize_axis(axis, x.ndim)
         return x
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if given[1]:
+            return super().rows(given, *xs)
+        found: Tensor = shifted(self)(*xs)
+        return found
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.rows import along_axes
+from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Composite, Family, outputs_of, refuse_axes, same_dtype
@@ -251,6 +252,19 @@ class SearchSorted(Family):
     def numpy(self, *arrays: Any) -> Any:
         row, values = arrays
         return np.searchsorted(row, values, side="right" if self.right else "left")
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        row, values = xs
+        if not given[0]:
+            return self(row, values)
+        # Rows of their own are not searched: each value is compared with all of one.
+        v = functions.expand_dims(values, -1)
+        row = widened(row, v.type.ndim - given[1])
+        lower = functions.less_equal(row, v) if self.right else functions.less(row, v)
+        if row.type.dtype.kind not in "iu":  # NaN stands last
+            last = functions.isnan(v)
+            lower = lower | (last if self.right else last & ~functions.isnan(row))
+        return cast(Tensor, functions.sum(lower, -1))
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -23,6 +23,7 @@ from treadle.ops.window import (
     Window,
     folded,
     image,
+    in_one_batch,
     offsets,
     padded,
     windows_along,
@@ -163,6 +164,7 @@ class MaxPoolGradient(Composite):
     dilation: Integers
     arity = 2
     takes = "ordered"
+    rows = in_one_batch
 
     def infer(self, *types: Type) -> Type:
         same_dtype(self, types)

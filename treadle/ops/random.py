@@ -8,6 +8,7 @@ Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,15 @@ def unit(draw: Array, shape: Shape, dtype: DType) -> Array:
     return (bits.astype(np.float32) * np.float32(2.0**-kept)).reshape(shape)
 
 
+def each_draw(t: Type) -> Shape:
+    """The shape of draws without their two words: () of a single one."""
+    if t.shape[-1:] != (2,) or t.dtype != uint64:
+        raise DTypeError(f"a draw is uint64[2], not {t}")
+    return t.shape[:-1]
+
+
 class Random(Family):
-    """Numbers made of a draw alone: (seed, number) as uint64[2]."""
+    """Numbers of a draw alone, (seed, number) as uint64[2], or of each of several."""
 
     __slots__ = ()
     family = "random"
@@ -112,9 +120,21 @@ class Random(Family):
     dtype: DType
 
     def infer(self, *types: Type) -> Type:
-        if types[0].shape != (2,) or types[0].dtype != uint64:
-            raise DTypeError(f"a draw is uint64[2], not {types[0]}")
-        return Type(self.shape, self.dtype)
+        return Type(each_draw(types[0]) + self.shape, self.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        (draws,) = arrays
+        y = np.empty(draws.shape[:-1] + self.shape, self.dtype)
+        for place in np.ndindex(draws.shape[:-1]):
+            y[place] = self.made(draws[place])
+        return y
+
+    def made(self, draw: Array) -> Array:
+        """The numbers of one draw."""
+        raise NotImplementedError
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
@@ -134,6 +154,7 @@ class Random(Family):
             Sample(made((5,), float64), (draw,)),
             Sample(made((0, 2), float32), (draw,)),
             Sample(made((7,), float16), (draw,)),
+            Sample(made((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
             Sample(made((3, 3), bfloat16), (draw,)),
         ]
 
@@ -155,8 +176,8 @@ class UniformBits(Random):
     shape: Shape
     dtype: DType
 
-    def numpy(self, *arrays: Any) -> Array:
-        return unit(arrays[0], self.shape, self.dtype)
+    def made(self, draw: Array) -> Array:
+        return unit(draw, self.shape, self.dtype)
 
 
 @op(tolerance="R")
@@ -169,10 +190,10 @@ class NormalBits(Random):
     shape: Shape
     dtype: DType
 
-    def numpy(self, *arrays: Any) -> Array:
+    def made(self, draw: Array) -> Array:
         count = math.prod(self.shape)
         wide = float64 if self.dtype == float64 else float32
-        pairs = unit(arrays[0], ((count + 1) // 2, 2), wide).astype(np.float64)
+        pairs = unit(draw, ((count + 1) // 2, 2), wide).astype(np.float64)
         radius = np.sqrt(-2.0 * np.log1p(-pairs[:, 0]))
         angle = 2.0 * np.pi * pairs[:, 1]
         found = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)

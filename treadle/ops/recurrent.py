@@ -12,6 +12,7 @@ from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
+from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Composite, outputs_of, refuse_axes, same_dtype
@@ -47,6 +48,9 @@ class Cell(Composite):
                 raise ShapeError(
                     f"{count} gates of state {state} have shape {wanted}, not {t.shape}"
                 )
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*spread(given, xs))
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:

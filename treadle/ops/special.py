@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,9 @@ class GammaFamily(Opaque):
 
     def infer(self, *types: Any) -> Any:
         return types[0]
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -240,6 +244,9 @@ class Dawsn(Opaque):
 
     def numpy(self, *arrays: Any) -> Array:
         return _dawsn(arrays[0].astype(np.float64)).astype(arrays[0].dtype)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * (1.0 - y * xs[0] * 2.0),)

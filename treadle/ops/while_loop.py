@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Mistake, Sample, op
 from treadle.graph.operators import functions
+from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import match
-from treadle.ops.control import Branch, cond
+from treadle.ops.control import Branch, call, choose, cond
 from treadle.ops.families import Family, outputs_of
 from treadle.ops.loop import drawn_at, refuse_assignment, scan
 
@@ -69,6 +70,37 @@ class While(Family):
             "the number of iterations of this loop is not bounded",
             hint="pass max_iterations= to td.while_loop",
         )
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        c, k = self.carries, self.carries + self.tested
+        n, marked = row_count(given, xs), tuple(given)
+        test = batched(self.test, (True,) * c + marked[c:k], n)
+        body = batched(self.body, (True,) * c + marked[k:], n)
+        if test is None or body is None:
+            return None
+        types = [x.type for x in (*test.arguments, *body.arguments[c:])]
+
+        def some(*args: Tensor) -> list[Tensor]:
+            return [functions.any(call(test, *args)[0])]
+
+        def step(*args: Tensor) -> list[Tensor]:
+            # Rows whose condition has failed keep what they have.
+            goes = call(test, *args[:k])[0]
+            after = call(body, *args[:c], *args[k:])
+            pairs = zip(after, args[:c], strict=True)
+            return [choose(goes, a, b) for a, b in pairs]
+
+        made = While(
+            trace(some, types[:k], test.name).body,
+            trace(step, types, body.name).body,
+            c,
+            self.tested,
+            self.draws,
+        )
+        start = [
+            x if g else repeated(x, n) for g, x in zip(marked[:c], xs[:c], strict=True)
+        ]
+        return made(*start, *xs[c:k], *xs[c:])
 
     @classmethod
     def samples(cls) -> list[Sample]:

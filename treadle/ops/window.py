@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,21 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Op,
+    Sample,
+    op,
+    refuse_axes,
+)
 from treadle.graph.operators import provide
+from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family
+from treadle.ops.movement import reshape
 
 __all__ = ["fold", "unfold"]
 
@@ -93,6 +105,19 @@ def folded(
     return found
 
 
+def merged(x: Tensor) -> Tensor:
+    """Rows [n, b, ..] side by side along the next dimension: [n b, ..]."""
+    n, b, *rest = x.type.shape
+    return reshape(x, (n * b, *rest))
+
+
+def in_one_batch(op: Op, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    """The rule `rows` of ops on batches of images: those of all rows are one batch."""
+    wide = spread(given, xs)
+    y = op(*map(merged, wide))
+    return reshape(y, (*wide[0].type.shape[:2], *y.type.shape[1:]))
+
+
 class Window(Family):
     """What slides: fields stride, padding (before and after) and dilation."""
 
@@ -107,6 +132,9 @@ class Window(Family):
     def sliding(self) -> tuple[Integers, Pairs, Integers]:
         """The fields in the order that the functions above take them."""
         return self.stride, self.padding, self.dilation
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return in_one_batch(self, given, *xs)
 
 
 def spatial(value: Any, rank: int, what: str) -> Integers:

@@ -110,7 +110,7 @@ class Computation:
                 replaced[node.serial] = place[id(variable)]
             elif isinstance(node.op, Draw):
                 draws.append(node)
-        self.draws = len(draws)
+        self.draws = [node.type.shape[:-1] for node in draws]
         for node in draws:
             replaced[node.serial] = Tensor(Argument(len(arguments)), (), node.type)
             arguments.append(replaced[node.serial])
@@ -129,7 +129,7 @@ class Computation:
                 raise unbound(variable)
             else:
                 inputs.append(settled(variable))
-        inputs += [draw_node() for _ in range(self.draws)]
+        inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):
             assert changed is not None

@@ -1,0 +1,161 @@
+"""A function of one row applied to all rows at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.base import trees
+from treadle.base.errors import (
+    ArgumentError,
+    AxisError,
+    ShapeError,
+    TraceError,
+    TreadleError,
+)
+from treadle.base.types import Axis, Type, resolve_axis
+from treadle.graph.body import Trace, trace
+from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.rows import follow, rows_made
+from treadle.graph.tensor import Tensor
+from treadle.ops.loop import refuse_assignment
+from treadle.ops.movement import reshape
+from treadle.ops.naming import unname
+from treadle.ops.rearrange import moveaxis
+
+__all__ = ["vmap"]
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
+    """`f`, written for one row, as a function of all rows: without a loop over them.
+
+    `in_axes` tells which dimension of the arguments counts the rows: a number or a name
+    for all, a tuple with one for each argument, or a tree as the arguments are; None
+    is for what all rows share and f takes as it is. `out_axes` tells where the rows
+    stand in the results. f is traced on one row at each call; in it a row has no name
+    for the dimension taken away, and each row draws random numbers of its own. Results
+    are named if both the rows and their dimension are.
+
+    >>> import treadle as td
+    >>> w = td.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> td.vmap(lambda x: w @ x)(td.asarray([[1.0, 0.0], [0.0, 1.0]])).tolist()
+    [[1.0, 3.0], [2.0, 4.0]]
+    >>> x, y = td.asarray([1.0, 2.0]), td.asarray([1.0, 10.0])
+    >>> td.vmap(lambda a, b: a * b, in_axes=(0, None))(x, y).tolist()
+    [[1.0, 10.0], [2.0, 20.0]]
+    """
+
+    @functools.wraps(f)
+    def mapped(*args: Any) -> Any:
+        try:
+            rows = _Rows(args, in_axes)
+            result, traced = rows.traced(f)
+            found = rows.done(traced)
+            places = _places(out_axes, result)
+            leaves = [
+                rows.placed(y, one.type, place)
+                for y, one, place in zip(
+                    found, traced.body.outputs, places, strict=True
+                )
+            ]
+        except TreadleError as error:
+            raise error.located("vmap") from None
+        return trees.unflatten(trees.flatten(result)[1], leaves)
+
+    return mapped
+
+
+def _places(axes: Any, tree: Any) -> list[Any]:
+    """For each leaf of a tree the dimension of its rows, by a tree that may be less."""
+    if axes is None or hasattr(axes, "__index__") or isinstance(axes, (str, Axis)):
+        return [axes] * len(trees.flatten(tree)[0])
+    whole = isinstance(axes, dict) and isinstance(tree, dict)
+    if whole and axes.keys() == tree.keys():
+        return [place for key in tree for place in _places(axes[key], tree[key])]
+    listed = isinstance(axes, (list, tuple)) and isinstance(tree, (list, tuple))
+    if listed and len(axes) == len(tree):
+        pairs = zip(axes, tree, strict=True)
+        return [place for pair in pairs for place in _places(*pair)]
+    raise ArgumentError(
+        f"axes {axes!r} are not for {trees.flatten(tree)[1]!r}",
+        hint="give a number, a name or None, or one for each argument",
+    )
+
+
+class _Rows:
+    """Arguments of which some are taken row by row."""
+
+    def __init__(self, args: Sequence[Any], in_axes: Any) -> None:
+        self.leaves, self.structure = trees.flatten(tuple(args))
+        self.places = _places(in_axes, tuple(args))
+        self.count: int | None = None
+        self.name: str | None = None
+        self.types: list[Type] = []
+        self.operands: list[Tensor] = []
+        for leaf, place in zip(self.leaves, self.places, strict=True):
+            if place is not None:
+                self._take(as_tensor(leaf), place)
+        if self.count is None:
+            raise ArgumentError("no argument has rows", hint="see in_axes=")
+
+    def _take(self, x: Tensor, place: Any) -> None:
+        """An argument with rows along a dimension."""
+        t = x.type
+        k = resolve_axis(place, t)
+        if self.count not in (None, t.shape[k]):
+            raise ShapeError(f"arguments have {self.count} and {t.shape[k]} rows")
+        self.count = t.shape[k]
+        name = t.axes and t.axes[k]
+        if name and self.name not in (None, name):
+            raise AxisError(f"rows are along axis {self.name!r} and axis {name!r}")
+        self.name = name or self.name
+        names = t.axes and (*t.axes[:k], *t.axes[k + 1 :])
+        shape = (*t.shape[:k], *t.shape[k + 1 :])
+        self.types.append(Type(shape, t.dtype, names if names and any(names) else None))
+        self.operands.append(moveaxis(unname(x), k, 0))
+
+    def traced(self, f: Callable[..., Any]) -> tuple[Any, Trace]:
+        """What f returns for one row, and the trace of it."""
+        result: list[Any] = []
+
+        def run(*rows: Tensor) -> list[Tensor]:
+            left = iter(rows)
+            pairs = zip(self.leaves, self.places, strict=True)
+            leaves = [x if place is None else next(left) for x, place in pairs]
+            result[:] = [f(*trees.unflatten(self.structure, leaves))]
+            return [as_tensor(y) for y in trees.flatten(result[0])[0]]
+
+        found = trace(run, self.types, getattr(f, "__name__", "vmap"))
+        refuse_assignment([v for v, _ in found.assigned], "vmap")
+        return result[0], found
+
+    def done(self, traced: Trace) -> list[Tensor]:
+        """The outputs of the body for all rows; each row has draws of its own."""
+        assert self.count is not None
+        body = traced.body
+        shared = [*[v.node() for v in traced.variables], *traced.captured]
+        end = len(self.operands) + len(shared)
+        lead = (self.count,)
+        draws = [draw_node(lead + x.type.shape[:-1]) for x in body.arguments[end:]]
+        inputs = [*self.operands, *shared, *draws]
+        pairs = zip(body.arguments, inputs, strict=True)
+        made = {x.serial: own for x, own in pairs}
+        rows = {x.serial for x in body.arguments[: len(self.operands)]}
+        rows |= {x.serial for x in body.arguments[end:]}
+        stuck = follow(body.outputs, made, rows)
+        if stuck is not None:
+            raise TraceError(
+                f"{stuck.op.name} has no rule for rows",
+                hint="td.map(f, xs) runs f for one row after the other",
+            ).located("vmap", repr(stuck.type), stuck.line)
+        return rows_made(body.outputs, made, rows, self.count)
+
+    def placed(self, y: Tensor, row: Type, place: Any) -> Tensor:
+        """A result with its rows where they are asked for, named if all of it is."""
+        if not hasattr(place, "__index__"):
+            raise ArgumentError(f"rows of a result stand at a number, not {place!r}")
+        known = self.name is not None and (row.axes is not None or not row.shape)
+        if known:
+            y = reshape(y, y.type.shape, axes=(self.name, *(row.axes or ())))
+        return moveaxis(y, 0, place)
