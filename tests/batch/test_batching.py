@@ -68,8 +68,7 @@ def test_steps_of_an_optimizer() -> None:
         net = Net()
         optimizer = td.optim.Adagrad(lr=0.1)
         losses = [
-            float(optimizer.step(td.stack(net.losses(forest)).mean()))
-            for _ in range(5)
+            float(optimizer.step(td.stack(net.losses(forest)).mean())) for _ in range(5)
         ]
         return [losses, *[p.numpy() for p in net.parameters]]
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
-from treadle.autodiff.tape import tape_of
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError, GradientError, ModelFileError
 from treadle.graph.body import Trace, trace
@@ -21,8 +19,7 @@ from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
-from treadle.graph.variable import Variable, variable_of
+from treadle.graph.variable import Variable
 from treadle.ops.call import Call, inputs_of
 from treadle.ops.families import outputs_of
 from treadle.optim.gradients import (
@@ -33,8 +30,9 @@ from treadle.optim.gradients import (
     prepare,
 )
 from treadle.optim.groups import Group, Rate, Rule, groups_of, store
+from treadle.optim.release import release
 from treadle.optim.transform import Transform, identity
-from treadle.runtime.evaluate import forget, run
+from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
 
@@ -371,39 +369,3 @@ def changed(
     moved = (old - direction * rate).astype(p.dtype)
     found = [(states[name], whole(states[name], value)) for name, value in new.items()]
     return [*found, (p, whole(p, moved))]
-
-
-def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
-    """Cut the roots and the evaluated nodes that depend on the updated Variables.
-
-    What depends on none of them (a second network's part of the graph) stays whole.
-    """
-    stale: set[int] = set()
-    tapes: dict[int, bool] = {}
-    nodes = reach(roots)
-    for node in nodes:
-        variable = variable_of(node)
-        if variable is not None:
-            if id(variable) in chosen:
-                stale.add(node.serial)
-            continue
-        tape = tape_of(node)
-        if tape is not None:
-            if tape.number not in tapes:
-                read = {id(variable_of(x)) for x in behind([node])}
-                tapes[tape.number] = not chosen.isdisjoint(read)
-                if tapes[tape.number]:
-                    for row in tape.rows:
-                        forget(row)
-            if tapes[tape.number]:
-                stale.add(node.serial)
-            continue
-        for x in node.inputs:
-            if x.serial in stale:
-                stale.add(node.serial)
-                break
-    for node in nodes:
-        if node.stored is not None and node.serial in stale:
-            forget(node)
-    for root in roots:
-        forget(root)

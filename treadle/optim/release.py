@@ -1,0 +1,50 @@
+"""After a step: what it has used is cut, values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.autodiff.dependence import behind
+from treadle.autodiff.tape import tape_of
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import variable_of
+from treadle.runtime.evaluate import forget
+
+__all__ = ["release"]
+
+
+def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
+    """Cut the roots and the evaluated nodes that depend on the updated Variables.
+
+    What depends on none of them (a second network's part of the graph) stays whole.
+    """
+    stale: set[int] = set()
+    tapes: dict[int, bool] = {}
+    nodes = reach(roots)
+    for node in nodes:
+        variable = variable_of(node)
+        if variable is not None:
+            if id(variable) in chosen:
+                stale.add(node.serial)
+            continue
+        tape = tape_of(node)
+        if tape is not None:
+            if tape.number not in tapes:
+                read = {id(variable_of(x)) for x in behind([node])}
+                tapes[tape.number] = not chosen.isdisjoint(read)
+                if tapes[tape.number]:
+                    for row in tape.rows:
+                        forget(row)
+            if tapes[tape.number]:
+                stale.add(node.serial)
+            continue
+        for x in node.inputs:
+            if x.serial in stale:
+                stale.add(node.serial)
+                break
+    for node in nodes:
+        if node.stored is not None and node.serial in stale:
+            forget(node)
+    for root in roots:
+        forget(root)
