@@ -61,6 +61,11 @@ class Expanded:
         self.arguments.append(own)
         return own
 
+    def leaf(self, argument: Tensor) -> Tensor:
+        """The old node whose value an argument takes."""
+        assert isinstance(argument.op, Argument)
+        return self.leaves[argument.op.position]
+
 
 class _Numbering:
     """Nodes by what they compute."""

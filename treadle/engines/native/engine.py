@@ -36,7 +36,7 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
-from treadle.rewrite.pipeline import Ways, prepare
+from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Ways, prepare
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
@@ -166,9 +166,10 @@ class Native(Engine):
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
         optimize, place = bool(current().optimize), made.place
+        stages = PIPELINE if optimize else REQUIRED
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             ways = Ways(claimed, direct)
-            graph = prepare(made.nodes, feeds, keep, ways, optimize)
+            graph = prepare(made.nodes, feeds, keep, ways, stages)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             linked = fitting(
