@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.loops.test_kernels import program_of
+from tests.programs import program_of
 from treadle.engines.native import host as machines
 from treadle.engines.native.code import coded
 from treadle.engines.native.compiler import assembly

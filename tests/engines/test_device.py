@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -247,6 +247,23 @@ def test_old_versions_are_overwritten_when_all_have_read_them() -> None:
     # The new a and b each read the old other; the new c is made before a is written.
     assert after[0] != places[0] and after[1] != places[1] and after[2] == places[2]
     assert [float(v.numpy()[0]) for v in (a, b, c)] == [-1.0, 5.0, 8.0]
+
+
+def test_a_version_that_another_node_passes_on_is_not_overwritten() -> None:
+    def train(name: str, same: Callable[[Any], Any]) -> list[Any]:
+        with td.options(engine=name):
+            a, b, c = (td.Variable(k * ones(20)) for k in (1.0, 2.0, 3.0))
+            for v in (a, b, c):
+                v += 1.0
+            functions.settled(c)
+            with td.explicit_updates():
+                old = same(a)
+                updates = [b.assign(old), a.assign(a * 2.0), c.assign(old * 3.0)]
+            run(updates, spent=True)
+            return [v.tolist() for v in (a, b, c)]
+
+    for same in (td.stop_gradient, lambda x: x.node()):
+        assert train("device", same) == train("reference", same)
 
 
 def test_what_another_graph_holds_is_kept() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.networks import small_network
 
 RNG = np.random.default_rng(8)
 IMAGES = RNG.random((5, 20, 1, 12, 12))
@@ -21,16 +22,7 @@ WEIGHTS = {
 def losses(engine: str, dtype: str) -> np.ndarray:
     """Of 60 steps of Owl's network, smaller, over five batches."""
     with td.options(engine=engine, dtype=dtype, seed=6):
-        model = td.nn.Sequential(
-            td.nn.Conv2d(1, 6, 5, padding=2),
-            td.nn.ReLU(),
-            td.nn.MaxPool2d(2),
-            td.nn.Dropout(0.1),
-            td.nn.Flatten(),
-            td.nn.Linear(6 * 36, 24),
-            td.nn.ReLU(),
-            td.nn.Linear(24, 10),
-        )
+        model = small_network(maps=6, hidden=24)
         model.load_state_dict({k: w.astype(dtype) for k, w in WEIGHTS.items()})
         optimizer = td.optim.Adagrad(lr=0.02)
         found = []

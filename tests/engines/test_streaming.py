@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.loops.test_kernels import kernels_of, program_of
+from tests.programs import kernels_of, program_of
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.loops import stream

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,32 +10,17 @@ import pytest
 import treadle as td
 from tests.numerics import assert_close
 from tests.ops.test_contract import CASES, arrays_of, results
-from treadle.engines.native.engine import claimed, supported
+from tests.programs import interpreted, kernels_of, program_of
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
 from treadle.graph.op import Sample
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import pending
 from treadle.loops.index import Axis, Index
-from treadle.loops.interpreter import interpret
 from treadle.loops.kernel import Fold, Folded, Loop, Store
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
-from treadle.program.build import build
-from treadle.program.program import Launch, Program, program_text
-from treadle.rewrite.expand import expand
-
-
-def program_of(*roots: Tensor, vector_bytes: int = 64) -> Program:
-    """The program that computes roots, on a host with vectors of so many bytes."""
-    nodes = pending(roots)
-    graph = expand(nodes, {}, {r.serial for r in roots}, claimed)
-    return build(graph.arguments, graph.roots, supported, vector_bytes)
-
-
-def kernels_of(program: Program) -> list[Launch]:
-    return [s for s in program.steps if isinstance(s, Launch)]
+from treadle.program.program import Launch, program_text
 
 
 def spread(x: Tensor) -> Tensor:
@@ -185,21 +169,10 @@ def test_interpreting_is_the_meaning(sample: Sample) -> None:
         pytest.skip("not loops alone")
     want = compute(sample.op, y.type, arrays)
     wants = want if isinstance(want, tuple) else (want,)
-    memory: dict[int, Any] = {
-        b.number: np.zeros(b.type.size, b.type.dtype) for b in program.buffers
-    }
-    for n, a in zip(program.arguments, arrays, strict=True):
-        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
-    for n, a in program.constants:
-        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
-    for step in kernels_of(program):
-        kernel = bound(step.kernel, step.integers)
-        assert kernel_problems(kernel) == []
-        interpret(kernel, [memory[n] for n in step.buffers])
+    found = interpreted(program, arrays)
     terms = max([a.size for a in arrays], default=1)
-    found = {serial: n for serial, n, _ in program.results}
     for r, w in zip(roots, wants, strict=True):
-        got = memory[found[r.serial]].reshape(r.type.shape)
+        got = found[r.serial].reshape(r.type.shape)
         assert_close(got, w, sample.op.traits.tolerance, terms)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import treadle as td
 from treadle.engines.base import engine
+from treadle.loops.index import Axis, Index
+from treadle.program.alias import _meet
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((48, 64)).astype(np.float32)
@@ -121,3 +124,37 @@ def test_all_states_of_an_embedding_are_updated_in_place() -> None:
     large = {n for _, n, t in program.results if t.size >= 16}
     assert len(large) >= 9
     assert large <= shared
+
+
+def _all_places(i: Index, outer: list[Axis], inner: list[Axis]) -> dict[Any, set[int]]:
+    """The places that each step of the outer loops takes in."""
+    axes = [*outer, *inner]
+    found: dict[Any, set[int]] = {}
+    for at in itertools.product(*[range(x.extent) for x in axes]):
+        place = i.value(dict(zip(axes, at, strict=True)))
+        found.setdefault(at[: len(outer)], set()).add(place)
+    return found
+
+
+def test_two_steps_meet_exactly_where_they_do() -> None:
+    rng = np.random.default_rng(5)
+    seen = {True: 0, False: 0}
+    for _ in range(400):
+        outer = [Axis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(2, 5, 2))]
+        inner = Axis("j", int(rng.integers(2, 4)))
+        sizes = rng.integers(-12, 13, 2)
+        base = sum(
+            (Index.of(x) * s for x, s in zip(outer, sizes, strict=True)), Index()
+        )
+        a = base + int(rng.integers(0, 9))
+        b = base + int(rng.integers(0, 9))
+        wide = rng.random() < 0.5
+        if wide:
+            b = b + Index.of(inner)  # every number of its bounds is taken
+        own, other = _all_places(a, outer, []), _all_places(b, outer, [inner])
+        want = any(
+            own[x] & other[y] for x, y in itertools.product(own, other) if x != y
+        )
+        assert _meet(a, b, outer) == _meet(b, a, outer) == want
+        seen[want] += 1
+    assert min(seen.values()) > 50

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.loops.test_kernels import kernels_of
+from tests.programs import built, interpreted, kernels_of
 from treadle.engines.base import engine
-from treadle.engines.native.engine import Native, claimed, direct, supported
+from treadle.engines.native.engine import Native, claimed, direct
 from treadle.graph.traversal import pending
-from treadle.loops.interpreter import interpret
 from treadle.loops.kernel import Loop, Store
 from treadle.loops.parameters import bound
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
 from treadle.program import arrange, columns
-from treadle.program.build import build
 from treadle.program.program import Program
 from treadle.rewrite import cut
 from treadle.rewrite.pipeline import Ways, prepare
@@ -43,8 +41,7 @@ def program_of(ys: Tensors) -> tuple[Program, list[Any]]:
     """The program of a graph that has gone through the pipeline, and its arguments."""
     keep = {y.serial for y in ys}
     graph = prepare(pending(list(ys)), {}, keep, Ways(claimed, direct))
-    program = build(graph.arguments, graph.roots, supported, 64)
-    return program, [x.stored for x in graph.leaves]
+    return built(graph), [x.stored for x in graph.leaves]
 
 
 def pulled(f: Callable[..., td.Tensor], *arrays: Any) -> list[td.Tensor]:
@@ -142,21 +139,10 @@ def test_the_bits_are_those_of_a_kernel_of_its_own(
 def test_interpreting_is_the_meaning(name: str) -> None:
     ys = CASES[name]()
     program, given = program_of(ys)
-    memory: dict[int, Any] = {
-        b.number: np.zeros(b.type.size, b.type.dtype) for b in program.buffers
-    }
-    for n, a in zip(program.arguments, given, strict=True):
-        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
-    for n, a in program.constants:
-        memory[n] = np.ascontiguousarray(a).reshape(-1).copy()
-    for step in kernels_of(program):
-        kernel = bound(step.kernel, step.integers)
-        assert kernel_problems(kernel) == []
-        interpret(kernel, [memory[n] for n in step.buffers])
-    found = {serial: n for serial, n, _ in program.results}
+    found = interpreted(program, given)
     td.evaluate(*ys)
     for y in ys:
-        got = memory[found[y.serial]].reshape(y.shape)
+        got = found[y.serial].reshape(y.shape)
         tolerance = 2e-2 if got.dtype.itemsize == 2 else 2e-4
         np.testing.assert_allclose(got, y.numpy(), rtol=tolerance, atol=tolerance)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.networks import small_network
 from treadle.cli import main
 from treadle.engines.native.programs import Programs
 from treadle.graph.body import Body
@@ -23,24 +24,11 @@ def native() -> Any:
         yield
 
 
-def lenet() -> td.nn.Module:
-    return td.nn.Sequential(
-        td.nn.Conv2d(1, 4, 5, padding=2),
-        td.nn.ReLU(),
-        td.nn.MaxPool2d(2),
-        td.nn.Dropout(0.1),
-        td.nn.Flatten(),
-        td.nn.Linear(4 * 36, 20),
-        td.nn.ReLU(),
-        td.nn.Linear(20, 10),
-    )
-
-
 def test_rates_labels_and_rows_are_data() -> None:
     rng = np.random.default_rng(0)
     images = rng.standard_normal((100, 1, 12, 12)).astype(np.float32)
     labels = rng.integers(0, 10, 100)
-    model, opt = lenet(), td.optim.Adagrad(lr=0.005)
+    model, opt = small_network(maps=4, hidden=20), td.optim.Adagrad(lr=0.005)
     losses = []
     for k in range(50):
         ids = rng.integers(0, 100, 8)

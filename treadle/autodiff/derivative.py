@@ -14,7 +14,7 @@ from treadle.base.types import TupleType
 from treadle.graph.frame import apart, top
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.tensor import Tensor, newest_serial, noted
 from treadle.graph.traversal import pending, reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
@@ -247,7 +247,7 @@ def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
             results[node.serial] = expansion(node, made)
         elif node.inputs and node.inputs[0].serial in results:
             assert isinstance(node.op, Output)
-            made[node.serial] = _noted(
+            made[node.serial] = _standing_for(
                 results[node.inputs[0].serial][node.op.position], node
             )
         elif any(x.serial in made for x in node.inputs):
@@ -256,7 +256,7 @@ def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
     return made
 
 
-def _noted(found: Tensor, like: Tensor) -> Tensor:
+def _standing_for(found: Tensor, like: Tensor) -> Tensor:
     """What a result is, with the value and the notes that the result has."""
     plain = like.stored is None and not (like.mark or like._name or like._metadata)
     if plain or not found.inputs:
@@ -265,10 +265,7 @@ def _noted(found: Tensor, like: Tensor) -> Tensor:
 
 
 def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
-    copy = Tensor(op, inputs, like._type, like.stored)
-    copy.origin, copy.mark = like.origin, like.mark
-    copy._name, copy._metadata = like._name, like._metadata
-    return copy
+    return noted(Tensor(op, inputs, like._type, like.stored), like)
 
 
 def derived(

@@ -6,7 +6,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +19,12 @@ from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
-
-if TYPE_CHECKING:
-    from treadle.graph.variable import Variable
+from treadle.graph.variable import Variable
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 _numbers = itertools.count()
 _fields: dict[type[Op], tuple[str, ...]] = {}
 _has_body: dict[type[Op], bool] = {}
-
-
 SHARED = 1024  # bodies kept so that the same one is found again
 _shared: OrderedDict[Any, Body] = OrderedDict()
 
@@ -77,20 +73,12 @@ class Body:
         return tuple(values[y.serial] for y in self.outputs)
 
     def shared(self) -> Body:
-        """The first body of the same structure and numbers as this one.
+        """The body of the same structure and numbers that was shared first.
 
-        Programs know bodies by identity: who traces the same again gets the same. For
-        small ones without large constants: they are kept.
+        Programs know bodies by their number: who traces the same again gets the same.
+        For small ones without large constants: they are kept.
         """
-        place = {node.serial: k for k, node in enumerate(self.nodes)}
-        parts: list[Any] = [self.name]
-        for node in self.nodes:
-            raw = None if node.array is None else node.array.tobytes()
-            read = tuple(place[x.serial] for x in node.inputs)
-            parts.append((node.op, node.type, read, raw))
-        for ends in (self.arguments, self.outputs):
-            parts.append(tuple(place[x.serial] for x in ends))
-        found = _shared.setdefault(tuple(parts), self)
+        found = _shared.setdefault(_content_of(self), self)
         if len(_shared) > SHARED:
             _shared.popitem(last=False)
         return found
@@ -117,6 +105,20 @@ def sign_of(op: Op) -> Any:
         return op
     values = [getattr(op, name) for name in names]
     return kind, *[v.number if isinstance(v, Body) else v for v in values]
+
+
+def _content_of(body: Body) -> Any:
+    """What a body computes, with the numbers in it: equal for equal ones."""
+    place = {node.serial: k for k, node in enumerate(body.nodes)}
+
+    def places(nodes: Sequence[Tensor]) -> tuple[int, ...]:
+        return tuple(place[x.serial] for x in nodes)
+
+    parts = []
+    for node in body.nodes:
+        raw = None if node.array is None else node.array.tobytes()
+        parts.append((sign_of(node.op), node.type, places(node.inputs), raw))
+    return body.name, *parts, places(body.arguments), places(body.outputs)
 
 
 @dataclass(frozen=True)

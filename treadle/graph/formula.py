@@ -9,7 +9,7 @@ from typing import Any
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant
 from treadle.graph.operators import functions
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, noted
 from treadle.graph.text import short
 from treadle.graph.traversal import reach, users
 from treadle.graph.variable import Update, variable_of
@@ -223,7 +223,4 @@ def as_formula(x: Tensor) -> Tensor:
         return x
     if leaf and variable_of(x) is None and not isinstance(x.op, Constant):
         return x
-    made = Formula(x.op, x.inputs, x.type, x.stored)
-    made.origin, made.mark = x.origin, x.mark
-    made._name, made._metadata = x._name, x._metadata
-    return made
+    return noted(Formula(x.op, x.inputs, x.type, x.stored), x)

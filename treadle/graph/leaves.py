@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import OWN, DType, as_dtype, default_of, uint64, weak
-from treadle.base.errors import DTypeError, UnboundError
+from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from treadle.graph.variable import Variable
 
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 SCALARS = (bool, int, float, complex, np.generic)
@@ -216,12 +213,3 @@ def beside(value: Any, partner: Tensor) -> Tensor:
                 hint="convert the partner to a wider dtype with x.astype(...)",
             ) from None
     return as_tensor(value)
-
-
-def unbound(variable: Variable) -> UnboundError:
-    """The error for a run that needs a placeholder without a value."""
-    return UnboundError(
-        f"placeholder {variable.name!r} has no value",
-        hint="bind it in td.computation(outputs, placeholder), or give it an "
-        "initial_value",
-    )

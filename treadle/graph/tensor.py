@@ -187,6 +187,20 @@ def newest_serial() -> int:
     return next(_serials)
 
 
+def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:
+    """A new node with the notes of another one, and its marks."""
+    made._code, made._offset = like._code, like._offset
+    made._name, made._metadata = like._name, like._metadata
+    if marked:
+        made.mark = like.mark
+    return made
+
+
+def copied(node: Tensor, inputs: tuple[Tensor, ...], marked: bool = True) -> Tensor:
+    """A node on other operands, with its notes; marks are what a pass made of it."""
+    return noted(Tensor(node.op, inputs, node._type), node, marked)
+
+
 def settle(node: Tensor, value: Stored) -> None:
     """Give a node its value; the recipe stays, so it can still be differentiated."""
     if isinstance(value, np.ndarray):

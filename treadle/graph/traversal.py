@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
 
@@ -98,10 +98,7 @@ def rebuild(
         inputs = tuple(made.get(x.serial, x) for x in node.inputs)
         if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
             continue
-        copy = Tensor(node.op, inputs, node.type)
-        copy.origin, copy.mark = node.origin, node.mark
-        copy._name, copy._metadata = node._name, node._metadata
-        made[node.serial] = copy
+        made[node.serial] = copied(node, inputs)
     return [made.get(node.serial, node) for node in outputs]
 
 

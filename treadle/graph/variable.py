@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
-from treadle.base.errors import DTypeError, ShapeError
+from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.frame import state, top
@@ -268,3 +268,12 @@ def variable_of(node: Tensor) -> Variable | None:
     if found is None and node.mark is not None:
         found = node.mark.get("variable")
     return found
+
+
+def unbound(variable: Variable) -> UnboundError:
+    """The error for a run that needs a placeholder without a value."""
+    return UnboundError(
+        f"placeholder {variable.name!r} has no value",
+        hint="bind it in td.computation(outputs, placeholder), or give it an "
+        "initial_value",
+    )

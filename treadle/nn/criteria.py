@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.base.dtypes import is_inexact
-from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.ops import loss, margin
-from treadle.ops.compare import not_equal
-from treadle.ops.elementary import exp
-from treadle.ops.logarithm import log
-from treadle.ops.movement import reshape
-from treadle.ops.pick import take_along_axis
-from treadle.ops.rounding import abs
-from treadle.ops.select import maximum, minimum, where
+from treadle.ops import distance, loss
+from treadle.ops import margin as margins
+from treadle.ops.movement import broadcast_to
 
 __all__ = [
     "binary_cross_entropy",
@@ -32,32 +25,13 @@ __all__ = [
 ]
 
 
-def reduced(values: Tensor, reduction: str, weight: Tensor | None = None) -> Tensor:
-    """The mean (over what `weight` counts), the sum or the elements themselves."""
-    if reduction == "none":
-        return values
-    if reduction == "sum":
-        return values.sum()
-    if reduction != "mean":
-        raise ArgumentError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
-    return values.mean() if weight is None else values.sum() / weight.sum()
-
-
-def _pair(prediction: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
-    x, t = as_tensor(prediction), as_tensor(target)
-    if t.shape and x.shape != t.shape:
-        raise ShapeError(f"prediction {x.type} with target {t.type}").located(name)
-    return x, t.astype(x.dtype) if not is_inexact(t.dtype) else t
-
-
 def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(prediction - target)².
 
     >>> float(mse_loss([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
-    x, t = _pair(prediction, target, "mse_loss")
-    return reduced((x - t) * (x - t), reduction)
+    return distance.mse_loss(prediction, target, reduction)
 
 
 def l1_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
@@ -66,8 +40,7 @@ def l1_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> float(l1_loss([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
-    x, t = _pair(prediction, target, "l1_loss")
-    return reduced(abs(x - t), reduction)
+    return distance.l1_loss(prediction, target, reduction)
 
 
 def huber_loss(
@@ -78,10 +51,7 @@ def huber_loss(
     >>> float(huber_loss([3.0], [0.0]))
     2.5
     """
-    x, t = _pair(prediction, target, "huber_loss")
-    size = abs(x - t)
-    near = minimum(size, delta)
-    return reduced(near * near * 0.5 + (size - near) * delta, reduction)
+    return distance.huber_loss(prediction, target, delta, reduction)
 
 
 def smooth_l1_loss(
@@ -92,7 +62,7 @@ def smooth_l1_loss(
     >>> float(smooth_l1_loss([3.0], [0.0], beta=2.0))
     2.0
     """
-    return huber_loss(prediction, target, reduction, beta) / beta
+    return distance.smooth_l1_loss(prediction, target, beta, reduction)
 
 
 def binary_cross_entropy(
@@ -103,7 +73,7 @@ def binary_cross_entropy(
     >>> f"{float(binary_cross_entropy([0.5], [1.0])):.4f}"
     '0.6931'
     """
-    return margin.binary_cross_entropy(prediction, target, reduction=reduction)
+    return margins.binary_cross_entropy(prediction, target, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -114,7 +84,7 @@ def binary_cross_entropy_with_logits(
     >>> f"{float(binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
     '0.6931'
     """
-    return margin.binary_cross_entropy_with_logits(
+    return margins.binary_cross_entropy_with_logits(
         prediction, target, reduction=reduction
     )
 
@@ -127,8 +97,7 @@ def poisson_nll_loss(
     >>> float(poisson_nll_loss([0.0], [2.0]))
     1.0
     """
-    x, t = _pair(prediction, target, "poisson_nll_loss")
-    return reduced(exp(x) - t * x if log_input else x - t * log(x + 1e-8), reduction)
+    return distance.poisson_nll_loss(prediction, target, log_input, reduction=reduction)
 
 
 def hinge_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
@@ -137,8 +106,7 @@ def hinge_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> float(hinge_loss([0.5], [1.0]))
     0.5
     """
-    x, t = _pair(prediction, target, "hinge_loss")
-    return reduced(maximum(1.0 - t * x, 0.0), reduction)
+    return margins.hinge_loss(prediction, target, reduction=reduction)
 
 
 def margin_ranking_loss(
@@ -149,25 +117,9 @@ def margin_ranking_loss(
     >>> float(margin_ranking_loss([1.0], [3.0], [1.0]))
     2.0
     """
-    x, y = _pair(first, second, "margin_ranking_loss")
-    t = as_tensor(target)
-    return reduced(maximum(margin - t * (x - y), 0.0), reduction)
-
-
-def _picked(scores: Tensor, labels: Tensor, ignore: int | None) -> tuple[Any, Any]:
-    """The scores (n, classes, ...) at the labels (n, ...), and which labels count."""
-    where_labels = reshape(labels, (*labels.shape[:1], 1, *labels.shape[1:]))
-    if scores.ndim == 1:
-        where_labels = reshape(labels, (1,))
-    counted = None
-    if ignore is not None:
-        kept = not_equal(labels, ignore)
-        counted = kept.astype(scores.dtype)
-        kept_wide = reshape(kept, where_labels.shape)
-        where_labels = where(kept_wide, where_labels, 0)
-    axis = 0 if scores.ndim == 1 else 1
-    found = reshape(take_along_axis(scores, where_labels, axis), labels.shape)
-    return found, counted
+    x, t = as_tensor(first), as_tensor(target)
+    t = broadcast_to(t, x.shape) if t.shape else t
+    return margins.margin_ranking_loss(x, second, t, margin, reduction=reduction)
 
 
 def nll_loss(
@@ -181,10 +133,9 @@ def nll_loss(
     >>> float(nll_loss([[-1.0, -2.0]], [1]))
     2.0
     """
-    x, labels = as_tensor(prediction), as_tensor(target)
-    found, counted = _picked(x, labels, ignore_index)
-    values = -found if counted is None else where(counted > 0, -found, 0.0)
-    return reduced(values, reduction, counted)
+    return loss.nll_loss(
+        prediction, target, ignore_index=ignore_index, reduction=reduction
+    )
 
 
 def cross_entropy(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.base.errors import ArgumentError
-from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn.module import Module
-from treadle.ops import random
+from treadle.ops.dropout import gaussian_dropout, gaussian_noise
 
 __all__ = [
     "AlphaDropout",
@@ -103,11 +102,7 @@ class GaussianDropout(_Dropping):
     """
 
     def forward(self, x: Any) -> Tensor:
-        node = as_tensor(x)
-        if not self.training or not self.p:
-            return node
-        std = (self.p / (1.0 - self.p)) ** 0.5
-        return node * random.normal(node.shape, 1.0, std, dtype=node.dtype)
+        return gaussian_dropout(x, self.p, self.training)
 
 
 class GaussianNoise(Module):
@@ -122,10 +117,7 @@ class GaussianNoise(Module):
         self.std = std
 
     def forward(self, x: Any) -> Tensor:
-        node = as_tensor(x)
-        if not self.training:
-            return node
-        return node + random.normal(node.shape, 0.0, self.std, dtype=node.dtype)
+        return gaussian_noise(x, self.std, self.training)
 
     def extra_repr(self) -> str:
         return f"std={self.std}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
@@ -23,7 +22,6 @@ from treadle.nn.criteria import (
     poisson_nll_loss,
     smooth_l1_loss,
 )
-from treadle.ops import random
 from treadle.ops.activation import gelu as exact_gelu
 from treadle.ops.activation import (
     log_sigmoid,
@@ -38,6 +36,7 @@ from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
 from treadle.ops.contract import matmul
 from treadle.ops.convolution import conv1d, conv2d, conv3d
+from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout as plain_dropout
 from treadle.ops.lookup import embedding as rows_at
 from treadle.ops.movement import reshape
@@ -176,12 +175,6 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     return clip(x, min_val, max_val)
 
 
-def _mask(shape: tuple[int, ...], p: float) -> Tensor:
-    """True with probability 1 - p."""
-    drawn: Tensor = random.uniform(shape, dtype=float32) >= p
-    return drawn
-
-
 def _probability(p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ArgumentError(f"a probability is from 0 to 1, got {p}")
@@ -233,9 +226,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
         return node
     if p == 1.0:
         return where(False, node, 0.0)
-    low = -1.0507009873554805 * 1.6732632423543772
-    a = ((1.0 - p) * (1.0 + p * low**2)) ** -0.5
-    return where(_mask(node.shape, p), node, low) * a - a * p * low
+    return plain_alpha(node, p)
 
 
 def _last(x: Tensor, normalized_shape: Any, name: str) -> tuple[int, ...]:

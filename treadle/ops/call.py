@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,7 @@ from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import pending, rebuild
-from treadle.ops.families import Family, Output, outputs_of
+from treadle.ops.families import Family, outputs_of
 from treadle.ops.flow import Again
 
 __all__: list[str] = []
@@ -62,41 +61,6 @@ def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
     read = [v.node() for v in traced.variables]
     return [*arguments, *read, *traced.captured, *traced.drawn()]
-
-
-def inlined(
-    nodes: Sequence[Tensor], wanted: Set[int]
-) -> tuple[Sequence[Tensor], dict[int, int]]:
-    """The nodes of a run with what calls compute in place of the calls.
-
-    Also the serials under which the wanted ones are found, by their own.
-    """
-    if not any(type(n.op) is Call and n.stored is None for n in nodes):
-        return nodes, {serial: serial for serial in wanted}
-    made: dict[int, Tensor] = {}
-    results: dict[int, list[Tensor]] = {}
-    for node in nodes:
-        if node.stored is not None or not node.inputs:
-            continue
-        if isinstance(node.op, Output) and node.inputs[0].serial in results:
-            made[node.serial] = results[node.inputs[0].serial][node.op.position]
-            continue
-        if type(node.op) is Call:
-            given = [made.get(x.serial, x) for x in node.inputs]
-            own = zip(node.op.body.arguments, given, strict=True)
-            replaced = {a.serial: x for a, x in own}
-            results[node.serial] = rebuild(node.op.body.outputs, replaced)
-            continue
-        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            made[node.serial] = copy = Tensor(node.op, inputs, node.type)
-            copy.origin, copy.mark = node.origin, node.mark
-    roots = [n for n in nodes if n.serial in wanted and n.serial not in results]
-    again, found = inlined(
-        pending([made.get(n.serial, n) for n in roots]),
-        {made.get(n.serial, n).serial for n in roots},
-    )
-    return again, {n.serial: found[made.get(n.serial, n).serial] for n in roots}
 
 
 @provide

@@ -144,7 +144,7 @@ def poisson_nll_loss(
     if log_input:
         values = functions.exp(a) - b * a
     else:
-        values = a - b * log(maximum(a, 1e-8))
+        values = a - b * log(a + 1e-8)
     if full:
         values = values + functions.lgamma(b + 1.0)
     return reduced(values, reduction, "poisson_nll_loss")

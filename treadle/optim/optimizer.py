@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,19 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError, GradientError, ModelFileError
-from treadle.graph.body import Trace, trace
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.call import Call, inputs_of
-from treadle.ops.families import outputs_of
 from treadle.optim.gradients import (
-    Gradient,
     clip_by_norm,
     clip_by_value,
-    plain,
     prepare,
 )
 from treadle.optim.groups import Group, Rate, Rule, groups_of, store
 from treadle.optim.release import release
 from treadle.optim.transform import Transform, identity
+from treadle.optim.update import Traced, changed, moved
 from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
@@ -75,7 +70,7 @@ class Optimizer:
         self.count = Variable(np.zeros((), np.int64), name="step")
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
         self._waiting: State = {}
-        self._bodies: dict[Any, tuple[Trace, tuple[str, ...]]] = {}
+        self._traced = Traced()
         self._since = gradings()
 
     # -- the rate ------------------------------------------------------------------
@@ -204,46 +199,12 @@ class Optimizer:
                 rates[id(group)] = group.rate(step)
             states = self._states_of(p, group.rule)
             rate = rates[id(group)].astype(gradient.value.type.dtype)
-            if group.rule.fixed and gradient.ids is None and not top().tracing:
-                found += self._called(p, gradient.value, rate, group.rule, states, step)
-            else:
-                found += changed(p, gradient, rate, group.rule, states, step)
+            once = group.rule.fixed and gradient.ids is None and not top().tracing
+            make = self._traced if once else moved
+            move = partial(make, group.rule, rate=rate, step=step)
+            found += changed(p, gradient, states, move)
         found.append((self.count, self.count + 1))
         return found
-
-    def _called(
-        self,
-        p: Variable,
-        gradient: Tensor,
-        rate: Tensor,
-        rule: Transform,
-        states: Mapping[str, Variable],
-        step: Tensor,
-    ) -> list[tuple[Variable, Tensor]]:
-        """The same as `changed`, by one call of a body that is traced once."""
-        olds = [plain(v.node()) for v in states.values()]
-        inputs = [gradient, plain(p.node()), rate, step, *olds]
-        key = rule, p.dtype, *[x.type for x in inputs]
-        known = self._bodies.get(key)
-        if known is None:
-
-            def update(g: Tensor, old: Tensor, rate: Tensor, step: Tensor,
-                       *own: Tensor) -> list[Tensor]:  # fmt: skip
-                wide = old.astype(g.type.dtype)
-                direction, new = rule.update(
-                    g, dict(zip(states, own, strict=True)), wide, step
-                )
-                names.extend(new)
-                return [(wide - direction * rate).astype(p.dtype), *new.values()]
-
-            names: list[str] = []
-            traced = trace(update, [x.type for x in inputs], "update")
-            traced = replace(traced, body=traced.body.shared())
-            known = self._bodies[key] = traced, tuple(names)
-        traced, written = known
-        moved, *new = outputs_of(Call(traced.body)(*inputs_of(traced, inputs)))
-        found = [(states[k], value) for k, value in zip(written, new, strict=True)]
-        return [*found, (p, moved)]
 
     # -- states --------------------------------------------------------------------
 
@@ -338,34 +299,3 @@ class Optimizer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"
-
-
-def changed(
-    p: Variable,
-    gradient: Gradient,
-    rate: Tensor,
-    rule: Transform,
-    states: Mapping[str, Variable],
-    step: Tensor,
-) -> list[tuple[Variable, Tensor]]:
-    """The next versions of a parameter and its states, at some rows or everywhere."""
-    ids, dtype = gradient.ids, gradient.value.type.dtype
-
-    def seen(variable: Variable) -> Tensor:
-        node = plain(variable.node())
-        whole = ids is None or variable.shape != p.shape
-        found: Tensor = node if whole else functions.embedding(node, ids)
-        return found
-
-    def whole(variable: Variable, value: Tensor) -> Tensor:
-        if ids is None or variable.shape != p.shape:
-            return value
-        found: Tensor = functions.at(plain(variable.node()))[ids].set(value)
-        return found
-
-    own = {name: seen(variable) for name, variable in states.items()}
-    old = seen(p).astype(dtype)
-    direction, new = rule.update(gradient.value, own, old, step)
-    moved = (old - direction * rate).astype(p.dtype)
-    found = [(states[name], whole(states[name], value)) for name, value in new.items()]
-    return [*found, (p, whole(p, moved))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, copied
 from treadle.graph.traversal import reach
 from treadle.loops.lower import is_virtual
 from treadle.ops.flow import Again
@@ -38,13 +38,12 @@ def unbarred(roots: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
             continue
         if is_leaf(node):
             continue
-        copied = Tensor(node.op, tuple(map(of, node.inputs)), node.type)
-        copied.origin = node.origin
-        made[node.serial] = copied
+        own = copied(node, tuple(map(of, node.inputs)), marked=False)
+        made[node.serial] = own
         computed = [x for x in node.inputs if not is_leaf(x)]
         waits = [awaited[x.serial] for x in computed if x.serial in awaited]
         if waits:
-            wait_for(copied, max(waits, key=lambda n: n.serial))
+            wait_for(own, max(waits, key=lambda n: n.serial))
             if len(waits) == len(computed):
                 awaited[node.serial] = waits[0]
     return {k: of(root) for k, root in roots.items()}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Datum, Index, Parameter
@@ -245,55 +244,43 @@ def _shared(a: Path, b: Path) -> int:
 def _meet(a: Index, b: Index, axes: Sequence[Axis]) -> bool:
     """Whether two steps of some loops may meet, one in the one place, one in the other.
 
-    Exactly, where the places are a constant apart: a sum of whole steps makes it up.
+    Exactly, where the places are a constant apart; what else stands in them than these
+    loops may be any number within its bounds.
     """
-    apart = a + b * -1
-    if apart.terms or any(not isinstance(x, Axis) for x, _ in a.terms):
-        return not _apart({a, b}, axes)
-    if any(x not in axes for x in a.axes()):
-        return not _apart({a, b}, axes)
+    if any(a.coefficient(x) != b.coefficient(x) for x in axes):
+        return True
+    own, other = _without(a, axes), _without(b, axes)
+    if any(x in axes for x in (*own.axes(), *other.axes())):
+        return True  # a place depends on the loops in another way too
+    (least, most), (low, high) = own.bounds(), other.bounds()
     steps = [(abs(int(a.coefficient(x))), x.extent - 1) for x in axes]
-    return _adds_up(abs(apart.constant), sorted(steps, reverse=True), False)
+    return _adds_up(low - most, high - least, sorted(steps, reverse=True), False)
 
 
-def _adds_up(rest: int, steps: Sequence[tuple[int, int]], moved: bool) -> bool:
-    """Whether whole steps, at most so many of each either way, make up a distance."""
+def _without(i: Index, axes: Sequence[Axis]) -> Index:
+    """A place without what some loops add to it."""
+    return Index(tuple(t for t in i.terms if t[0] not in axes), i.constant)
+
+
+def _adds_up(
+    low: int, high: int, steps: Sequence[tuple[int, int]], moved: bool
+) -> bool:
+    """Whether whole steps, at most so many of each either way, make up a distance.
+
+    Any one between two bounds; `steps` are the longest first.
+    """
     if not steps:
-        return rest == 0 and moved
+        return low <= 0 <= high and moved
     (step, most), *others = steps
     if not step:
-        return _adds_up(rest, others, moved or most > 0)
+        return _adds_up(low, high, others, moved or most > 0)
     reach = sum(s * n for s, n in others)
-    low = max(-most, -((reach - rest) // step))
-    high = min(most, (rest + reach) // step)
+    first = max(-most, -((reach - low) // step))
+    last = min(most, (high + reach) // step)
     return any(
-        _adds_up(rest - k * step, others, moved or k != 0) for k in range(low, high + 1)
+        _adds_up(low - k * step, high - k * step, others, moved or k != 0)
+        for k in range(first, last + 1)
     )
-
-
-def _apart(places: Collection[Index], axes: Sequence[Axis]) -> bool:
-    """Whether two steps of some loops never meet in any of these places.
-
-    Each place is a base, the same for all and linear in the loops, plus an offset.
-    """
-    bases = {tuple(i.coefficient(a) for a in axes) for i in places}
-    if len(bases) != 1:
-        return False
-    (steps,) = bases
-    low, high = math.inf, -math.inf
-    for i in places:
-        offset = Index(tuple(t for t in i.terms if t[0] not in axes), i.constant)
-        if set(offset.axes()) & set(axes):
-            return False  # it depends on them in another way too
-        least, most = offset.bounds()
-        low, high = min(low, least), max(high, most)
-    width = high - low + 1
-    pairs = zip(steps, axes, strict=True)
-    for step, axis in sorted(pairs, key=lambda pair: int(pair[0])):
-        if axis.extent != 1 and step < width:
-            return False
-        width += step * (axis.extent - 1)
-    return True
 
 
 def _walk(

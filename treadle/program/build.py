@@ -44,7 +44,7 @@ from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage
 
-__all__ = ["Draft", "build", "drafts"]
+__all__ = ["Draft", "drafts"]
 
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
@@ -63,24 +63,6 @@ class Draft:
     build: Callable[[], Program]
 
 
-def build(
-    arguments: Sequence[Tensor],
-    roots: Mapping[int, Tensor],
-    supported: Callable[[Tensor], bool],
-    vector_bytes: int,
-    fuse: bool = True,
-    replaced: Mapping[int, Tensor] | None = None,
-) -> Program:
-    """The program that computes the roots, keyed by the serial they are asked for by.
-
-    `supported` tells which nodes the engine has kernels for; without `fuse` each node
-    is a kernel of its own. `replaced` has, by root, the argument that the root is the
-    next version of: it may be overwritten.
-    """
-    found = drafts(arguments, roots, supported, vector_bytes, fuse, replaced)
-    return next(found).build()
-
-
 def drafts(
     arguments: Sequence[Tensor],
     roots: Mapping[int, Tensor],
@@ -89,7 +71,13 @@ def drafts(
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
 ) -> Iterator[Draft]:
-    """The program `build` makes, and then others that need ever less memory."""
+    """A program that computes the roots, and then others that need ever less memory.
+
+    Roots are keyed by the serial they are asked for by. `supported` tells which nodes
+    the engine has kernels for; without `fuse` each node is a kernel of its own.
+    `replaced` has, by root, the argument that the root is the next version of: it may
+    be overwritten.
+    """
     olds = replaced or {}
 
     def arrange(roots: Mapping[int, Tensor]) -> Arrangement:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from treadle.base.types import TupleType
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, copied
 from treadle.loops.lower import has_rule
 from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise, Reduction
@@ -156,15 +156,15 @@ class _Choice:
                 for x in sorted(missing, key=time.order):
                     if x.serial not in anew:
                         inputs = tuple(anew.get(y.serial, of(y)) for y in x.inputs)
-                        anew[x.serial] = wait_for(_copy(x, inputs), mark)
+                        anew[x.serial] = wait_for(copied(x, inputs, marked=False), mark)
             inputs = tuple(
                 anew[x.serial] if late and x.serial in self.again else of(x)
                 for x in node.inputs
             )
-            made[node.serial] = copied = _copy(node, inputs)
+            made[node.serial] = own = copied(node, inputs, marked=False)
             known = waited_for(node)
             if known is not None:
-                wait_for(copied, of(known))
+                wait_for(own, of(known))
         return {k: of(root) for k, root in arranged.roots.items()}
 
     def _just_before(self, node: Tensor) -> Tensor:
@@ -185,12 +185,6 @@ def _reached(
             found[x.serial] = x
             stack += below(x)
     return list(found.values())
-
-
-def _copy(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    copied = Tensor(node.op, inputs, node.type)
-    copied.origin = node.origin
-    return copied
 
 
 def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:

@@ -15,7 +15,7 @@ from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, copied
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update
 from treadle.ops.debug import Debug
@@ -186,14 +186,6 @@ def _key(op: Op, node: Tensor, inputs: Sequence[Tensor]) -> Any:
         a, b = inputs[0].serial, inputs[1].serial
         return (op, node._type, a, b) if a <= b else (op, node._type, b, a)
     return (op, node._type, *[x.serial for x in inputs])
-
-
-def copied(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    """A node on other operands, with its notes."""
-    made = Tensor(node.op, inputs, node._type)
-    made.origin, made.mark = node.origin, node.mark
-    made._name, made._metadata = node._name, node._metadata
-    return made
 
 
 def rewrite(

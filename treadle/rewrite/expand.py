@@ -15,11 +15,11 @@ from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import argument_error
-from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound, unbound
+from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened, reach
-from treadle.graph.variable import Update
+from treadle.graph.variable import Update, unbound
 from treadle.ops.call import Call
 from treadle.ops.cast import Cast
 from treadle.ops.convolution import Conv
@@ -60,6 +60,11 @@ class Expanded:
         self.leaves.append(node)
         self.arguments.append(own)
         return own
+
+    def leaf(self, argument: Tensor) -> Tensor:
+        """The old node whose value an argument takes."""
+        assert isinstance(argument.op, Argument)
+        return self.leaves[argument.op.position]
 
 
 class _Numbering:

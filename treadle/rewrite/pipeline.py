@@ -26,7 +26,7 @@ from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal
 from treadle.rewrite.straighten import straighten
 
-__all__ = ["PIPELINE", "Stage", "Ways", "prepare"]
+__all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
 
 Roots = dict[int, Tensor]
 
@@ -39,11 +39,14 @@ class Ways:
     direct: Callable[[Tensor], bool]
 
 
+ALL = Ways(lambda op: True, lambda node: True)  # an engine that writes nothing out
+
+
 @dataclass(frozen=True)
 class Stage:
     """One step on the way: what it does to the roots, and what then holds of each node.
 
-    An `optional` one is left out where `optimize` is off.
+    Without the `optional` ones no rule is applied.
     """
 
     name: str
@@ -119,16 +122,17 @@ PIPELINE = (
         lambda node, ways: True,
     ),
 )
+REQUIRED = tuple(stage for stage in PIPELINE if not stage.optional)
 
 
 def prepare(
     nodes: Sequence[Tensor],
     feeds: Mapping[int, Any],
     keep: Set[int],
-    ways: Ways,
-    optimize: bool = True,
+    ways: Ways = ALL,
+    stages: Sequence[Stage] = PIPELINE,
 ) -> Expanded:
-    """The graph of a run, inlined and taken through the pipeline.
+    """The graph of a run, inlined and taken through the stages.
 
     Under `td.options(check=True)` each stage is followed by the verifier and by a look
     at its guarantee.
@@ -136,11 +140,10 @@ def prepare(
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
     _check("inline", "calls are inlined", _is_inlined, graph, ways)
-    for stage in PIPELINE:
-        if optimize or not stage.optional:
-            with timed(stage.name):
-                graph.roots = stage.run(graph, ways)
-            _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+    for stage in stages:
+        with timed(stage.name):
+            graph.roots = stage.run(graph, ways)
+        _check(stage.name, stage.guarantee, stage.holds, graph, ways)
     read_known(graph)
     return graph
 

@@ -20,13 +20,18 @@ from treadle.graph.leaves import (
     constant_node,
     draw_node,
     to_array,
-    unbound,
 )
 from treadle.graph.operators import Operand, functions
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
-from treadle.graph.variable import Placeholder, Update, Variable, variable_of
+from treadle.graph.variable import (
+    Placeholder,
+    Update,
+    Variable,
+    unbound,
+    variable_of,
+)
 from treadle.ops.call import Call
 from treadle.ops.families import outputs_of
 from treadle.runtime.evaluate import run, settled

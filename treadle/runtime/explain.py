@@ -12,7 +12,7 @@ from treadle.base.options import current
 from treadle.engines.base import Lowered, engine
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, copied
 from treadle.graph.text import bare, expression, text
 from treadle.graph.traversal import pending, reach
 from treadle.rewrite.record import Fired, recorded
@@ -116,9 +116,7 @@ def _unevaluated(roots: Sequence[Tensor]) -> list[Tensor]:
             made[node.serial] = node
             continue
         inputs = tuple(made[x.serial] for x in node.inputs)
-        copied = Tensor(node.op, inputs, node.type)
-        copied.origin, copied.mark = node.origin, None
-        made[node.serial] = copied
+        made[node.serial] = copied(node, inputs, marked=False)
     return [made[root.serial] for root in roots]
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.derivative import derived
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
-from treadle.graph.body import Body, argument_error
-from treadle.graph.leaves import Argument, Unbound, unbound
+from treadle.graph.body import Body
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import Argument
 from treadle.graph.meaning import compute_at
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
-from treadle.ops.call import inlined
+from treadle.rewrite.pipeline import prepare
 
 __all__ = ["Device"]
 
@@ -46,6 +46,8 @@ class Device(Engine):
         self._numbers: OrderedDict[Any, DeviceValue] = OrderedDict()
         # The values that the arrays given to the rules under way are windows of.
         self._owners: dict[int, DeviceValue] = {}
+        # Where the values of a run lie that are another node's too: never written over.
+        self._passed: set[int] = set()
 
     def run(
         self,
@@ -54,43 +56,39 @@ class Device(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        nodes, own = derived(nodes, keep)
-        nodes, place = inlined(nodes, own.keys())
-        keep = set(place.values())
-        for node in nodes:  # what other engines hold, before this one is locked
-            if isinstance(node.stored, Resident) and not self._own(node.stored):
-                node.stored.numpy()
+        with pushed(TraceFrame("a run")):  # what derivatives build is launched here
+            graph = prepare(nodes, feeds, keep, stages=())
+        for leaf in graph.leaves:  # what other engines hold, before this one is locked
+            if isinstance(leaf.stored, Resident) and not self._own(leaf.stored):
+                leaf.stored.numpy()
         with self.memory.lock:
             values: dict[int, Held] = {}
             try:
-                for node in nodes:
-                    self._begin(node, feeds, values)
-                order, into = in_place(nodes, values, keep, spent)
-                self._walk(order, values, keep, into)
-                return {own[s]: values[at] for s, at in place.items()}
+                order, into = in_place(graph, spent)
+                for node in order:
+                    if not node.inputs:
+                        own = isinstance(node.op, Argument)
+                        leaf = graph.leaf(node) if own else node
+                        values[node.serial] = self._begin(leaf, feeds)
+                roots = graph.roots
+                self._walk(order, values, {y.serial for y in roots.values()}, into)
+                return {serial: values[y.serial] for serial, y in roots.items()}
             finally:
                 # A traceback keeps this frame, but must not keep the memory.
                 values.clear()
+                self._passed.clear()
 
     # -- what a run starts from --------------------------------------------------------
 
-    def _begin(
-        self, node: Tensor, feeds: Mapping[int, Any], values: dict[int, Held]
-    ) -> None:
+    def _begin(self, node: Tensor, feeds: Mapping[int, Any]) -> DeviceValue:
         """The value of a node that needs no launch."""
         try:
             if node.serial in feeds:
                 array = np.asarray(feeds[node.serial])
-                values[node.serial] = self.memory.copy_in(array, _single(node))
-            elif node.stored is not None:
-                values[node.serial] = self._stored(node)
+                return self.memory.copy_in(array, _single(node))
+            return self._stored(node)
         except TreadleError as error:
             raise error.located(node.op.name, repr(node.type), node.line) from None
-        if node.serial not in values:
-            if isinstance(node.op, Unbound):
-                raise unbound(node.op.variable)
-            if isinstance(node.op, Argument):
-                raise argument_error(node)
 
     def _own(self, stored: Any) -> bool:
         return isinstance(stored, DeviceValue) and stored.memory is self.memory
@@ -166,7 +164,7 @@ class Device(Engine):
             if isinstance(node.type, TupleType):
                 pairs = zip(found, node.type, strict=True)
                 return tuple(self.place(y, t) for y, t in pairs)
-            if target is None:
+            if target is None or target.address in self._passed:
                 return self.place(found, node.type)
             self.memory.write(target, found)
             return target
@@ -189,6 +187,8 @@ class Device(Engine):
         if found is None:
             found = self.memory.take(type_)
             self.memory.write(found, array)
+        else:
+            self._passed.add(found.address)
         return found
 
     def _inside(self, op: Op) -> Op:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from collections import Counter
+from collections.abc import Set
 
 from treadle.engines.device.memory import DeviceValue
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import users
-from treadle.graph.variable import Update
+from treadle.graph.traversal import reach, users
 from treadle.ops.families import Elementwise
+from treadle.rewrite.expand import Expanded
 
 __all__ = ["in_place"]
 
 
 def in_place(
-    nodes: Sequence[Tensor], values: Mapping[int, Any], keep: Set[int], spent: Set[int]
+    graph: Expanded, spent: Set[int]
 ) -> tuple[list[Tensor], dict[int, DeviceValue]]:
     """The nodes in the order to run them, and the cells some of them may overwrite.
 
@@ -23,23 +23,20 @@ def in_place(
     comes last, after all that can fail and all that reads the old version, and it is
     element-wise: with its cells at hand it cannot fail.
     """
+    nodes = reach(graph.roots.values())
     readers = users(nodes)
-    chosen: dict[int, Tensor] = {}
-    for update in nodes:
-        if not isinstance(update.op, Update) or update.serial in values:
-            continue
-        old, new = update.inputs
-        alone = len(readers[new.serial]) == 1 and update.serial not in readers
-        ready = isinstance(new.op, Elementwise) and new.serial not in values
-        mine = isinstance(old.stored, DeviceValue) and old.serial in spent
-        if mine and alone and ready and new.serial not in keep:
-            chosen[new.serial] = update
+    asked = Counter(root.serial for root in graph.roots.values())
+    chosen: dict[int, tuple[Tensor, DeviceValue]] = {}
+    for serial, old in graph.replaced.items():
+        new, leaf = graph.roots[serial], graph.leaf(old)
+        cells = leaf.stored if leaf.serial in spent else None
+        alone = asked[new.serial] == 1 and new.serial not in readers
+        if isinstance(cells, DeviceValue) and alone and isinstance(new.op, Elementwise):
+            chosen[new.serial] = old, cells
     into: dict[int, DeviceValue] = {}
-    for serial, update in chosen.items():
-        old = update.inputs[0]
-        others = {r.serial for r in readers[old.serial]} - {serial, update.serial}
-        if not others & chosen.keys():
-            into[serial] = values[old.serial]
-    late = set(into) | {chosen[s].serial for s in into}
-    early = [node for node in nodes if node.serial not in late]
-    return early + [node for node in nodes if node.serial in late], into
+    for serial, (old, cells) in chosen.items():
+        others = {r.serial for r in readers.get(old.serial, ())} - {serial}
+        if not others & chosen.keys() and not asked[old.serial]:
+            into[serial] = cells
+    early = [node for node in nodes if node.serial not in into]
+    return early + [node for node in nodes if node.serial in into], into

@@ -20,7 +20,7 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
-from treadle.rewrite.pipeline import Ways, prepare
+from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Ways, prepare
 
 __all__ = ["translated"]
 
@@ -63,7 +63,8 @@ def translated(
     """
     optimize = bool(current().optimize)
     with pushed(TraceFrame("a program")):  # what rules build here is never run
-        graph = prepare(nodes, feeds, keep, Ways(claimed, direct), optimize)
+        stages = PIPELINE if optimize else REQUIRED
+        graph = prepare(nodes, feeds, keep, Ways(claimed, direct), stages)
         name = place.__getitem__ if place is not None else int
         roots = {name(serial): root for serial, root in graph.roots.items()}
         replaced = {name(k): x for k, x in graph.replaced.items()}

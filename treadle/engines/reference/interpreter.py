@@ -8,9 +8,10 @@ from typing import Any
 from treadle.autodiff.derivative import derived
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error
-from treadle.graph.leaves import Argument, Unbound, unbound
+from treadle.graph.leaves import Argument, Unbound
 from treadle.graph.meaning import compute_at
 from treadle.graph.tensor import Tensor
+from treadle.graph.variable import unbound
 
 
 class Reference(Engine):

@@ -1,0 +1,98 @@
+"""The update of one parameter, as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from treadle.graph.body import Trace, trace
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.ops.call import Call, inputs_of
+from treadle.ops.families import outputs_of
+from treadle.optim.gradients import Gradient, plain
+from treadle.optim.transform import States, Transform
+
+__all__ = ["Traced", "changed", "moved"]
+
+
+def moved(
+    rule: Transform,
+    gradient: Tensor,
+    old: Tensor,
+    states: Mapping[str, Tensor],
+    rate: Tensor,
+    step: Tensor,
+) -> tuple[Tensor, States]:
+    """The next value of a parameter, old - rate * direction, and its next states."""
+    wide = old.astype(gradient.type.dtype)
+    direction, new = rule.update(gradient, states, wide, step)
+    return (wide - direction * rate).astype(old.type.dtype), new
+
+
+def changed(
+    p: Variable,
+    gradient: Gradient,
+    states: Mapping[str, Variable],
+    move: Callable[[Tensor, Tensor, States], tuple[Tensor, States]],
+) -> list[tuple[Variable, Tensor]]:
+    """The next versions of a parameter and its states, at some rows or everywhere.
+
+    `move` makes the next value and states of a gradient, a value and states.
+    """
+    ids = gradient.ids
+
+    def seen(variable: Variable) -> Tensor:
+        node = plain(variable.node())
+        whole = ids is None or variable.shape != p.shape
+        found: Tensor = node if whole else functions.embedding(node, ids)
+        return found
+
+    def whole(variable: Variable, value: Tensor) -> Tensor:
+        if ids is None or variable.shape != p.shape:
+            return value
+        found: Tensor = functions.at(plain(variable.node()))[ids].set(value)
+        return found
+
+    own = {name: seen(variable) for name, variable in states.items()}
+    value, new = move(gradient.value, seen(p), own)
+    found = [(states[name], whole(states[name], x)) for name, x in new.items()]
+    return [*found, (p, whole(p, value))]
+
+
+class Traced:
+    """`moved`, by calls of bodies that are traced once for each rule and types."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Trace, tuple[str, ...]]] = {}
+
+    def __call__(
+        self,
+        rule: Transform,
+        gradient: Tensor,
+        old: Tensor,
+        states: Mapping[str, Tensor],
+        rate: Tensor,
+        step: Tensor,
+    ) -> tuple[Tensor, States]:
+        inputs = [gradient, old, rate, step, *states.values()]
+        key = rule, *[x.type for x in inputs]
+        known = self._known.get(key)
+        if known is None:
+
+            def update(g: Tensor, old: Tensor, rate: Tensor, step: Tensor,
+                       *own: Tensor) -> list[Tensor]:  # fmt: skip
+                given = dict(zip(states, own, strict=True))
+                value, new = moved(rule, g, old, given, rate, step)
+                names.extend(new)
+                return [value, *new.values()]
+
+            names: list[str] = []
+            traced = trace(update, [x.type for x in inputs], "update")
+            traced = replace(traced, body=traced.body.shared())
+            known = self._known[key] = traced, tuple(names)
+        traced, written = known
+        value, *new = outputs_of(Call(traced.body)(*inputs_of(traced, inputs)))
+        return value, dict(zip(written, new, strict=True))
