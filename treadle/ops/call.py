@@ -11,6 +11,7 @@ from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
+from treadle.graph.frame import state
 from treadle.graph.leaves import Argument, as_tensor, constant_node, draw_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
@@ -57,11 +58,14 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
     return derived
 
 
-def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
+def inputs_of(traced: Trace, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
-    read = [v.node() for v in traced.variables]
-    draws = [draw_node() for _ in range(traced.draws)]
-    return [*arguments, *read, *traced.captured, *draws]
+    inputs = (
+        arguments + tuple(state.frames[-1].read_all(traced.variables)) + traced.captured
+    )
+    if traced.draws:
+        inputs += tuple([draw_node() for _ in range(traced.draws)])
+    return inputs
 
 
 def inlined(
@@ -112,7 +116,7 @@ class Call(Family):
 
     def infer(self, *types: Type) -> TupleType:
         match(self.body, types)
-        return TupleType(self.body.types)
+        return self.body.result
 
     def numpy(self, *arrays: Any) -> Any:
         return self.body.numpy(arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ from treadle.graph.op import (
     refuse_axes,
 )
 from treadle.graph.operators import functions
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, results
 
 
 def drawn(x: Any, seed: int = 0) -> Array:
@@ -96,11 +97,13 @@ class Family(Op):
 
 def same_dtype(op: Op, types: Sequence[Type]) -> None:
     """Refuse operands of different dtypes; public functions promote before."""
-    if any(t.dtype != types[0].dtype for t in types[1:]):
-        names = ", ".join(t.dtype.name for t in types)
-        raise DTypeError(
-            f"operands have dtypes {names}", hint="convert with x.astype(...)"
-        )
+    dtype = types[0].dtype
+    for t in types:
+        if t.dtype is not dtype and t.dtype != dtype:
+            names = ", ".join(t.dtype.name for t in types)
+            raise DTypeError(
+                f"operands have dtypes {names}", hint="convert with x.astype(...)"
+            )
 
 
 class Elementwise(Family):
@@ -117,6 +120,13 @@ class Elementwise(Family):
     traits = Traits(tolerance="E")
 
     def infer(self, *types: Type) -> Type:
+        first = types[0]
+        for t in types:
+            if t is not first:
+                break
+        else:
+            if self.result == "same":
+                return first
         mains = [t for k, t in enumerate(types) if k not in self.mixed] or list(types)
         same_dtype(self, mains)
         first = mains[0]
@@ -182,6 +192,7 @@ class Reduction(Family):
         raise NotImplementedError
 
 
+@functools.lru_cache(maxsize=1024)
 def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:
     """The type after folding `axes`."""
     for axis in axes:
@@ -282,9 +293,15 @@ class Output(Family):
         return [Mistake(lambda: cls(0)(x), TreadleError, "several results")]
 
 
+@functools.cache
+def selections(count: int) -> tuple[Output, ...]:
+    """The ops that select each of so many results: they are shared."""
+    return tuple(Output(k) for k in range(count))
+
+
 def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     """The results of a node with several, as nodes."""
-    return tuple(Output(k)(node) for k in range(len(node.type)))  # type: ignore[arg-type]
+    return results(node, selections(len(node._type)))  # type: ignore[arg-type]
 
 
 def unary_samples(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ from treadle.base.errors import (
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor, beside
+from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import some
 from treadle.ops.gather import Index, IndexFold, IndexSet, Unindex, indexed
-from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.movement import Reshape, broadcast_to, reshape
 from treadle.ops.slice import SetSlice, Slice, extents
 
 __all__ = ["IndexRangeError", "nonzero"]
@@ -185,6 +187,15 @@ def _plan(key: Any, x: Tensor, what: str) -> Plan:
         raise error.located(what, repr(x.type), describe(capture())) from None
 
 
+@functools.lru_cache(maxsize=1024)
+def _steps(t: Type, k: int) -> tuple[Op, Op] | None:
+    """What x[k] does to an x of type t, where it is a slice and then a reshape."""
+    if not t.shape or not -t.shape[0] <= k < t.shape[0] or t.shape[0] == 1:
+        return None
+    plan = planned(k, t)
+    return Slice(*plan[:3]), Reshape(plan.shape, plan.names)
+
+
 @provide
 def getitem(x: Any, key: Any) -> Tensor:
     """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
@@ -197,6 +208,10 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
+    if type(key) is int:
+        steps = _steps(node._type, key)
+        if steps is not None:
+            return steps[1](steps[0](node))
     plan = _plan(key, node, "getitem")
     found = plan.result(node)
     if found is node and x is not node:  # a part of a Variable is a node of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ class Concat(Family):
     def infer(self, *types: Type) -> Type:
         if not types:
             raise ArityError("takes 1 operand or more")
+        if types.count(types[0]) == len(types):
+            return _repeated(types[0], self.axis, len(types))
         same_dtype(self, types)
         first = types[0]
         axis = normalize_axis(self.axis, first.ndim)
@@ -94,6 +97,14 @@ class Concat(Family):
         ]
 
 
+@functools.lru_cache(maxsize=1024)
+def _repeated(t: Type, axis: int, count: int) -> Type:
+    """The type of so many tensors of one type, joined."""
+    axis = normalize_axis(axis, t.ndim)
+    shape = (*t.shape[:axis], count * t.shape[axis], *t.shape[axis + 1 :])
+    return Type(shape, t.dtype, t.axes)
+
+
 @provide
 def concat(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors one after the other along `axis` (None: flattened ones).
@@ -124,8 +135,13 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     if not items:
         raise ArityError("there is nothing to join").located("stack")
     nodes = operands(*items)
-    place = normalize_axis(axis, nodes[0].type.ndim + 1)
-    return concat([expand_dims(x, place) for x in nodes], place)
+    first = nodes[0].type
+    place = normalize_axis(axis, first.ndim + 1)
+    wide = [expand_dims(nodes[0], place)]
+    put = wide[0].op
+    for x in nodes[1:]:  # the same step for all that are of one type
+        wide.append(put(x) if x.type is first else expand_dims(x, place))
+    return wide[0] if len(wide) == 1 else Concat(place)(*wide)
 
 
 @provide

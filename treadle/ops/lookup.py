@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -34,17 +35,7 @@ class Embedding(Family):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        table, ids = types
-        integers_only([ids])
-        if not table.ndim:
-            raise ShapeError("a scalar has no rows")
-        names = None
-        if table.axes or ids.axes:
-            own = (ids.axes or (None,) * ids.ndim) + (
-                table.axes or (None,) * table.ndim
-            )[1:]
-            names = some(own)
-        return Type(ids.shape + table.shape[1:], table.dtype, names)
+        return _rows_of(*types)
 
     def numpy(self, *arrays: Any) -> Array:
         table, ids = arrays
@@ -75,6 +66,22 @@ class Embedding(Family):
         ]
 
 
+@functools.lru_cache(maxsize=1024)
+def _rows_of(table: Type, ids: Type) -> Type:
+    """The type of the rows of a table at ids."""
+    integers_only([ids])
+    if not table.ndim:
+        raise ShapeError("a scalar has no rows")
+    names = None
+    if table.axes or ids.axes:
+        own = ids.axes or (None,) * ids.ndim
+        names = some(own + (table.axes or (None,) * table.ndim)[1:])
+    return Type(ids.shape + table.shape[1:], table.dtype, names)
+
+
+EMBEDDING = Embedding()
+
+
 @provide
 def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
@@ -84,7 +91,7 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     [[3.0, 4.0], [1.0, 2.0]]
     """
     node, where = as_tensor(table), positions(ids)
-    found = Embedding()(node, where)
+    found = EMBEDDING(node, where)
     if padding_index is None:
         return found
     k = normalize_axis(padding_index, node.type.shape[0])

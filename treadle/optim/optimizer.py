@@ -241,7 +241,7 @@ class Optimizer:
             traced = replace(traced, body=traced.body.shared())
             known = self._bodies[key] = traced, tuple(names)
         traced, written = known
-        moved, *new = outputs_of(Call(traced.body)(*inputs_of(traced, inputs)))
+        moved, *new = outputs_of(Call(traced.body)(*inputs_of(traced, tuple(inputs))))
         found = [(states[k], value) for k, value in zip(written, new, strict=True)]
         return [*found, (p, moved)]
 
