@@ -14,6 +14,7 @@ from treadle.graph.operators import functions
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ours: dict[str, bool] = {}
 _getframe = sys._getframe
+_provided = vars(functions)  # of what other layers put there
 
 Origin = tuple[CodeType | None, int]
 
@@ -82,10 +83,13 @@ def is_written(value: float) -> bool:
         if ours is None:
             ours = _is_ours(code.co_filename)
         if not ours:
+            known = code.co_consts
+            if value not in known:
+                return False
             kind = type(value)
-            return any(type(c) is kind and c == value for c in code.co_consts)
+            return any(type(c) is kind and c == value for c in known)
         name = code.co_name
-        if not (name in _PLUMBING or name in vars(functions) or name[:2] == "__"):
+        if not (name in _PLUMBING or name in _provided or name[:2] == "__"):
             return True
         frame = frame.f_back
     return False

@@ -118,7 +118,7 @@ class Variable(Operand):
         self._trainable = bool(value)
 
     def node(self) -> Tensor:
-        return top().read(self)
+        return state.frames[-1].read(self)
 
     def assign(self, value: Any) -> Tensor:
         """Make `value` (cast to the dtype, broadcast to the shape) the next version.
@@ -158,8 +158,14 @@ class Variable(Operand):
         self.grad = None
 
     def __getitem__(self, key: Any) -> Tensor:
+        if type(key) is int:
+            choose = functions.row_step if self.sparse else functions.item_step
+            step = choose(self.node(), key)
+            if step is not None:
+                op, inputs, type_ = step
+                return VariableItem(op, inputs, type_, self, key)
         item = functions.getitem(self, key)
-        return VariableItem(item, self, key)
+        return VariableItem(item.op, item.inputs, item.type, self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))
@@ -212,8 +218,15 @@ class VariableItem(Tensor):
 
     __slots__ = ("key", "variable")
 
-    def __init__(self, item: Tensor, variable: Variable, key: Any) -> None:
-        super().__init__(item.op, item.inputs, item.type)
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Tensor, ...],
+        type_: Type,
+        variable: Variable,
+        key: Any,
+    ) -> None:
+        Tensor.__init__(self, op, inputs, type_, None, 3)
         self.variable = variable
         self.key = key
 

@@ -43,7 +43,7 @@ class Contract(Family):
     traits = Traits(tolerance="R")
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         return _contracted(self.spec, *types)
 
     def numpy(self, *arrays: Any) -> Array:

@@ -95,7 +95,7 @@ class Family(Op):
         return found
 
 
-def same_dtype(op: Op, types: Sequence[Type]) -> None:
+def same_dtype(types: Sequence[Type]) -> None:
     """Refuse operands of different dtypes; public functions promote before."""
     dtype = types[0].dtype
     for t in types:
@@ -104,6 +104,28 @@ def same_dtype(op: Op, types: Sequence[Type]) -> None:
             raise DTypeError(
                 f"operands have dtypes {names}", hint="convert with x.astype(...)"
             )
+
+
+@functools.lru_cache(maxsize=1024)
+def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
+    """The type of an op on elements of operands that broadcast."""
+    mains = [t for k, t in enumerate(types) if k not in mixed] or list(types)
+    same_dtype(mains)
+    first = mains[0]
+    shape = first.shape
+    if any(t.shape != shape for t in types):
+        shape = broadcast_shapes(*[t.shape for t in types])
+    axes = None
+    if any(t.axes is not None for t in types):
+        axes = common_axes(types, len(shape))
+    dtype = first.dtype
+    if result == "bool":
+        dtype = bool_
+    elif result == "real" and kind(dtype) == "complex":
+        dtype = float32 if dtype == complex64 else float64
+    if dtype is first.dtype and shape == first.shape and axes == first.axes:
+        return first
+    return Type(shape, dtype, axes)
 
 
 class Elementwise(Family):
@@ -127,23 +149,7 @@ class Elementwise(Family):
         else:
             if self.result == "same":
                 return first
-        mains = [t for k, t in enumerate(types) if k not in self.mixed] or list(types)
-        same_dtype(self, mains)
-        first = mains[0]
-        shape = first.shape
-        if any(t.shape != shape for t in types):
-            shape = broadcast_shapes(*[t.shape for t in types])
-        axes = None
-        if any(t.axes is not None for t in types):
-            axes = common_axes(types, len(shape))
-        dtype = first.dtype
-        if self.result == "bool":
-            dtype = bool_
-        elif self.result == "real" and kind(dtype) == "complex":
-            dtype = float32 if dtype == complex64 else float64
-        if dtype is first.dtype and shape == first.shape and axes == first.axes:
-            return first
-        return Type(shape, dtype, axes)
+        return _met(self.result, self.mixed, types)
 
     def scalar(self, *xs: Any) -> Any:
         """The value at a point, by infix on tensors; a primitive is itself."""

@@ -23,7 +23,7 @@ from treadle.graph.leaves import as_tensor, beside
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index, IndexFold, IndexSet, Unindex, indexed
 from treadle.ops.movement import Reshape, broadcast_to, reshape
@@ -187,13 +187,28 @@ def _plan(key: Any, x: Tensor, what: str) -> Plan:
         raise error.located(what, repr(x.type), describe(capture())) from None
 
 
+Step = tuple[Op, tuple[Tensor, ...], Type]
+
+
+@provide
+def item_step(x: Tensor, k: int) -> Step | None:
+    """The op, the inputs and the type of x[k]; None where it is no part or an error."""
+    known = _item(x._type, k)
+    if known is None:
+        return None
+    cut, part, shape, t = known
+    return shape, (new_node(cut, (x,), part),), t
+
+
 @functools.lru_cache(maxsize=1024)
-def _steps(t: Type, k: int) -> tuple[Op, Op] | None:
-    """What x[k] does to an x of type t, where it is a slice and then a reshape."""
+def _item(t: Type, k: int) -> tuple[Op, Type, Op, Type] | None:
+    """How x[k] is a slice and then a reshape, for an x of type t."""
     if not t.shape or not -t.shape[0] <= k < t.shape[0] or t.shape[0] == 1:
         return None
     plan = planned(k, t)
-    return Slice(*plan[:3]), Reshape(plan.shape, plan.names)
+    cut, shape = Slice(*plan[:3]), Reshape(plan.shape, plan.names)
+    part = cut.infer(t)
+    return cut, part, shape, shape.infer(part)
 
 
 @provide
@@ -208,10 +223,9 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
-    if type(key) is int:
-        steps = _steps(node._type, key)
-        if steps is not None:
-            return steps[1](steps[0](node))
+    step = item_step(node, key) if type(key) is int else None
+    if step is not None:
+        return new_node(*step)
     plan = _plan(key, node, "getitem")
     found = plan.result(node)
     if found is node and x is not node:  # a part of a Variable is a node of its own

@@ -12,7 +12,7 @@ from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import provide
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.rearrange import expand_dims, squeeze
@@ -39,7 +39,7 @@ class Concat(Family):
             raise ArityError("takes 1 operand or more")
         if types.count(types[0]) == len(types):
             return _repeated(types[0], self.axis, len(types))
-        same_dtype(self, types)
+        same_dtype(types)
         first = types[0]
         axis = normalize_axis(self.axis, first.ndim)
         for t in types[1:]:
@@ -93,7 +93,7 @@ class Concat(Family):
             Mistake(lambda: concat([x, named]), AxisError, "names differ"),
             Mistake(lambda: split(x, [1, 2], 1), ShapeError, "add up"),
             Mistake(lambda: split(x, 3, 1), ShapeError, "equal parts"),
-            Mistake(lambda: stack([x, y]), ShapeError, "does not join"),
+            Mistake(lambda: stack([x, y]), ShapeError, "item 1 has shape"),
         ]
 
 
@@ -136,11 +136,18 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
         raise ArityError("there is nothing to join").located("stack")
     nodes = operands(*items)
     first = nodes[0].type
+    for k, x in enumerate(nodes):
+        if x.type.shape != first.shape:
+            raise ShapeError(
+                f"item {k} has shape {x.type.shape}, item 0 has {first.shape}",
+                hint="give all one shape with td.pad, or td.concat along one they have",
+            ).located("stack", f"{first}, {x.type}")
     place = normalize_axis(axis, first.ndim + 1)
     wide = [expand_dims(nodes[0], place)]
-    put = wide[0].op
-    for x in nodes[1:]:  # the same step for all that are of one type
-        wide.append(put(x) if x.type is first else expand_dims(x, place))
+    put, type_ = wide[0].op, wide[0].type
+    for x in nodes[1:]:
+        same = x.type is first  # then it is the same step
+        wide.append(new_node(put, (x,), type_) if same else expand_dims(x, place))
     return wide[0] if len(wide) == 1 else Concat(place)(*wide)
 
 

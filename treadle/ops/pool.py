@@ -165,7 +165,7 @@ class MaxPoolGradient(Composite):
     takes = "ordered"
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         x, g = types
         want = MaxPool(*fields_of(self)).infer(x).shape
         if g.shape != want:

@@ -36,7 +36,7 @@ class Traced:
     """One trace of a function: its body and the shape of its result."""
 
     def __init__(
-        self, traced: Trace, structure: Any, static: list[Any], runs: bool, again: bool
+        self, traced: Trace, again: bool, structure: Any, static: list[Any], runs: bool
     ) -> None:
         self.trace = traced
         self.op = Call(traced.body, again)
@@ -128,11 +128,11 @@ class Function(Wrapper):
         known = self.known.get(signature)
         if known is None or not known.holds():
             known = self._look(leaves, structure, tensors, kinds)
-            if len(self.known) >= 4 * TRACES:
+            if len(self.known) >= TRACES:
                 self.known.clear()
-            self.known[signature] = known
             if not kwargs and _is_flat(args):
-                self.known[key] = known
+                signature = key
+            self.known[signature] = known
         return known.entry.call(tuple(tensors))
 
     def _look(
@@ -163,11 +163,12 @@ class Function(Wrapper):
             entry = self.traces.get(key)
             if entry is None:
                 if key in self._active:
+                    name = self.__name__  # type: ignore[attr-defined]
                     raise TraceError(
-                        f"{self.__name__!r} calls itself with the same signature",  # type: ignore[attr-defined]
+                        f"{name!r} calls itself with the same signature",
                         hint="recursion over data belongs outside the function, "
                         "or use td.while_loop / td.scan",
-                    )
+                    ).located(name, ", ".join(repr(x.type) for x in tensors))
                 self._active.add(key)
                 try:
                     entry = self._trace(leaves, structure, tensors)
@@ -203,7 +204,7 @@ class Function(Wrapper):
 
         types_ = [x.type for x in tensors]
         traced = trace(run_traced, types_, self.__name__)  # type: ignore[attr-defined]
-        return Traced(traced, *result, self.again)
+        return Traced(traced, self.again, *result)
 
 
 def _is_flat(args: tuple[Any, ...]) -> bool:
