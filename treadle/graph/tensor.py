@@ -165,9 +165,10 @@ def new_node(
     type_: Type,
     above: int = 2,
     stored: Stored | None = None,
+    kind: type[Tensor] = Tensor,
 ) -> Tensor:
     """`Tensor(op, inputs, type_)`, without the detour over the class."""
-    made: Tensor = _new(Tensor)
+    made: Tensor = _new(kind)
     _fill(made, op, inputs, type_, stored, above + 1)
     return made
 

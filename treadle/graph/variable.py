@@ -16,7 +16,7 @@ from treadle.graph.frame import state, top
 from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
-from treadle.graph.tensor import Tensor, cut
+from treadle.graph.tensor import Tensor, cut, new_node
 
 __all__ = [
     "Parameter",
@@ -162,10 +162,17 @@ class Variable(Operand):
             choose = functions.row_step if self.sparse else functions.item_step
             step = choose(self.node(), key)
             if step is not None:
-                op, inputs, type_ = step
-                return VariableItem(op, inputs, type_, self, key)
+                return self._item(key, *step)
         item = functions.getitem(self, key)
-        return VariableItem(item.op, item.inputs, item.type, self, key)
+        return self._item(key, item.op, item.inputs, item.type)
+
+    def _item(
+        self, key: Any, op: Op, inputs: tuple[Tensor, ...], type_: Type
+    ) -> Tensor:
+        item: Any = new_node(op, inputs, type_, 3, None, VariableItem)
+        item.variable, item.key = self, key
+        made: VariableItem = item
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))
@@ -218,17 +225,8 @@ class VariableItem(Tensor):
 
     __slots__ = ("key", "variable")
 
-    def __init__(
-        self,
-        op: Op,
-        inputs: tuple[Tensor, ...],
-        type_: Type,
-        variable: Variable,
-        key: Any,
-    ) -> None:
-        Tensor.__init__(self, op, inputs, type_, None, 3)
-        self.variable = variable
-        self.key = key
+    variable: Variable
+    key: Any
 
     def assign(self, value: Any) -> Tensor:
         """Assign this part of the Variable."""

@@ -10,20 +10,34 @@ import numpy as np
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, Traits, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.rearrange import expand_dims, squeeze
+from treadle.ops.slice import Slice
 
 __all__ = ["concat", "split", "stack", "unstack"]
 
 
 def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The elements from start to stop along an axis."""
-    key = (slice(None),) * axis + (slice(start, stop),)
-    return x[key]
+    cut = _cut(x._type, axis, start, stop)
+    return x if cut is None else new_node(cut[0], (x,), cut[1])
+
+
+@functools.lru_cache(maxsize=1024)
+def _cut(t: Type, axis: int, start: int, stop: int) -> tuple[Op, Type] | None:
+    """The slice that `part` is, and its type; None for all there is."""
+    if start == 0 and stop == t.shape[axis]:
+        return None
+    if start >= stop:
+        start = stop = 0
+    starts = tuple(start if k == axis else 0 for k in range(t.ndim))
+    stops = tuple(stop if k == axis else n for k, n in enumerate(t.shape))
+    op_ = Slice(starts, stops, (1,) * t.ndim)
+    return op_, op_.infer(t)
 
 
 @op(linear=True)
