@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.base import dtypes, trees
+from treadle.base import dtypes, trees, types
 from treadle.base.errors import AxisError, DTypeError, ShapeError
 from treadle.base.types import (
     Axis,
@@ -79,6 +83,34 @@ def test_shapes_hold_extents() -> None:
         as_shape((2, -1))
     with pytest.raises(ShapeError, match="integers"):
         as_shape((2, 1.5))
+
+
+def test_equal_types_are_one_object() -> None:
+    one = Type((2, 71), dtypes.float32)
+    swapped = np.dtype("<f4").newbyteorder("S").newbyteorder("S")
+    same = [Type((np.int64(2), 71), swapped, None), Type((2, 71), dtypes.float32)]
+    same += [copy.deepcopy(one), pickle.loads(pickle.dumps(one)), copy.copy(one)]
+    assert all(t is one for t in same) and len({one, *same}) == 1
+    assert one.dtype is dtypes.float32 and type(one.shape[0]) is int
+    assert one != Type((2, 71), dtypes.float64) and one != Type((71, 2), dtypes.float32)
+    assert one != Type((2, 71), dtypes.float32, ("a", None))
+
+
+def test_a_type_nobody_has_is_forgotten() -> None:
+    before = len(types._types)
+    kept = [Type((n, 7, 91), dtypes.float32) for n in range(50)]
+    assert len(types._types) == before + 50
+    del kept
+    assert len(types._types) == before
+
+
+def test_threads_make_one_type_of_equal_ones() -> None:
+    def made(_: int) -> list[Type]:
+        return [Type((n, 5, 97), dtypes.float32) for n in range(200)]
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(made, range(8))
+    assert all(a is b for other in others for a, b in zip(first, other, strict=True))
 
 
 TREES = st.recursive(

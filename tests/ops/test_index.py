@@ -144,3 +144,45 @@ def test_folds_at_positions_have_kernels(extent: int, dtype: str) -> None:
         with td.options(engine="native"):
             assert td.lower(y).fallbacks == ()
             assert np.array_equal(y.numpy(), want)
+
+
+def test_a_number_chooses_a_part_of_tensors_and_variables() -> None:
+    for x in (td.asarray(X) * 1.0, td.Variable(X)):
+        for k in (0, 2, -1):
+            assert np.array_equal(x[k].numpy(), X[k])
+        assert np.array_equal(x[0][1][-1].numpy(), X[0, 1, -1])
+        for k in (3, -4):
+            with pytest.raises(IndexError, match=f"index {k} is out of range"):
+                x[k]
+        with pytest.raises(IndexError, match="1 indices for 0 dimensions"):
+            x[0][0][0][0]
+    assert td.asarray(X[:1])[0].numpy().shape == (4, 5)
+    named = td.asarray(X, axes=("a", None, "c"))
+    assert named[1].type.axes == (None, "c")
+    v = td.Variable(X)
+    v[1].assign(v[0] * 2.0)
+    v[-1] += 1.0
+    assert np.array_equal(v.numpy(), np.stack([X[0], X[0] * 2, X[2] + 1]))
+
+
+def test_lists_that_do_not_join_name_the_item() -> None:
+    a, b, c = td.ones(3) * 1.0, td.ones(3) * 1.0, td.ones(4) * 1.0
+    with pytest.raises(ShapeError, match=r"item 2 has shape \(4,\), item 0 has \(3,\)"):
+        td.stack([a, b, c])
+    with pytest.raises(ShapeError, match=r"\(1, 4\) does not join \(3,\)"):
+        td.concat([a, c.reshape(1, 4)])
+    for join in (td.stack, td.concat):
+        with pytest.raises(td.TreadleError, match="nothing to join"):
+            join([])
+    mixed = [a, td.ones(3, dtype="int32"), td.ones(3, dtype="float64")]
+    assert td.stack(mixed).dtype == td.concat(mixed).dtype == np.float64
+    empty = td.zeros((0, 3))
+    assert td.stack([empty, empty], 1).numpy().shape == (0, 2, 3)
+    assert td.concat([empty, empty, td.ones((1, 3))]).numpy().shape == (1, 3)
+    assert td.concat([a]) is a and td.stack([a], -1).shape == (3, 1)
+    with pytest.raises(td.AxisError, match="out of range"):
+        td.stack([a, b], 2)
+    one = td.name_axes(a, "n")
+    assert td.stack([one, one]).type.axes == (None, "n")
+    with pytest.raises(td.AxisError, match="names differ"):
+        td.stack([one, b])

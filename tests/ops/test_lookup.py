@@ -58,3 +58,30 @@ def test_elements_are_picked_along_an_axis() -> None:
     got = td.take_along_axis(x, first, 1).numpy()
     assert np.array_equal(got, x[:, 1:2])
     assert np.array_equal(td.take(x, [[2, 0]], 1).numpy(), np.take(x, [[2, 0]], 1))
+
+
+def test_a_number_chooses_a_row_as_data() -> None:
+    table = td.param("table", init=TABLE, sparse=True)
+    for k in (0, 3, -1):
+        row = table[k]
+        assert row.op.name == "Embedding" and row.inputs[1].array is not None
+        assert np.array_equal(row.numpy(), TABLE[k].astype(np.float32))
+    for row in (td.rows(table, 3), td.embedding(table, 3)):
+        assert np.array_equal(row.numpy(), TABLE[3].astype(np.float32))
+    (g,) = td.grad((table[-2] * 2.0).sum() + table[0].sum(), [table])
+    assert sparse_rows(g) is not None
+    assert g.numpy()[:, 0].tolist() == [1.0, 0.0, 0.0, 2.0, 0.0]
+    with pytest.raises(IndexError, match="index 5 is out of range for extent 5"):
+        table[5]
+    with pytest.raises(RunError, match="Embedding: id -1 is out of range"):
+        td.rows(table, -1).numpy()
+    with pytest.raises(td.ShapeError, match="a scalar has no rows"):
+        td.rows(1.0, 0)
+    table[1].assign([7.0, 8.0])
+    table[-1] = 9.0
+    assert table.numpy()[[1, 4]].tolist() == [[7.0, 8.0], [9.0, 9.0]]
+
+
+def test_a_row_of_a_named_table_keeps_the_other_names() -> None:
+    table = td.param("table", init=TABLE, sparse=True, axes=("word", "width"))
+    assert table[1].type.axes == ("width",) == td.rows(table, 1).type.axes

@@ -180,16 +180,16 @@ class _Stack(threading.local):
         self.current = replace(_base, scope=SeedScope(_base.seed))
 
 
-_stack = _Stack()
+here = _Stack()
 
 
 def current() -> Options:
     """The options of this thread."""
-    return _stack.current
+    return here.current
 
 
 def _become(options: Options) -> None:
-    _stack.current = options
+    here.current = options
     for watcher in _watchers:
         watcher(options)
 
@@ -205,14 +205,14 @@ def options(**settings: Any) -> Iterator[Options]:
     ('float64', 7)
     """
     checked = _checked(settings)
-    before = _stack.current
+    before = here.current
     _become(replace(before, **checked))
     try:
-        yield _stack.current
+        yield here.current
     finally:
         _become(before)
 
 
 def set_options(**settings: Any) -> None:
     """Change the settings of this thread until they are changed again."""
-    _become(replace(_stack.current, **_checked(settings)))
+    _become(replace(here.current, **_checked(settings)))

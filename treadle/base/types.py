@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treadle.base.dtypes import DType
+from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 
 __all__ = [
@@ -33,17 +35,24 @@ class Axis:
 class Type:
     """Shape, dtype and the names of the axes (None where no dimension has one).
 
+    Equal types are one object, so that `is` compares them.
+
     >>> from treadle.base.dtypes import float32
     >>> Type((2, 3), float32)
     float32[2, 3]
+    >>> Type((2, 3), float32) is Type((2, 3), float32)
+    True
     """
 
-    __slots__ = ("axes", "dtype", "shape")
+    __slots__ = ("__weakref__", "axes", "dtype", "shape")
+    shape: Shape
+    dtype: DType
+    axes: Names | None
 
-    def __init__(self, shape: Shape, dtype: DType, axes: Names | None = None) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.axes = axes
+    def __new__(cls, shape: Shape, dtype: DType, axes: Names | None = None) -> Type:
+        known = _types.get((shape, dtype, axes))
+        made = known() if known is not None else None
+        return made if made is not None else _made(shape, dtype, axes)
 
     @property
     def ndim(self) -> int:
@@ -63,16 +72,8 @@ class Type:
     def with_dtype(self, dtype: DType) -> Type:
         return self if dtype == self.dtype else Type(self.shape, dtype, self.axes)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Type)
-            and self.shape == other.shape
-            and self.dtype == other.dtype
-            and self.axes == other.axes
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.axes))
+    def __reduce__(self) -> Any:
+        return Type, (self.shape, self.dtype, self.axes)
 
     def __repr__(self) -> str:
         names = self.axes or (None,) * len(self.shape)
@@ -81,6 +82,31 @@ class Type:
             for name, n in zip(names, self.shape, strict=True)
         ]
         return f"{self.dtype.name}[{', '.join(parts)}]"
+
+
+# The types that are in use, by what they are made of.
+_types: dict[Any, weakref.ref[Type]] = {}
+_lock = threading.RLock()  # entered anew where a type dies while one is being made
+
+
+def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
+    """The type of a shape, a dtype and names, for the first time or again."""
+    key = shape, dtype, axes
+
+    def forget(dead: weakref.ref[Type]) -> None:
+        with _lock:
+            if _types.get(key) is dead:
+                del _types[key]
+
+    with _lock:
+        known = _types.get(key)
+        made = known() if known is not None else None
+        if made is None:
+            made = object.__new__(Type)
+            made.shape = tuple(map(int, shape))
+            made.dtype, made.axes = OWN.get(dtype, dtype), axes
+            _types[key] = weakref.ref(made, forget)
+        return made
 
 
 class TupleType(tuple[Type, ...]):

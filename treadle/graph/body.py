@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import TraceError
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument, Draw, draw_node
 from treadle.graph.meaning import compute_at
@@ -44,6 +44,7 @@ class Body:
         "nodes",
         "number",
         "outputs",
+        "result",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Body:
         self.name = name
         self.arguments = tuple(arguments)
         self.outputs = tuple(functions.written_out(outputs))
+        self.result = TupleType(y.type for y in self.outputs)
         self.nodes = reach([*self.outputs, *self.arguments])
         self.memo: dict[Any, Any] = {}
         self.number = next(_numbers)
@@ -86,7 +88,7 @@ class Body:
     @property
     def types(self) -> tuple[Type, ...]:
         """Types of the outputs."""
-        return tuple(y.type for y in self.outputs)
+        return tuple(self.result)
 
     def __repr__(self) -> str:
         return f"<body {self.name}: {len(self.nodes)} nodes>"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from treadle.graph.leaves import Argument
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 
+_committed = attrgetter("committed")
+
+
 class Frame:
     """Versions of Variables that this thread sees before they are committed."""
 
@@ -33,6 +37,12 @@ class Frame:
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""
         return self.versions.get(id(variable), variable.committed)
+
+    def read_all(self, variables: Iterable[Variable]) -> Iterable[Tensor]:
+        """The versions a new expression reads, of several."""
+        if self.versions or self.tracing:
+            return [self.read(v) for v in variables]
+        return map(_committed, variables)
 
     def record(self, variable: Variable, update: Tensor) -> None:
         """Make an Update the current version and remember to run it."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import OWN, DType, as_dtype, default_of, uint64, weak
+from treadle.base.dtypes import OWN, DType, as_dtype, default_of, int64, uint64, weak
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 SCALARS = (bool, int, float, complex, np.generic)
@@ -100,14 +100,25 @@ class Unbound(Leaf):
 
 def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Tensor:
     """A leaf holding this very array, which nobody may change any more."""
-    array.flags.writeable = False
-    return Tensor(_CONSTANT, (), Type(array.shape, OWN[array.dtype], axes), array)
+    array.setflags(write=False)
+    type_ = Type(array.shape, OWN[array.dtype], axes)
+    return new_node(_CONSTANT, (), type_, 2, array)
+
+
+def integer_node(value: int) -> Tensor:
+    """A leaf with one position, id or label, as data."""
+    try:
+        array = np.array(value, int64)
+    except OverflowError as error:
+        raise _no_array(value, error) from None
+    array.setflags(write=False)
+    return new_node(_CONSTANT, (), _INTEGER, 2, array)
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
     array = np.array(value, dtype=dtype)
-    array.flags.writeable = False
+    array.setflags(write=False)
     return Tensor(LITERAL, (), Type((), OWN[array.dtype]), array)
 
 
@@ -125,6 +136,7 @@ def _is_literal(value: Any) -> bool:
 
 
 _CONSTANT = Constant()
+_INTEGER = Type((), int64)
 LITERAL = Literal()
 _DRAW = Draw()
 
@@ -149,6 +161,8 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
         wanted = as_dtype(dtype)
     elif isinstance(value, (np.ndarray, np.generic)):
         wanted = as_dtype(value.dtype)
+    elif isinstance(value, (int, float)):
+        wanted = default_of(value, current().dtype)
     else:
         probe = _probed(value)
         if probe.dtype.kind not in "biufc":

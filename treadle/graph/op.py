@@ -17,7 +17,7 @@ from treadle.base.dtypes import KINDS, DType, float32, kind
 from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
 from treadle.base.types import Names, TupleType, Type
 from treadle.graph.origin import capture, describe
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 
 Array = np.ndarray[Any, Any]
 Cotangents = tuple[Tensor | None, ...]
@@ -83,19 +83,20 @@ class Op:
         """The node of this op on these inputs."""
         try:
             self.check(inputs)
-            type_ = self.infer(*[x.type for x in inputs])
+            type_ = self.infer(*[x._type for x in inputs])
         except TreadleError as error:
             operands = ", ".join(repr(x.type) for x in inputs)
             raise error.located(self.name, operands, describe(capture())) from None
-        return Tensor(self, inputs, type_)  # type: ignore[arg-type]
+        return new_node(self, inputs, type_, 3)  # type: ignore[arg-type]
 
     def check(self, inputs: Sequence[Tensor]) -> None:
         """Number and dtype kinds of the inputs, before `infer` sees them."""
         if self.arity is not None and len(inputs) != self.arity:
             raise ArityError(f"takes {self.arity} operands, got {len(inputs)}")
         if self.takes != "any":
+            taken = KINDS[self.takes]
             for x in inputs:
-                if kind(x.type.dtype) not in KINDS[self.takes]:
+                if kind(x._type.dtype) not in taken:
                     known = " or ".join(sorted(KINDS[self.takes]))
                     raise DTypeError(
                         f"takes {known} operands, not {x.type.dtype.name}",

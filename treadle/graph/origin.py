@@ -13,6 +13,8 @@ from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ours: dict[str, bool] = {}
+_getframe = sys._getframe
+_provided = vars(functions)  # of what other layers put there
 
 Origin = tuple[CodeType | None, int]
 
@@ -25,11 +27,15 @@ def _is_ours(filename: str) -> bool:
 
 def capture(depth: int = 2) -> Origin:
     """The first frame outside the library as (code, offset): cheap, resolved later."""
-    frame: FrameType | None = sys._getframe(depth)
+    try:
+        frame: FrameType | None = _getframe(depth)
+    except ValueError:  # the library is called by no Python at all
+        return None, 0
     while frame is not None:
         code = frame.f_code
-        ours = _ours.get(code.co_filename)
-        if ours is None:
+        try:
+            ours = _ours[code.co_filename]
+        except KeyError:
             ours = _is_ours(code.co_filename)
         if not ours:
             return code, frame.f_lasti
@@ -60,7 +66,7 @@ locators.append(call)
 
 # Inside a call: what passes a user's number on, down to where it becomes a node.
 _PLUMBING = frozenset(
-    {"<listcomp>", "as_float", "beside", "binary", "operands", "unary"}
+    {"<listcomp>", "_weakly", "as_float", "beside", "binary", "operands", "unary"}
 )
 
 
@@ -77,10 +83,13 @@ def is_written(value: float) -> bool:
         if ours is None:
             ours = _is_ours(code.co_filename)
         if not ours:
+            known = code.co_consts
+            if value not in known:
+                return False
             kind = type(value)
-            return any(type(c) is kind and c == value for c in code.co_consts)
+            return any(type(c) is kind and c == value for c in known)
         name = code.co_name
-        if not (name in _PLUMBING or name in vars(functions) or name[:2] == "__"):
+        if not (name in _PLUMBING or name in _provided or name[:2] == "__"):
             return True
         frame = frame.f_back
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +61,9 @@ class Tensor(Operand):
         inputs: tuple[Tensor, ...],
         type_: Type,
         stored: Stored | None = None,
+        above: int = 2,
     ) -> None:
+        # `above`: how many frames up the user's may be, from where it is looked for.
         self.op = op
         self.inputs = inputs
         self._type = type_
@@ -75,7 +77,7 @@ class Tensor(Operand):
                 depth = below + 1
         self.depth = depth
         # Two slots and no tuple kept: each object less spares the collector a visit.
-        self._code, self._offset = capture()
+        self._code, self._offset = capture(above)
         self.stored = stored
         self.mark: Any = None
         self._name: str | None = None
@@ -157,6 +159,50 @@ class Tensor(Operand):
         )
 
 
+def new_node(
+    op: Op,
+    inputs: tuple[Tensor, ...],
+    type_: Type,
+    above: int = 2,
+    stored: Stored | None = None,
+    kind: type[Tensor] = Tensor,
+) -> Tensor:
+    """`Tensor(op, inputs, type_)`, without the detour over the class."""
+    made: Tensor = _new(kind)
+    _fill(made, op, inputs, type_, stored, above + 1)
+    return made
+
+
+def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
+    """What a node of several results comes to: one node for each, made where it was."""
+    inputs, depth = (node,), node.depth + 1
+    code, offset = node._code, node._offset
+    types: Sequence[Type] = node._type  # type: ignore[assignment]
+    found = []
+    for k, op in enumerate(ops):
+        made = _new(Tensor)
+        made.op = op
+        made.inputs = inputs
+        made._type = types[k]
+        made.serial = serial = next(_serials)
+        if not serial & _LOOK:
+            _warn_if_growing(made)
+        made.depth = depth
+        made._code = code
+        made._offset = offset
+        made.stored = None
+        made.mark = None
+        made._name = None
+        made._metadata = None
+        if watchers:
+            for watch in tuple(watchers):
+                watch(made)
+        found.append(made)
+    return tuple(found)
+
+
+_new = object.__new__
+_fill = Tensor.__init__
 PENDING_LIMIT = 1_000_000
 _LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
 last_run = 0  # the serial at which any thread last ran something

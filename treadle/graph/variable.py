@@ -16,7 +16,7 @@ from treadle.graph.frame import state, top
 from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
-from treadle.graph.tensor import Tensor, cut
+from treadle.graph.tensor import Tensor, cut, new_node
 
 __all__ = [
     "Parameter",
@@ -118,7 +118,7 @@ class Variable(Operand):
         self._trainable = bool(value)
 
     def node(self) -> Tensor:
-        return top().read(self)
+        return state.frames[-1].read(self)
 
     def assign(self, value: Any) -> Tensor:
         """Make `value` (cast to the dtype, broadcast to the shape) the next version.
@@ -158,8 +158,21 @@ class Variable(Operand):
         self.grad = None
 
     def __getitem__(self, key: Any) -> Tensor:
+        if type(key) is int:
+            choose = functions.row_step if self.sparse else functions.item_step
+            step = choose(self.node(), key)
+            if step is not None:
+                return self._item(key, *step)
         item = functions.getitem(self, key)
-        return VariableItem(item, self, key)
+        return self._item(key, item.op, item.inputs, item.type)
+
+    def _item(
+        self, key: Any, op: Op, inputs: tuple[Tensor, ...], type_: Type
+    ) -> Tensor:
+        item: Any = new_node(op, inputs, type_, 3, None, VariableItem)
+        item.variable, item.key = self, key
+        made: VariableItem = item
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))
@@ -212,10 +225,8 @@ class VariableItem(Tensor):
 
     __slots__ = ("key", "variable")
 
-    def __init__(self, item: Tensor, variable: Variable, key: Any) -> None:
-        super().__init__(item.op, item.inputs, item.type)
-        self.variable = variable
-        self.key = key
+    variable: Variable
+    key: Any
 
     def assign(self, value: Any) -> Tensor:
         """Assign this part of the Variable."""

@@ -10,7 +10,7 @@ from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture, describe
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise
 
@@ -115,7 +115,7 @@ def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
         if a.dtype is b.dtype and a.axes is None and b.axes is None:
             same = a is b or a.shape == b.shape
             if same and op.result == "same" and a.dtype.kind == "f":
-                return Tensor(op, (x, y), a)  # all that check and infer would find
+                return new_node(op, (x, y), a, 4)  # what check and infer would find
             return op(x, y)
     nodes = operands(x, y)
     if nodes[0].type.axes is not None or nodes[1].type.axes is not None:

@@ -35,7 +35,7 @@ class Attention(Composite):
     def infer(self, *types: Type) -> Type:
         if len(types) not in (4, 5):
             raise ArityError(f"takes q, k, v, scale and a mask, got {len(types)}")
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, *types)
         q, k, v, scale = types[:4]
         if scale.shape:

@@ -11,6 +11,7 @@ from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
+from treadle.graph.frame import state
 from treadle.graph.leaves import Argument, as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
@@ -57,10 +58,11 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
     return derived
 
 
-def inputs_of(traced: Trace, arguments: Sequence[Tensor]) -> list[Tensor]:
+def inputs_of(traced: Trace, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
-    read = [v.node() for v in traced.variables]
-    return [*arguments, *read, *traced.captured, *traced.drawn()]
+    read = tuple(state.frames[-1].read_all(traced.variables))
+    inputs = arguments + read + traced.captured
+    return inputs + tuple(traced.drawn()) if traced.draws else inputs
 
 
 @provide
@@ -85,7 +87,7 @@ class Call(Family):
 
     def infer(self, *types: Type) -> TupleType:
         match(self.body, types)
-        return TupleType(self.body.types)
+        return self.body.result
 
     def numpy(self, *arrays: Any) -> Any:
         return self.body.numpy(arrays)

@@ -103,6 +103,8 @@ def astype(x: Any, dtype: Any) -> Tensor:
 
 def as_float(x: Any) -> Tensor:
     """The operand of a function of the reals: integers and bools become floats."""
+    if type(x) is Tensor and x._type.dtype.kind == "f":
+        return x
     if isinstance(x, (bool, int)):
         x = float(x)
     node = as_tensor(x)
@@ -111,12 +113,32 @@ def as_float(x: Any) -> Tensor:
     return astype(node, current().dtype)
 
 
+def _weakly(x: Any, y: Any) -> list[Tensor] | None:
+    """A node and a scalar beside it, in their order; None where it is not that."""
+    if isinstance(y, SCALARS) and isinstance(x, Operand):
+        node = x.node()
+        return [node, beside(y, node)]
+    if isinstance(x, SCALARS) and isinstance(y, Operand):
+        node = y.node()
+        return [beside(x, node), node]
+    return None
+
+
 def operands(*values: Any) -> list[Tensor]:
     """The operands of one op in a common dtype; Python and NumPy scalars are weak."""
-    if all(isinstance(v, Operand) for v in values):
-        nodes = [v.node() for v in values]
-        if all(node._type.dtype is nodes[0]._type.dtype for node in nodes):
-            return nodes
+    found: list[Tensor] = []
+    for v in values:
+        if not isinstance(v, Operand):
+            break
+        found.append(v.node())
+        if found[-1]._type.dtype is not found[0]._type.dtype:
+            break
+    else:
+        return found
+    if len(values) == 2:
+        pair = _weakly(*values)
+        if pair is not None and pair[0]._type.dtype is pair[1]._type.dtype:
+            return pair
     anchors = [as_tensor(v) for v in values if not isinstance(v, SCALARS)]
     if not anchors:
         scalars = [v.item() if isinstance(v, np.generic) else v for v in values]

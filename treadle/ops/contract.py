@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -44,36 +45,8 @@ class Contract(Family):
     traits = Traits(tolerance="R")
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
-        a, b, out = letters(self.spec)
-        extent: dict[str, int] = {}
-        names: dict[str, str] = {}
-        for part, t in ((a, types[0]), (b, types[1])):
-            if len(part) != t.ndim:
-                raise ShapeError(
-                    f"{t} has {t.ndim} dimensions, {part!r} names {len(part)}"
-                )
-            for k, letter in enumerate(part):
-                n = t.shape[k]
-                if extent.setdefault(letter, n) != n:
-                    raise ShapeError(
-                        f"shapes {types[0].shape} and {types[1].shape} do not meet: "
-                        f"{letter!r} of {self.spec!r} is {extent[letter]} and {n}"
-                    )
-                name = t.axes and t.axes[k]
-                if name and names.setdefault(letter, name) != name:
-                    raise AxisError(
-                        f"{letter!r} of {self.spec!r} is axis {names[letter]!r} "
-                        f"and axis {name!r}"
-                    )
-        shape = tuple(extent[letter] for letter in out)
-        kept = [names[x] for x in out if x in names]
-        if len(set(kept)) < len(kept):
-            raise AxisError(
-                f"the result would have axes {', '.join(kept)}, one of them twice",
-                hint="rename an axis with td.rename_axes, or sum over it with td.dot",
-            )
-        return Type(shape, types[0].dtype, some(tuple(names.get(x) for x in out)))
+        same_dtype(types)
+        return _contracted(self.spec, *types)
 
     def numpy(self, *arrays: Any) -> Array:
         a, b, out = letters(self.spec)
@@ -137,6 +110,47 @@ class Contract(Family):
         ]
 
 
+@functools.lru_cache(maxsize=1024)
+def _contracted(spec: str, x: Type, y: Type) -> Type:
+    """The type of what is left by the letters of a product."""
+    a, b, out = letters(spec)
+    extent: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for part, t in ((a, x), (b, y)):
+        if len(part) != t.ndim:
+            raise ShapeError(f"{t} has {t.ndim} dimensions, {part!r} names {len(part)}")
+        for k, letter in enumerate(part):
+            n = t.shape[k]
+            if extent.setdefault(letter, n) != n:
+                raise ShapeError(
+                    f"shapes {x.shape} and {y.shape} do not meet: "
+                    f"{letter!r} of {spec!r} is {extent[letter]} and {n}"
+                )
+            name = t.axes and t.axes[k]
+            if name and names.setdefault(letter, name) != name:
+                raise AxisError(
+                    f"{letter!r} of {spec!r} is axis {names[letter]!r} "
+                    f"and axis {name!r}"
+                )
+    shape = tuple(extent[letter] for letter in out)
+    kept = [names[c] for c in out if c in names]
+    if len(set(kept)) < len(kept):
+        raise AxisError(
+            f"the result would have axes {', '.join(kept)}, one of them twice",
+            hint="rename an axis with td.rename_axes, or sum over it with td.dot",
+        )
+    return Type(shape, x.dtype, some(tuple(names.get(c) for c in out)))
+
+
+# The products without batch dimensions, by the dimensions of the operands.
+_PLAIN = {
+    (1, 1): Contract("j,j->"),
+    (1, 2): Contract("j,jk->k"),
+    (2, 1): Contract("ij,j->i"),
+    (2, 2): Contract("ij,jk->ik"),
+}
+
+
 @provide
 def matmul(x: Any, y: Any) -> Tensor:
     """The matrix product over the last dimension of x and the last but one of y.
@@ -158,6 +172,9 @@ def matmul(x: Any, y: Any) -> Tensor:
             _agree(a.type, b.type)
         except TreadleError as error:
             raise located(error, Contract("j,j->"), [a, b]) from None
+    plain = _PLAIN.get((len(a.type.shape), len(b.type.shape)))
+    if plain is not None:
+        return plain(a, b)
     pool = "abcdefghopqrstuvwxyz"
     lead_a, lead_b = a.type.shape[:-2], b.type.shape[:-2]
     ndim = max(len(lead_a), len(lead_b))

@@ -58,9 +58,9 @@ class Branch:
         self.body = Body(name, self.trace.body.arguments, outputs)
 
     @property
-    def inputs(self) -> list[Tensor]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """The inputs of the body at a call made now."""
-        return inputs_of(self.trace, self.operands)
+        return inputs_of(self.trace, tuple(self.operands))
 
 
 def union(groups: Sequence[Sequence[Variable]]) -> list[Variable]:

@@ -96,7 +96,7 @@ class Conv(Window):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, *types)
         x, w = types
         _grouped(x, w, self.groups)
@@ -163,7 +163,7 @@ class ConvInputGradient(Window):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, *types)
         g, w = types
         if g.ndim != w.ndim or g.ndim < 3 or g.shape[1] != w.shape[0]:
@@ -226,7 +226,7 @@ class ConvWeightGradient(Window):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, *types)
         x, g = types
         counts = windows_along(x.shape[2:], self.kernel, *self.sliding)

@@ -38,7 +38,8 @@ def reduced(
 
     A mean of nothing that counts is 0.
     """
-    if reduction == "none":
+    plain = reduction in ("sum", "mean") and counts is None
+    if reduction == "none" or (plain and not values.type.shape):
         return values
     if reduction == "sum":
         return values.sum()

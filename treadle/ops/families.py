@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +47,7 @@ from treadle.graph.rows import (
     row_type,
     rows_made,
 )
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, results
 
 
 def drawn(x: Any, seed: int = 0) -> Array:
@@ -102,13 +103,37 @@ class Family(Op):
         return found
 
 
-def same_dtype(op: Op, types: Sequence[Type]) -> None:
+def same_dtype(types: Sequence[Type]) -> None:
     """Refuse operands of different dtypes; public functions promote before."""
-    if any(t.dtype != types[0].dtype for t in types[1:]):
-        names = ", ".join(t.dtype.name for t in types)
-        raise DTypeError(
-            f"operands have dtypes {names}", hint="convert with x.astype(...)"
-        )
+    dtype = types[0].dtype
+    for t in types:
+        if t.dtype is not dtype and t.dtype != dtype:
+            names = ", ".join(t.dtype.name for t in types)
+            raise DTypeError(
+                f"operands have dtypes {names}", hint="convert with x.astype(...)"
+            )
+
+
+@functools.lru_cache(maxsize=1024)
+def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
+    """The type of an op on elements of operands that broadcast."""
+    mains = [t for k, t in enumerate(types) if k not in mixed] or list(types)
+    same_dtype(mains)
+    first = mains[0]
+    shape = first.shape
+    if any(t.shape != shape for t in types):
+        shape = broadcast_shapes(*[t.shape for t in types])
+    axes = None
+    if any(t.axes is not None for t in types):
+        axes = common_axes(types, len(shape))
+    dtype = first.dtype
+    if result == "bool":
+        dtype = bool_
+    elif result == "real" and kind(dtype) == "complex":
+        dtype = float32 if dtype == complex64 else float64
+    if dtype is first.dtype and shape == first.shape and axes == first.axes:
+        return first
+    return Type(shape, dtype, axes)
 
 
 class Elementwise(Family):
@@ -125,23 +150,14 @@ class Elementwise(Family):
     traits = Traits(tolerance="E")
 
     def infer(self, *types: Type) -> Type:
-        mains = [t for k, t in enumerate(types) if k not in self.mixed] or list(types)
-        same_dtype(self, mains)
-        first = mains[0]
-        shape = first.shape
-        if any(t.shape != shape for t in types):
-            shape = broadcast_shapes(*[t.shape for t in types])
-        axes = None
-        if any(t.axes is not None for t in types):
-            axes = common_axes(types, len(shape))
-        dtype = first.dtype
-        if self.result == "bool":
-            dtype = bool_
-        elif self.result == "real" and kind(dtype) == "complex":
-            dtype = float32 if dtype == complex64 else float64
-        if dtype is first.dtype and shape == first.shape and axes == first.axes:
-            return first
-        return Type(shape, dtype, axes)
+        first = types[0]
+        for t in types:
+            if t is not first:
+                break
+        else:
+            if self.result == "same":
+                return first
+        return _met(self.result, self.mixed, types)
 
     def scalar(self, *xs: Any) -> Any:
         """The value at a point, by infix on tensors; a primitive is itself."""
@@ -194,6 +210,7 @@ class Reduction(Family):
         raise NotImplementedError
 
 
+@functools.lru_cache(maxsize=1024)
 def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:
     """The type after folding `axes`."""
     for axis in axes:
@@ -326,9 +343,15 @@ class Output(Family):
         return [Mistake(lambda: cls(0)(x), TreadleError, "several results")]
 
 
+@functools.cache
+def selections(count: int) -> tuple[Output, ...]:
+    """The ops that select each of so many results: they are shared."""
+    return tuple(Output(k) for k in range(count))
+
+
 def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     """The results of a node with several, as nodes."""
-    return tuple(Output(k)(node) for k in range(len(node.type)))  # type: ignore[arg-type]
+    return results(node, selections(len(node._type)))  # type: ignore[arg-type]
 
 
 def unary_samples(

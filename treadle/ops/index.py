@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ from treadle.base.errors import (
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor, beside
+from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index, Unindex, indexed
-from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.movement import Reshape, broadcast_to, reshape
 from treadle.ops.scatter import IndexFold, IndexSet
 from treadle.ops.slice import SetSlice, Slice, extents
 
@@ -186,6 +188,30 @@ def _plan(key: Any, x: Tensor, what: str) -> Plan:
         raise error.located(what, repr(x.type), describe(capture())) from None
 
 
+Step = tuple[Op, tuple[Tensor, ...], Type]
+
+
+@provide
+def item_step(x: Tensor, k: int) -> Step | None:
+    """The op, the inputs and the type of x[k]; None where it is no part or an error."""
+    known = _item(x._type, k)
+    if known is None:
+        return None
+    cut, part, shape, t = known
+    return shape, (new_node(cut, (x,), part),), t
+
+
+@functools.lru_cache(maxsize=1024)
+def _item(t: Type, k: int) -> tuple[Op, Type, Op, Type] | None:
+    """How x[k] is a slice and then a reshape, for an x of type t."""
+    if not t.shape or not -t.shape[0] <= k < t.shape[0] or t.shape[0] == 1:
+        return None
+    plan = planned(k, t)
+    cut, shape = Slice(*plan[:3]), Reshape(plan.shape, plan.names)
+    part = cut.infer(t)
+    return cut, part, shape, shape.infer(part)
+
+
 @provide
 def getitem(x: Any, key: Any) -> Tensor:
     """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
@@ -198,6 +224,9 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
+    step = item_step(node, key) if type(key) is int else None
+    if step is not None:
+        return new_node(*step)
     plan = _plan(key, node, "getitem")
     found = plan.result(node)
     if found is node and x is not node:  # a part of a Variable is a node of its own

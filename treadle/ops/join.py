@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,35 @@ import numpy as np
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, Traits, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.rearrange import expand_dims, squeeze
+from treadle.ops.slice import Slice
 
 __all__ = ["concat", "split", "stack", "unstack"]
 
 
 def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The elements from start to stop along an axis."""
-    key = (slice(None),) * axis + (slice(start, stop),)
-    return x[key]
+    cut = _cut(x._type, axis, start, stop)
+    return x if cut is None else new_node(cut[0], (x,), cut[1])
+
+
+@functools.lru_cache(maxsize=1024)
+def _cut(t: Type, axis: int, start: int, stop: int) -> tuple[Op, Type] | None:
+    """The slice that `part` is, and its type; None for all there is."""
+    if start == 0 and stop == t.shape[axis]:
+        return None
+    if start >= stop:
+        start = stop = 0
+    starts = tuple(start if k == axis else 0 for k in range(t.ndim))
+    stops = tuple(stop if k == axis else n for k, n in enumerate(t.shape))
+    op_ = Slice(starts, stops, (1,) * t.ndim)
+    return op_, op_.infer(t)
 
 
 @op(linear=True)
@@ -38,7 +53,9 @@ class Concat(Family):
     def infer(self, *types: Type) -> Type:
         if not types:
             raise ArityError("takes 1 operand or more")
-        same_dtype(self, types)
+        if types.count(types[0]) == len(types):
+            return _repeated(types[0], self.axis, len(types))
+        same_dtype(types)
         first = types[0]
         axis = normalize_axis(self.axis, first.ndim)
         for t in types[1:]:
@@ -92,8 +109,16 @@ class Concat(Family):
             Mistake(lambda: concat([x, named]), AxisError, "names differ"),
             Mistake(lambda: split(x, [1, 2], 1), ShapeError, "add up"),
             Mistake(lambda: split(x, 3, 1), ShapeError, "equal parts"),
-            Mistake(lambda: stack([x, y]), ShapeError, "does not join"),
+            Mistake(lambda: stack([x, y]), ShapeError, "item 1 has shape"),
         ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _repeated(t: Type, axis: int, count: int) -> Type:
+    """The type of so many tensors of one type, joined."""
+    axis = normalize_axis(axis, t.ndim)
+    shape = (*t.shape[:axis], count * t.shape[axis], *t.shape[axis + 1 :])
+    return Type(shape, t.dtype, t.axes)
 
 
 @provide
@@ -126,8 +151,20 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     if not items:
         raise ArityError("there is nothing to join").located("stack")
     nodes = operands(*items)
-    place = normalize_axis(axis, nodes[0].type.ndim + 1)
-    return concat([expand_dims(x, place) for x in nodes], place)
+    first = nodes[0].type
+    for k, x in enumerate(nodes):
+        if x.type.shape != first.shape:
+            raise ShapeError(
+                f"item {k} has shape {x.type.shape}, item 0 has {first.shape}",
+                hint="give all one shape with td.pad, or td.concat along one they have",
+            ).located("stack", f"{first}, {x.type}")
+    place = normalize_axis(axis, first.ndim + 1)
+    wide = [expand_dims(nodes[0], place)]
+    put, type_ = wide[0].op, wide[0].type
+    for x in nodes[1:]:
+        same = x.type is first  # then it is the same step
+        wide.append(new_node(put, (x,), type_) if same else expand_dims(x, place))
+    return wide[0] if len(wide) == 1 else Concat(place)(*wide)
 
 
 @provide

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +11,11 @@ import numpy as np
 
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.leaves import as_tensor, constant_node, integer_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import spread
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import Cast
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative
 from treadle.ops.families import Composite, Family, some
@@ -36,17 +37,7 @@ class Embedding(Family):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        table, ids = types
-        integers_only([ids])
-        if not table.ndim:
-            raise ShapeError("a scalar has no rows")
-        names = None
-        if table.axes or ids.axes:
-            own = (ids.axes or (None,) * ids.ndim) + (
-                table.axes or (None,) * table.ndim
-            )[1:]
-            names = some(own)
-        return Type(ids.shape + table.shape[1:], table.dtype, names)
+        return _rows_of(*types)
 
     def numpy(self, *arrays: Any) -> Array:
         table, ids = arrays
@@ -89,6 +80,35 @@ class Embedding(Family):
         ]
 
 
+@functools.lru_cache(maxsize=1024)
+def _rows_of(table: Type, ids: Type) -> Type:
+    """The type of the rows of a table at ids."""
+    integers_only([ids])
+    if not table.ndim:
+        raise ShapeError("a scalar has no rows")
+    names = None
+    if table.axes or ids.axes:
+        own = ids.axes or (None,) * ids.ndim
+        names = some(own + (table.axes or (None,) * table.ndim)[1:])
+    return Type(ids.shape + table.shape[1:], table.dtype, names)
+
+
+EMBEDDING = Embedding()
+
+
+def _row(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type]:
+    """The op, the inputs and the type of one row of a table."""
+    where = integer_node(k)
+    return EMBEDDING, (table, where), _rows_of(table._type, where._type)
+
+
+@provide
+def row_step(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type] | None:
+    """`_row` for an index, which may count from the end; None where there is none."""
+    count = table._type.shape[0] if table._type.shape else 0
+    return _row(table, k % count) if -count <= k < count else None
+
+
 @provide
 def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
@@ -97,8 +117,11 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     >>> td.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
     [[3.0, 4.0], [1.0, 2.0]]
     """
-    node, where = as_tensor(table), positions(ids)
-    found = Embedding()(node, where)
+    node = as_tensor(table)
+    if type(ids) is int and padding_index is None and node._type.shape:
+        return new_node(*_row(node, ids))
+    where = positions(ids)
+    found = EMBEDDING(node, where)
     if padding_index is None:
         return found
     k = normalize_axis(padding_index, node.type.shape[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from treadle.base.errors import (
     TreadleError,
 )
 from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, integer_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
@@ -48,6 +49,25 @@ def known_labels(labels: Array, classes: int) -> Array:
     return labels.astype(np.intp)
 
 
+@functools.lru_cache(maxsize=1024)
+def _labeled(axis: int, x: Type, labels: Type) -> Type:
+    """The type of what labels choose among scores with classes along `axis`."""
+    if kind(x.dtype) != "float":
+        raise DTypeError(f"takes float scores, not {x.dtype.name}")
+    if kind(labels.dtype) != "integer":
+        raise DTypeError(
+            f"labels are integers, not {labels.dtype.name}",
+            hint="probabilities have the shape of the logits and a float type",
+        )
+    place = resolve_axis(axis, x)
+    if labels.shape != (*x.shape[:place], *x.shape[place + 1 :]):
+        raise ShapeError(
+            f"scores {x} with labels {labels}",
+            hint="labels have the scores' shape without its class dimension",
+        )
+    return Type(labels.shape, x.dtype)
+
+
 class OfLabels(Composite):
     """A loss of scores with classes along `axis`, one for each integer label."""
 
@@ -57,22 +77,8 @@ class OfLabels(Composite):
     rows = along_axes
 
     def infer(self, *types: Type) -> Type:
-        x, labels = types
-        refuse_axes(self, x, labels)
-        if kind(x.dtype) != "float":
-            raise DTypeError(f"takes float scores, not {x.dtype.name}")
-        if kind(labels.dtype) != "integer":
-            raise DTypeError(
-                f"labels are integers, not {labels.dtype.name}",
-                hint="probabilities have the shape of the logits and a float type",
-            )
-        axis = resolve_axis(self.axis, x)
-        if labels.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
-            raise ShapeError(
-                f"scores {x} with labels {labels}",
-                hint="labels have the scores' shape without its class dimension",
-            )
-        return Type(labels.shape, x.dtype)
+        refuse_axes(self, *types)
+        return _labeled(self.axis, *types)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -128,6 +134,8 @@ def classes_of(scores: Any, axis: Any) -> tuple[Tensor, int]:
 
 def labels_of(target: Any, ignore: int | None) -> tuple[Tensor, Tensor | None]:
     """The labels, 0 for those left out, and which of them count (None: all)."""
+    if type(target) is int and ignore is None:
+        return integer_node(target), None
     empty = isinstance(target, (list, tuple)) and not len(target)
     labels = functions.unname(as_tensor(target, "int64" if empty else None))
     if ignore is None or kind(labels.type.dtype) != "integer":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -35,9 +36,7 @@ class Reshape(Movement):
     axes: Names | None = None
 
     def infer(self, *types: Type) -> Type:
-        if math.prod(self.shape) != types[0].size:
-            raise ShapeError(f"{types[0].size} elements do not fill shape {self.shape}")
-        return Type(self.shape, types[0].dtype, self.axes)
+        return _reshaped(types[0], self.shape, self.axes)
 
     def numpy(self, *arrays: Any) -> Array:
         x: Array = arrays[0]
@@ -75,6 +74,14 @@ class Reshape(Movement):
             Mistake(lambda: reshape([1.0, 2.0], (3,)), ShapeError, "do not fill"),
             Mistake(lambda: reshape([1.0, 2.0], (-1, -1)), ShapeError, "one -1"),
         ]
+
+
+@functools.lru_cache(maxsize=1024)
+def _reshaped(t: Type, shape: Shape, axes: Names | None) -> Type:
+    """The type of as many elements in another shape."""
+    if math.prod(shape) != t.size:
+        raise ShapeError(f"{t.size} elements do not fill shape {shape}")
+    return Type(shape, t.dtype, axes)
 
 
 @provide

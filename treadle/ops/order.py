@@ -243,7 +243,7 @@ class SearchSorted(Family):
 
     def infer(self, *types: Type) -> Type:
         row, values = types
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, row)
         if row.ndim != 1:
             raise ShapeError(f"the sorted operand is a vector, not {row}")

@@ -12,7 +12,7 @@ from treadle.base.dtypes import DType, as_dtype
 from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, integer_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
@@ -38,6 +38,8 @@ __all__ = [
 
 def positions(ids: Any) -> Tensor:
     """Positions as a node; an empty list is one of integers."""
+    if type(ids) is int:
+        return integer_node(ids)
     if isinstance(ids, (list, tuple)) and not len(ids):
         ids = np.zeros((0,), np.int64)
     return as_tensor(ids)

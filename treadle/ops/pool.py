@@ -167,7 +167,7 @@ class MaxPoolGradient(Composite):
     rows = in_one_batch
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         x, g = types
         want = MaxPool(*fields_of(self)).infer(x).shape
         if g.shape != want:

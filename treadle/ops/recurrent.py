@@ -39,7 +39,7 @@ class Cell(Composite):
 
     def fits(self, types: Sequence[Type], wide: Sequence[Type], count: int) -> None:
         """Refuse gates that are not `count` times as wide as the state."""
-        same_dtype(self, types)
+        same_dtype(types)
         refuse_axes(self, *types)
         state = types[-1]
         wanted = (*state.shape[:-1], count * state.shape[-1]) if state.shape else ()

@@ -63,7 +63,7 @@ class LinearRecurrence(Chain):
         return xs[0] * y + xs[1]
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         a, b = types
         normalize_axis(self.axis, b.ndim)
         if a.shape != b.shape:

@@ -53,7 +53,7 @@ class IndexSet(Family):
     family = "scatter"
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types[:2])
+        same_dtype(types[:2])
         fit(types[0], self.axes, self.place, types[1:])
         return types[0]
 
@@ -114,7 +114,7 @@ class IndexFold(Family):
     def infer(self, *types: Type) -> Type:
         if self.mode not in FOLDS:
             raise ArgumentError(f"mode {self.mode!r} is none of {', '.join(FOLDS)}")
-        same_dtype(self, types[:2])
+        same_dtype(types[:2])
         fit(types[0], self.axes, self.place, types[1:])
         return types[0]
 

@@ -159,7 +159,7 @@ class SetSlice(Family):
     arity = 2
 
     def infer(self, *types: Type) -> Type:
-        same_dtype(self, types)
+        same_dtype(types)
         x, e = types
         part = extents(x.shape, self.starts, self.stops, self.steps)
         if part != e.shape:

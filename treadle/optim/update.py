@@ -94,5 +94,5 @@ class Traced:
             traced = replace(traced, body=traced.body.shared())
             known = self._known[key] = traced, tuple(names)
         traced, written = known
-        value, *new = outputs_of(Call(traced.body)(*inputs_of(traced, inputs)))
+        value, *new = outputs_of(Call(traced.body)(*inputs_of(traced, tuple(inputs))))
         return value, dict(zip(written, new, strict=True))

@@ -6,126 +6,96 @@ import functools
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import TraceError
-from treadle.base.options import current
+from treadle.base.types import Type
 from treadle.graph.body import Trace, trace
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
 from treadle.ops.call import Call, inputs_of
-from treadle.ops.families import outputs_of
+from treadle.ops.families import selections
 from treadle.runtime.evaluate import forget, run
+from treadle.runtime.guard import Guard, Wrapper
 
 __all__ = ["Function", "checkpoint", "function"]
 
 TRACES = 64
-_PLAIN = (bool, int, str, bytes, complex, type(None), float)
-
-
-class Guard:
-    """What a traced function took from its surroundings, as a comparable token.
-
-    Numbers, strings and flags count by value, everything else by identity; objects
-    that were seen are kept alive, so that an identity is never taken again.
-    """
-
-    def __init__(self) -> None:
-        self.alive: list[Any] = []
-        self.seen: set[int] = set()
-        self.names: set[str] = set()  # what the function's code mentions
-
-    def token(self, x: Any, depth: int = 0) -> Any:
-        if isinstance(x, _PLAIN):
-            return type(x).__name__, x
-        if isinstance(x, (Operand, np.ndarray)):
-            self.alive.append(x)
-            flag = x.trainable if isinstance(x, Variable) else None
-            return id(x), flag
-        if isinstance(x, (list, tuple)):
-            return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
-        if isinstance(x, dict):
-            pairs = ((k, self.token(v, depth + 1)) for k, v in x.items())
-            return "dict", tuple(pairs)
-        self.alive.append(x)
-        if id(x) in self.seen or depth > 8 or isinstance(x, (type, types.ModuleType)):
-            return id(x)
-        self.seen.add(id(x))
-        if isinstance(x, Function):
-            return id(x), self.surroundings(x.f, depth + 1)
-        if isinstance(x, types.FunctionType):
-            return id(x), self.surroundings(x, depth + 1)
-        if isinstance(x, types.MethodType):
-            return self.token(x.__self__, depth), self.token(x.__func__, depth)
-        return id(x), self._attributes(x, depth)
-
-    def _attributes(self, x: Any, depth: int) -> Any:
-        """All attributes of a module, of other objects those the function names."""
-        inner = getattr(x, "__dict__", None)
-        if inner is None:
-            return None
-        if "training" not in inner:
-            if type(x).__module__.startswith("treadle."):
-                return None
-            inner = {k: v for k, v in inner.items() if k in self.names}
-        return self.token(dict(inner), depth + 1)
-
-    def surroundings(self, f: Callable[..., Any], depth: int = 0) -> Any:
-        """Tokens of the closure cells and globals a Python function names."""
-        code = getattr(f, "__code__", None)
-        if code is None or "treadle." in f"{f.__module__}.":
-            return None
-        self.names.update(names_of(code))
-        found = []
-        for cell in f.__closure__ or ():
-            try:
-                found.append(self.token(cell.cell_contents, depth))
-            except ValueError:
-                found.append("empty")
-        known = f.__globals__
-        for name in names_of(code):
-            if name in known:
-                found.append((name, self.token(known[name], depth)))
-        return tuple(found)
-
-
-@functools.lru_cache(maxsize=4096)
-def names_of(code: types.CodeType) -> tuple[str, ...]:
-    """The global and attribute names that code mentions, inner functions included."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names += names_of(constant)
-    return tuple(dict.fromkeys(names))
+_TAKEN = (Operand, np.ndarray, np.generic, float)  # what is data in a call
 
 
 class Traced:
     """One trace of a function: its body and the shape of its result."""
 
     def __init__(
-        self, traced: Trace, structure: Any, static: list[Any], runs: bool
+        self, traced: Trace, again: bool, structure: Any, static: list[Any], runs: bool
     ) -> None:
         self.trace = traced
+        self.op = Call(traced.body, again)
+        self.type: Any = traced.body.result
+        self.selections = selections(len(self.type))
         self.structure = structure
         self.static = static  # results that are no tensors, None where one is
         self.runs = runs
+        self.plain = not (runs or traced.assigned or any(s is not None for s in static))
         self.alive: list[Any] = []
+        self.single = self.plain and structure == "leaf"
+        flat = (tuple, None, ("leaf",) * len(static))
+        self.flat = self.plain and structure == flat
+
+    def call(self, tensors: tuple[Tensor, ...]) -> Any:
+        """The results of a call on tensors that are what this was traced for."""
+        node = new_node(self.op, inputs_of(self.trace, tensors), self.type, 4)
+        found = results(node, self.selections)
+        if self.flat:
+            return found
+        if self.single:
+            return found[0]
+        every = found if self.plain else self._carried_out(found)
+        return trees.unflatten(self.structure, every)
+
+    def _carried_out(self, results: Sequence[Tensor]) -> list[Any]:
+        """The leaves of the result once Variables are assigned and steps are run."""
+        for variable, k in self.trace.assigned:
+            variable.assign(results[k])
+        first = iter(results)
+        found = [next(first) if s is None else s for s in self.static]
+        if self.runs:
+            if top().tracing:
+                top().runs = True
+            else:
+                # A step is over: what it used is let go, its results keep their values.
+                for y in run([y for y in found if isinstance(y, Tensor)], cuts=True):
+                    forget(y)
+        return found
 
 
-class Function:
+@dataclass(slots=True)
+class Known:
+    """A signature as it was called last: its trace, while what it names stays."""
+
+    holds: Callable[[], bool]
+    entry: Traced
+    kinds: tuple[Any, ...]  # kept alive: a signature has their identities
+    bare: bool  # whether all arguments are tensors
+
+
+class Function(Wrapper):
     """A function that is traced at the first call of each signature."""
 
     def __init__(self, f: Callable[..., Any], again: bool = False) -> None:
         self.f = f
         self.again = again  # whether gradients compute what is inside anew
         self.traces: OrderedDict[Any, Traced] = OrderedDict()
+        self.known: dict[Any, Known] = {}
         self.count = 0  # traces made so far, for looking
         self._lock = threading.RLock()
         self._active: set[Any] = set()
@@ -137,29 +107,49 @@ class Function:
         return types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:  # without containers, too, the signature is at hand
+            key = tuple([x._type if isinstance(x, Tensor) else id(x) for x in args])
+            known = self.known.get(key)
+            if known is not None and known.holds():
+                if not known.bare:
+                    args = tuple([x for x in args if isinstance(x, Tensor)])
+                return known.entry.call(args)
         leaves, structure = trees.flatten((args, kwargs))
-        guard = Guard()
-        around = guard.surroundings(self.f)
         tensors: list[Tensor] = []
         kinds: list[Any] = []
         for leaf in leaves:
-            if isinstance(leaf, Variable):
-                kinds.append(("variable", guard.token(leaf)))
-            elif isinstance(leaf, (Operand, np.ndarray, np.generic, float)):
+            if isinstance(leaf, _TAKEN) and not isinstance(leaf, Variable):
                 node = as_tensor(leaf)
                 tensors.append(node)
                 kinds.append(node.type)
             else:
-                kinds.append(("static", guard.token(leaf)))
-        key = (
-            structure,
-            tuple(kinds),
-            around,
-            current().dtype.name,
-            bool(state.no_grad),
-        )
+                kinds.append(leaf)
+        signature = structure, *[k if type(k) is Type else id(k) for k in kinds]
+        known = self.known.get(signature)
+        if known is None or not known.holds():
+            known = self._look(leaves, structure, tensors, kinds)
+            if len(self.known) >= TRACES:
+                self.known.clear()
+            if not kwargs and _is_flat(args):
+                signature = key
+            self.known[signature] = known
+        return known.entry.call(tuple(tensors))
+
+    def _look(
+        self,
+        leaves: list[Any],
+        structure: Any,
+        tensors: list[Tensor],
+        kinds: list[Any],
+    ) -> Known:
+        """The trace of a call, by what its arguments are and what f finds around it."""
+        guard = Guard()
+        around = guard.surroundings(self.f)
+        tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
+        key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return self._apply(entry, tensors)
+        bare = all(type(k) is Type for k in kinds)
+        return Known(guard.check(), entry, tuple(kinds), bare)
 
     def _find(
         self,
@@ -173,11 +163,12 @@ class Function:
             entry = self.traces.get(key)
             if entry is None:
                 if key in self._active:
+                    name = self.__name__  # type: ignore[attr-defined]
                     raise TraceError(
-                        f"{self.__name__!r} calls itself with the same signature",  # type: ignore[attr-defined]
+                        f"{name!r} calls itself with the same signature",
                         hint="recursion over data belongs outside the function, "
                         "or use td.while_loop / td.scan",
-                    )
+                    ).located(name, ", ".join(repr(x.type) for x in tensors))
                 self._active.add(key)
                 try:
                     entry = self._trace(leaves, structure, tensors)
@@ -199,10 +190,9 @@ class Function:
 
         def run_traced(*arguments: Tensor) -> list[Tensor]:
             rest = iter(arguments)
-            taken = (Operand, np.ndarray, np.generic, float)
             given = [
                 next(rest)
-                if isinstance(leaf, taken) and not isinstance(leaf, Variable)
+                if isinstance(leaf, _TAKEN) and not isinstance(leaf, Variable)
                 else leaf
                 for leaf in leaves
             ]
@@ -214,27 +204,17 @@ class Function:
 
         types_ = [x.type for x in tensors]
         traced = trace(run_traced, types_, self.__name__)  # type: ignore[attr-defined]
-        return Traced(traced, *result)
+        return Traced(traced, self.again, *result)
 
-    def _apply(self, entry: Traced, tensors: list[Tensor]) -> Any:
-        node = Call(entry.trace.body, self.again)(*inputs_of(entry.trace, tensors))
-        results = outputs_of(node)
-        for variable, k in entry.trace.assigned:
-            variable.assign(results[k])
-        first = iter(results)
-        found = [next(first) if s is None else s for s in entry.static]
-        if entry.runs:
-            if top().tracing:
-                top().runs = True
-            else:
-                # A step is over: what it used is let go, its results keep their values.
-                for y in run([y for y in found if isinstance(y, Tensor)], cuts=True):
-                    forget(y)
-        return trees.unflatten(entry.structure, found)
+
+def _is_flat(args: tuple[Any, ...]) -> bool:
+    """Whether what tells a call apart is its arguments themselves, or their types."""
+    other = (tuple, list, dict, np.ndarray, np.generic, float)
+    return not any(isinstance(x, other) for x in args)
 
 
 def _is_array(y: Any) -> bool:
-    return isinstance(y, (Operand, np.ndarray, np.generic, float))
+    return isinstance(y, _TAKEN)
 
 
 @overload

@@ -1,0 +1,214 @@
+"""What a traced function took from around it, and whether that is still there."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterable
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from treadle.base.options import here
+from treadle.graph.frame import state
+from treadle.graph.operators import Operand
+from treadle.graph.variable import Variable
+
+PLAIN = (bool, int, str, bytes, complex, type(None), float)
+_FEW = 16  # entries of a dict up to which each of them is a term of its own
+_CHECK = """
+def make({names}):
+    def check():
+        try:
+            return {terms}
+        except (AttributeError, KeyError, ValueError):  # something is gone
+            return False
+    return check
+"""
+
+
+class Wrapper:
+    """What stands for a Python function: its surroundings are that function's."""
+
+    f: Callable[..., Any]
+
+
+class Guard:
+    """What a traced function took from its surroundings, as a comparable token.
+
+    Numbers, strings and flags count by value, everything else by identity; objects
+    that were seen are kept alive, so that an identity is never taken again. Each place
+    that was looked at is a term of `check`: while the same objects are found in all of
+    them, the token would be the same.
+    """
+
+    def __init__(self) -> None:
+        self.dtype = here.current.dtype
+        self.no_grad = bool(state.no_grad)
+        self.alive: list[Any] = []
+        self.seen: set[int] = set()
+        self.names: set[str] = set()  # what the function's code mentions
+        self._values: list[Any] = []  # what the terms speak of
+        self._named: dict[int, str] = {}
+        grad = "" if self.no_grad else "not "
+        self._terms = [
+            f"{self._name(here)}.current.dtype is {self._name(self.dtype)}",
+            f"{grad}{self._name(state)}.no_grad",
+        ]
+
+    def check(self) -> Callable[[], bool]:
+        """A function that tells whether all that was looked at is what it was."""
+        names = ", ".join(f"v{k}" for k in range(len(self._values)))
+        text = _CHECK.format(names=names, terms=" and ".join(self._terms))
+        check: Callable[[], bool] = _compiled(text)(*self._values)
+        return check
+
+    # -- terms ---------------------------------------------------------------------
+
+    def _name(self, value: Any) -> str:
+        """The name of an object in the terms."""
+        name = self._named.get(id(value))
+        if name is None:
+            name = self._named[id(value)] = f"v{len(self._values)}"
+            self._values.append(value)
+        return name
+
+    def _item(self, holder: Any, key: str) -> None:
+        """Note that a dict has a value under a name."""
+        place = f"{self._name(holder)}[{key!r}]"
+        self._terms.append(f"{place} is {self._name(holder[key])}")
+
+    def _attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Note that an object has a value as an attribute."""
+        self._terms.append(f"{self._name(owner)}.{name} is {self._name(value)}")
+
+    def _parts(self, view: str, parts: Iterable[Any]) -> None:
+        """Note what iterating over the object that `view` stands for comes to."""
+        self._terms.append(f"{self._name(_same)}({view}, {self._name(list(parts))})")
+
+    def _keys(self, x: dict[Any, Any]) -> None:
+        """Note the keys of a dict, in order."""
+        if all(type(k) is str for k in x):
+            self._terms.append(f"[*{self._name(x)}] == {self._name(list(x))}")
+        else:
+            self._terms.append(f"len({self._name(x)}) == {len(x)}")
+            self._parts(self._name(x), x)
+
+    # -- tokens --------------------------------------------------------------------
+
+    def token(self, x: Any, depth: int = 0) -> Any:
+        if isinstance(x, PLAIN):
+            return type(x).__name__, x
+        if isinstance(x, (Operand, np.ndarray)):
+            self.alive.append(x)
+            if not isinstance(x, Variable):
+                return id(x), None
+            self._attribute(x, "_trainable", x.trainable)
+            return id(x), x.trainable
+        if isinstance(x, tuple):
+            return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
+        if isinstance(x, list):
+            self._terms.append(f"len({self._name(x)}) == {len(x)}")
+            self._parts(self._name(x), x)
+            return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
+        if isinstance(x, dict):
+            self._keys(x)
+            if len(x) > _FEW or not all(type(k) is str for k in x):
+                self._parts(f"{self._name(x)}.values()", x.values())
+            else:
+                for key in x:
+                    self._item(x, key)
+            return self._pairs(x, depth)
+        self.alive.append(x)
+        if id(x) in self.seen or depth > 8 or isinstance(x, (type, types.ModuleType)):
+            return id(x)
+        self.seen.add(id(x))
+        if isinstance(x, Wrapper):
+            self._attribute(x, "f", x.f)
+            return id(x), self.surroundings(x.f, depth + 1)
+        if isinstance(x, types.FunctionType):
+            return id(x), self.surroundings(x, depth + 1)
+        if isinstance(x, types.MethodType):
+            return self.token(x.__self__, depth), self.token(x.__func__, depth)
+        return id(x), self._attributes(x, depth)
+
+    def _pairs(self, x: dict[Any, Any], depth: int) -> Any:
+        pairs = ((k, self.token(v, depth + 1)) for k, v in x.items())
+        return "dict", tuple(pairs)
+
+    def _attributes(self, x: Any, depth: int) -> Any:
+        """All attributes of a module, of other objects those the function names."""
+        inner = getattr(x, "__dict__", None)
+        if inner is None:
+            return None
+        self._attribute(x, "__dict__", inner)
+        if "training" in inner:
+            return self.token(inner, depth + 1)
+        if type(x).__module__.startswith("treadle."):
+            return None
+        self._keys(inner)
+        named = {k: v for k, v in inner.items() if k in self.names}
+        for key in named:
+            self._item(inner, key)
+        return self._pairs(named, depth + 1)
+
+    def surroundings(self, f: Callable[..., Any], depth: int = 0) -> Any:
+        """Tokens of the closure cells and globals a Python function names."""
+        code = getattr(f, "__code__", None)
+        if code is None or "treadle." in f"{f.__module__}.":
+            return None
+        self._attribute(f, "__code__", code)
+        names, loaded = names_of(code)
+        self.names.update(names)
+        found: list[Any] = []
+        for cell in f.__closure__ or ():
+            try:
+                inside = cell.cell_contents
+            except ValueError:
+                inside = "empty"
+            self._attribute(cell, "cell_contents", inside)
+            found.append(self.token(inside, depth))
+        known = f.__globals__
+        for name in loaded:
+            if name in known:
+                self._item(known, name)
+                found.append((name, self.token(known[name], depth)))
+        absent = frozenset(loaded).difference(known)
+        if absent:
+            term = f"{self._name(absent)}.isdisjoint({self._name(known)})"
+            self._terms.append(term)
+        return tuple(found)
+
+
+def _same(parts: Iterable[Any], found: list[Any]) -> bool:
+    """Whether the parts are these very objects, as far as there are any."""
+    return all(map(is_, parts, found))
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(text: str) -> Callable[..., Any]:
+    """The function of a text that a guard wrote: of one shape for many guards."""
+    space: dict[str, Any] = {}
+    exec(text, space)
+    made: Callable[..., Any] = space["make"]
+    return made
+
+
+@functools.lru_cache(maxsize=4096)
+def names_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names that code mentions, and those of them that it looks up globally.
+
+    Those of inner functions, too.
+    """
+    names, loaded = list(code.co_names), []
+    for step in dis.get_instructions(code):
+        if "GLOBAL" in step.opname or "NAME" in step.opname:
+            loaded.append(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = names_of(constant)
+            names += inner[0]
+            loaded += inner[1]
+    return tuple(dict.fromkeys(names)), tuple(dict.fromkeys(loaded))
