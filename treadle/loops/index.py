@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 __all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
@@ -69,6 +69,7 @@ class Index:
 
     terms: tuple[tuple[Atom, Any], ...] = ()
     constant: Any = 0
+    _hash: int = field(default=0, init=False, repr=False)  # 0: not known yet
 
     @staticmethod
     def of(x: Any) -> Index:
@@ -87,7 +88,10 @@ class Index:
         return self.terms == other.terms or dict(self.terms) == dict(other.terms)
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.terms), self.constant))
+        if not self._hash:
+            found = hash((frozenset(self.terms), self.constant))
+            object.__setattr__(self, "_hash", found)
+        return self._hash
 
     def __add__(self, other: Any) -> Index:
         other = Index.of(other)

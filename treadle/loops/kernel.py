@@ -15,7 +15,7 @@ import numpy as np
 
 from treadle.base.dtypes import DType
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Axis, Index, Parameter
 
 __all__ = [
     "Accumulator",
@@ -75,12 +75,17 @@ class Guard:
 
 @dataclass(frozen=True, eq=False)
 class Literal(Node):
-    """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0."""
+    """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0.
+
+    A float may be a Parameter, once the kernel has no concrete numbers.
+    """
 
     value: Any
     dtype: DType
 
     def key(self) -> tuple[Any, ...]:
+        if isinstance(self.value, Parameter):
+            return self.value, self.dtype
         return np.asarray(self.value, self.dtype).tobytes(), self.dtype
 
 
@@ -250,13 +255,14 @@ def children(x: Expression) -> tuple[Expression, ...]:
 
 
 def inside(x: Expression) -> list[Expression]:
-    """An expression and all it is computed from."""
-    found, stack = [], [x]
+    """An expression and all it is computed from, each object once."""
+    found, stack = {id(x): x}, [x]
     while stack:
-        e = stack.pop()
-        found.append(e)
-        stack += children(e)
-    return found
+        for e in children(stack.pop()):
+            if id(e) not in found:
+                found[id(e)] = e
+                stack.append(e)
+    return list(found.values())
 
 
 def indices(x: Expression) -> Iterator[Index]:
@@ -307,8 +313,13 @@ def rewritten(
     loop: Callable[[Loop], Loop] = lambda s: s,
     number: Callable[[Any], Any] = lambda n: n,
     load: Callable[[Load], Load] = lambda x: x,
+    literal: Callable[[Literal], Literal] = lambda x: x,
+    shared: Callable[[Any], Any] = lambda x: x,
 ) -> tuple[Statement, ...]:
-    """The body with every index, loop, guard bound and load mapped."""
+    """The body with every index, loop, guard bound, load and literal mapped.
+
+    `shared` gets each expression and statement made, operands first.
+    """
     memo: dict[Expression, Expression] = {}
 
     def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
@@ -323,16 +334,21 @@ def rewritten(
         made: Expression = x
         if isinstance(x, Apply):
             made = Apply(x.op, tuple(map(value, x.inputs)), x.dtype)
+        elif isinstance(x, Literal):
+            made = literal(x)
         elif isinstance(x, Load):
             made = load(Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards)))
         elif isinstance(x, Counter):
             made = Counter(mapped(x.index), x.dtype)
         elif isinstance(x, Inside):
             made = Inside(guards(x.guards), x.dtype)
-        memo[x] = made
+        memo[x] = made = shared(made)
         return made
 
-    def statement(s: Statement) -> Statement:
+    def statement(s: Statement) -> Any:
+        return shared(mapped_statement(s))
+
+    def mapped_statement(s: Statement) -> Statement:
         if isinstance(s, Loop):
             s = loop(s)
             inner = tuple(statement(t) for t in s.body)

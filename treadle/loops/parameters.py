@@ -1,19 +1,35 @@
-"""Kernels without sizes: every extent, stride and offset becomes a run-time argument.
+"""Kernels without numbers: extents, strides, offsets, literals are run-time arguments.
 
 Two kernels of one structure then have the same text, and share their machine code: the
-numbers 0 and 1 are structure, all others are read from the arguments of the call.
+numbers 0 and 1 are structure, all others are read from the arguments of the call. So
+are literal floats, which may come from sizes as the divisor of a mean does; they are
+passed as the bits of a double.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
-from treadle.loops.kernel import Kernel, Loop, rewritten
+from treadle.loops.kernel import Kernel, Literal, Loop, rewritten
 
 __all__ = ["bound", "parameterize"]
+
+MOST = 1 << 16  # expressions and statements that equal ones are replaced by
+PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
+
+
+_shared: dict[Any, Any] = {}
+
+
+def _one(x: Any) -> Any:
+    """The one object for all that are equal: kernels then compare by identity."""
+    if len(_shared) >= MOST:
+        _shared.clear()
+    return _shared.setdefault(x, x)
 
 
 class _Slots:
@@ -23,6 +39,7 @@ class _Slots:
         self.values: list[int] = []
         self.axes: dict[Axis, Axis] = {}
         self.indices: dict[Index, Index] = {}
+        self.literals: dict[int, Parameter] = {}
         self.checks = False
 
     def number(self, n: Any) -> Any:
@@ -56,11 +73,27 @@ class _Slots:
     def loop(self, s: Loop) -> Loop:
         return replace(s, axis=self.axis(s.axis))
 
+    def literal(self, x: Literal) -> Literal:
+        if x.dtype.kind not in "fV" or abs(value := float(x.value)) in PLAIN:
+            return x
+        (bits,) = struct.unpack("<q", struct.pack("<d", value))
+        if bits not in self.literals:
+            self.values.append(bits)
+            self.literals[bits] = Parameter(len(self.values) - 1)
+        return Literal(self.literals[bits], x.dtype)
+
 
 def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """The structure of a kernel, and the integers that fill its slots."""
     slots = _Slots()
-    body = rewritten(kernel.body, slots.index, slots.loop, slots.number)
+    body = rewritten(
+        kernel.body,
+        slots.index,
+        slots.loop,
+        slots.number,
+        literal=slots.literal,
+        shared=_one,
+    )
     made = replace(
         kernel,
         arguments=tuple(
@@ -97,6 +130,12 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
     def loop(s: Loop) -> Loop:
         return replace(s, axis=axis(s.axis))
 
-    body = rewritten(kernel.body, index, loop, number)
+    def literal(x: Literal) -> Literal:
+        if not isinstance(x.value, Parameter):
+            return x
+        (value,) = struct.unpack("<d", struct.pack("<q", integers[x.value.slot]))
+        return Literal(value, x.dtype)
+
+    body = rewritten(kernel.body, index, loop, number, literal=literal)
     arguments = tuple(replace(a, scratch=number(a.scratch)) for a in kernel.arguments)
     return replace(kernel, arguments=arguments, body=body, integers=0)

@@ -112,7 +112,7 @@ class _Writer:
 
     def _written(self, x: Expression, depth: int) -> str:
         if isinstance(x, Literal):
-            return f"{x.value}"
+            return _size(x.value)
         if isinstance(x, Load):
             return f"b{x.buffer}[{self.index(x.index)}]{self.where(x.guards)}"
         if isinstance(x, Counter):

@@ -116,6 +116,8 @@ def _limit(x: Expression | None) -> int | None:
     """The greatest value of an integer that is held between 0 and it."""
     if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
         return None
+    if x.dtype.kind not in "iu":
+        return None
     inner, limit = x.inputs
     if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
         low = inner.inputs[1]
