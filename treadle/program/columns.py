@@ -48,30 +48,26 @@ def fold_columns_beside(
             _pass_over_rows(unit)
         else:
             alone.append(unit)
-    count = 1 + max((u.number for u in units), default=0)
-    by_number = [Unit(k, []) for k in range(count)]
     holders: dict[int, list[Unit]] = {}  # units that read or compute a value
-    for unit in units:
-        by_number[unit.number] = unit
     for unit in free:
         for serial in unit.operands | {n.serial for n in unit.nodes}:
             holders.setdefault(serial, []).append(unit)
     for unit in alone:
-        _join(unit, _beside(unit, holders), by_number)
+        _join(unit, _beside(unit, holders))
     return [u for u in units if u.nodes]
 
 
-def _join(unit: Unit, others: Sequence[Unit], by_number: Sequence[Unit]) -> None:
+def _join(unit: Unit, others: Sequence[Unit]) -> None:
     """Let the first of some units that can do it fold what a unit folds."""
     for other in others:
         region = _over_blocks(other, unit)
         if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
             continue
         own, other.region = other.region, region
-        if _independent(unit, other, by_number) and compatible(unit, other):
+        if _independent(unit, other) and compatible(unit, other):
             assert unit.region is not None
             region.turns = unit.region.inner
-            absorb(by_number, other, unit)
+            absorb(other, unit)
             return
         other.region = own
 
@@ -158,9 +154,9 @@ def _over_blocks(unit: Unit, columns: Unit) -> Region | None:
     return made if made.inner == inner else None
 
 
-def _independent(unit: Unit, other: Unit, units: Sequence[Unit]) -> bool:
+def _independent(unit: Unit, other: Unit) -> bool:
     """Whether neither needs what the other has only after all rows of a block."""
-    if between(units, unit, other) or between(units, other, unit):
+    if between(unit, other) or between(other, unit):
         return False
     region = other.region
     assert region is not None

@@ -16,7 +16,7 @@ from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, run_of, sources
-from treadle.program.units import Unit
+from treadle.program.units import Unit, between, spread
 
 __all__ = ["epilogue_kernel", "epilogues"]
 
@@ -38,7 +38,6 @@ def epilogues(
                 for p, _ in sources(x, None):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
-    by_bit = {u.number: u for u in units}
     found: dict[int, Unit] = {}
     taken: set[int] = set()
     for product in units:
@@ -49,24 +48,14 @@ def epilogues(
         if len(own) != 1 or own[0].number in taken:
             continue
         (unit,) = own
-        if _waits(unit, product, by_bit) or not _fits(unit, node, products):
+        if between(product, unit) or not _fits(unit, node, products):
             continue
         found[node.serial] = unit
         taken.add(unit.number)
-        _joined(product, unit, units)
+        # The product now waits for what its unit waits for, and so do its readers.
+        unit.done_by = product
+        spread(product, unit.before & ~(1 << product.number))
     return found
-
-
-def _waits(unit: Unit, product: Unit, units: Mapping[int, Unit]) -> bool:
-    """Whether the unit reads something that itself waits for the product."""
-    bit = 1 << product.number
-    before = unit.before & ~bit
-    while before:
-        k = before.bit_length() - 1
-        before &= ~(1 << k)
-        if k in units and units[k].before & bit:
-            return True
-    return False
 
 
 def _fits(
@@ -112,15 +101,6 @@ def _is_whole(i: Index, extent: int) -> bool:
         return i.constant == 0 and extent == 1
     axis = i.terms[0][0]
     return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
-
-
-def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
-    """The product now waits for what its unit waits for, and so do its readers."""
-    bit = 1 << product.number
-    product.before |= unit.before & ~bit
-    for other in units:
-        if other.before & bit:
-            other.before |= product.before
 
 
 def epilogue_kernel(

@@ -31,6 +31,7 @@ from treadle.program.units import (
     absorb,
     between,
     compatible,
+    depend,
     fits,
     rebase,
     waited_for,
@@ -143,16 +144,8 @@ class Grouping:
     def _wait(self, unit: Unit, x: Tensor) -> None:
         """Let a unit wait for the one that computes a node, if there is one."""
         other = self.unit(x)
-        if other is None or other is unit:
-            return
-        new = (other.before | 1 << other.number) & ~unit.before
-        if not new:
-            return
-        bit = 1 << unit.number
-        unit.before |= new
-        for later in self.units:
-            if later.before & bit:
-                later.before |= new
+        if other is not None and other is not unit:
+            depend(unit, other)
 
     # -- joining ---------------------------------------------------------------------
 
@@ -198,9 +191,9 @@ class Grouping:
             return
         if len(a.nodes) + len(b.nodes) > self.most or not compatible(unit, other):
             return
-        if between(self.units, other, unit) or between(self.units, unit, other):
+        if between(other, unit) or between(unit, other):
             return
-        absorb(self.units, unit, other)
+        absorb(unit, other)
         for node in unit.nodes:
             self.unit_of[node.serial] = unit
 

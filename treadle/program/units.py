@@ -20,9 +20,11 @@ __all__ = [
     "absorb",
     "between",
     "compatible",
+    "depend",
     "fits",
     "read_at",
     "rebase",
+    "spread",
     "wait_for",
     "waited_for",
 ]
@@ -31,7 +33,7 @@ MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """Nodes computed by one step: a region of fused nodes, or one op by itself."""
 
@@ -40,21 +42,45 @@ class Unit:
     region: Region | None = None
     before: int = 0  # bits of the units that must run first
     operands: set[int] = field(default_factory=set)
+    waiting: dict[int, Unit] = field(default_factory=dict)  # those that read it
+    absorbed_by: Unit | None = None
+    done_by: Unit | None = None  # the product that does this unit itself
 
 
-def between(units: Sequence[Unit], first: Unit, last: Unit) -> bool:
-    """Whether some third unit waits for the first and is waited for by the last.
+def _waiting(unit: Unit) -> dict[int, Unit]:
+    """The units that wait for one, not only for what waits for it, by number."""
+    found = {}
+    for other in unit.waiting.values():
+        while other.absorbed_by is not None:
+            other = other.absorbed_by
+        for own in (other, other.done_by):
+            if own is not None and own is not unit:
+                found[own.number] = own
+    return found
 
-    `units` are all of them, by number.
-    """
-    bit = 1 << first.number
-    before = last.before & ~bit
-    while before:
-        k = before.bit_length() - 1
-        before &= ~(1 << k)
-        if units[k].before & bit:
-            return True
-    return False
+
+def depend(unit: Unit, other: Unit) -> None:
+    """Let a unit wait for another one."""
+    other.waiting[unit.number] = unit
+    spread(unit, (other.before | 1 << other.number) & ~unit.before)
+
+
+def spread(unit: Unit, more: int) -> None:
+    """Let a unit, and all that wait for it, wait for what some bits tell."""
+    stack = [unit] if more else []
+    while stack:
+        own = stack.pop()
+        own.before |= more
+        if own.waiting:
+            found = _waiting(own).values()
+            stack += [later for later in found if more & ~later.before]
+
+
+def between(first: Unit, last: Unit) -> bool:
+    """Whether some third unit waits for the first and is waited for by the last."""
+    return bool(first.waiting) and any(
+        last.before >> k & 1 for k in _waiting(first) if k != last.number
+    )
 
 
 def read_at(region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
@@ -87,7 +113,7 @@ def compatible(unit: Unit, other: Unit) -> bool:
     )
 
 
-def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
+def absorb(unit: Unit, other: Unit) -> None:
     """Let a unit do what another one does, and wait for what that waits for."""
     a, b = unit.region, other.region
     assert a is not None and b is not None
@@ -98,10 +124,17 @@ def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
     unit.operands |= other.operands
     mine, theirs = 1 << unit.number, 1 << other.number
     unit.before = (unit.before | other.before) & ~(mine | theirs)
+    unit.waiting |= other.waiting
     other.region, other.nodes, other.before = None, [], 0
-    for later in units:
-        if later is not unit and later.before & (mine | theirs):
-            later.before = (later.before | mine | unit.before) & ~theirs
+    other.absorbed_by = unit
+    seen = {unit.number}
+    stack = [unit]
+    while stack:
+        for k, later in _waiting(stack.pop()).items():
+            if k not in seen:
+                seen.add(k)
+                stack.append(later)
+                later.before = (later.before | mine | unit.before) & ~theirs
 
 
 def wait_for(node: Tensor, other: Tensor) -> Tensor:
