@@ -7,6 +7,7 @@ loads and stores say which element, counted from the start of the buffer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Union
@@ -239,6 +240,13 @@ class Kernel:
 
     def with_body(self, body: tuple[Statement, ...]) -> Kernel:
         return replace(self, body=body)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.arguments, self.body, self.integers))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def children(x: Expression) -> tuple[Expression, ...]:

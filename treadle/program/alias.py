@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from treadle.loops.kernel import (
     Apply,
     Expression,
     Fetch,
+    Kernel,
     Literal,
     Load,
     Loop,
@@ -192,7 +194,15 @@ def _same_places(
     if numbers.count(operand) != 1:
         return False
     own, target = numbers.index(operand), numbers.index(result)
-    steps = list(_walk(bound(launch.kernel, launch.integers).body, (), ()))
+    return _reads_before(launch.kernel, launch.integers, own, target)
+
+
+@functools.lru_cache(maxsize=4096)
+def _reads_before(
+    kernel: Kernel, integers: tuple[int, ...], own: int, target: int
+) -> bool:
+    """Whether no step reads of one buffer what another has written to the other."""
+    steps = list(_walk(bound(kernel, integers).body, (), ()))
     stores = [
         (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
     ]
