@@ -15,7 +15,7 @@ from typing import Any, Union
 __all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
     """A loop variable that runs from 0 to its extent."""
 
@@ -23,14 +23,14 @@ class Axis:
     extent: Any  # an int, or a Parameter once the kernel has no concrete sizes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """An integer the machine code reads from its arguments: the number of its slot."""
 
     slot: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Quotient:
     """The floor of `index / divisor` where that is no linear form."""
 
@@ -38,7 +38,7 @@ class Quotient:
     divisor: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Remainder:
     """`index` modulo `divisor` where that is no linear form."""
 
@@ -46,7 +46,7 @@ class Remainder:
     divisor: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Datum:
     """An integer computed by an expression, known to lie in 0 .. extent - 1."""
 
@@ -57,7 +57,7 @@ class Datum:
 Atom = Union[Axis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet defined)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Index:
     """`constant` plus the sum of coefficient times atom; the order does not count.
 

@@ -154,6 +154,7 @@ def overwrites(program: Program) -> dict[int, int]:
             last[n] = k
     buffers = program.buffers
     found: dict[int, int] = {}
+    taken: set[int] = set()
     for k, step in enumerate(program.steps):
         for new in step.written:
             if buffers[new].place != "arena" or first[new] != k:
@@ -163,9 +164,10 @@ def overwrites(program: Program) -> dict[int, int]:
                     continue
                 a, b = buffers[old].type, buffers[new].type
                 alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
-                taken = old in found.values() or old in step.written
-                if alike and not taken and _may_overwrite(step, new, old):
+                free = old not in taken and old not in step.written
+                if alike and free and _may_overwrite(step, new, old):
                     found[new] = old
+                    taken.add(old)
                     break
     return found
 

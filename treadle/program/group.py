@@ -52,6 +52,7 @@ class Grouping:
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
+        self._read: dict[int, list[Tensor]] = {}  # by nodes of kernels
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -118,15 +119,23 @@ class Grouping:
         region.placement[node.serial] = at
         return self._new(node, region)
 
-    def _reads(self, node: Tensor) -> Iterator[Tensor]:
+    def _reads(self, node: Tensor) -> list[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
+        known = self._read.get(node.serial)
+        if known is not None:
+            return known
+        fuses = self.fuses(node)
+        found = []
         stack = list(reversed(node.inputs))
         while stack:
             x = stack.pop()
-            if is_virtual(x) and (self.fuses(node) or self.unit(x) is None):
+            if is_virtual(x) and (fuses or self.unit(x) is None):
                 stack += reversed(x.inputs)
             else:
-                yield x
+                found.append(x)
+        if fuses:
+            self._read[node.serial] = found
+        return found
 
     def _awaited(self, node: Tensor) -> list[Tensor]:
         """What must be computed before a node."""

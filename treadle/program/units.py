@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis
-from treadle.loops.lower import At, unflatten
+from treadle.loops.lower import At, is_virtual, unflatten
 from treadle.loops.region import Region
 from treadle.program.places import operand_places, run_of, sources
 
@@ -101,16 +101,29 @@ def fits(region: Region, x: Tensor, at: At | None) -> bool:
 
 def compatible(unit: Unit, other: Unit) -> bool:
     """Whether two units over the same loops read each other where they may."""
-    a, b = unit.region, other.region
-    assert a is not None and b is not None
     if len(unit.operands | other.operands) > OPERANDS:
         return False
+    pairs = [(x, y) for x, y in ((unit, other), (other, unit)) if _reads(x, y)]
     return all(
-        fits(theirs, x, at)
-        for own, theirs in ((a, b), (b, a))
-        for node in own.nodes
-        for x, at in read_at(own, node)
+        fits(theirs.region, x, at)
+        for own, theirs in pairs
+        if own.region is not None and theirs.region is not None
+        for node in own.region.nodes
+        if any(_leads_to(x, theirs.region.placement) for x in node.inputs)
+        for x, at in read_at(own.region, node)
     )
+
+
+def _leads_to(x: Tensor, members: Mapping[int, At]) -> bool:
+    """Whether an operand is computed from a member where it is read."""
+    if not is_virtual(x):
+        return x.serial in members
+    return any(p.serial in members for p, _ in sources(x, None))
+
+
+def _reads(unit: Unit, other: Unit) -> bool:
+    """Whether a unit reads what another one computes."""
+    return not unit.operands.isdisjoint([x.serial for x in other.nodes])
 
 
 def absorb(unit: Unit, other: Unit) -> None:

@@ -28,6 +28,7 @@ from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
+from treadle.graph.origin import held
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
@@ -166,7 +167,8 @@ class Native(Engine):
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
         optimize, place = bool(current().optimize), made.place
-        with pushed(TraceFrame("a program")):  # what rules build here is never run
+        # What rules build here is never run.
+        with pushed(TraceFrame("a program")), held():
             ways = Ways(claimed, direct)
             graph = prepare(made.nodes, feeds, keep, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
