@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -79,8 +80,13 @@ def ready(kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int) -> Ready:
 class Draft:
     """A program that might be built, and the memory that it would need."""
 
-    demand: Demand
+    arranged: Arrangement
     build: Callable[[], Program]
+
+    @functools.cached_property
+    def demand(self) -> Demand:
+        """What the step that needs the most memory needs."""
+        return Timeline(self.arranged).largest()
 
 
 def build(
@@ -121,7 +127,7 @@ def drafts(
             with stage("make kernels"):
                 return _Building(arguments, arranged, vector_bytes).program()
 
-        return Draft(Timeline(arranged).largest(), built)
+        return Draft(arranged, built)
 
     with stage("fuse"):
         arranged = arrange(unbarred(roots))

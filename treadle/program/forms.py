@@ -39,7 +39,7 @@ def form_of(
     numbers: dict[int, int] = {}
     nodes: list[Tensor] = []
     parts: list[Any] = []
-    members = set(region.placement)
+    members, written = region.placement, {x.serial for x in stored}
     for member in region.nodes:
         stack = [member]
         while stack:
@@ -60,7 +60,8 @@ def form_of(
                 parts.append(_leaf(x, has_buffer, strides))
                 continue
             inputs = tuple([numbers[y.serial] for y in x.inputs])
-            own = strides(x), region.placement.get(x.serial), region.reads.get(x.serial)
+            lies = strides(x) if x.serial in written else None
+            own = lies, region.placement.get(x.serial), region.reads.get(x.serial)
             parts.append((x.op, x.type, is_virtual(x), inputs, own))
     loops = region.axes, region.inner, region.turns
     order = tuple([numbers[x.serial] for x in region.nodes])

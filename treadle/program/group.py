@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, is_virtual, unflatten
+from treadle.loops.lower import At, is_virtual
 from treadle.loops.region import Region
 from treadle.ops.families import Output, Reduction
 from treadle.program.places import (
     carried_up,
     domain,
     operand_places,
-    run_of,
+    run_through,
     sources,
 )
 from treadle.program.units import (
@@ -226,10 +226,10 @@ class Grouping:
                 if found is not None:
                     yield found
         if node.type.size == size:
-            yield unflatten(run_of(region.axes), shape)
+            yield run_through(region.axes, shape)
         rows = region.rows
         if region.inner and node.type.size == math.prod(a.extent for a in rows):
-            yield unflatten(run_of(rows), shape)
+            yield run_through(rows, shape)
 
     def _join_reduction(self, node: Tensor, region: Region) -> bool:
         """A fold over the inner axes of a region, or over axes that become them."""
@@ -269,7 +269,7 @@ class Grouping:
                 if found is not None:
                     yield found
         if x.type.size == math.prod(a.extent for a in region.axes):
-            yield unflatten(run_of(region.axes), x.type.shape)
+            yield run_through(region.axes, x.type.shape)
 
 
 def group(

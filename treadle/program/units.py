@@ -92,6 +92,9 @@ def read_at(region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
 
 def fits(region: Region, x: Tensor, at: At | None) -> bool:
     """Whether an operand read at `at` reads all members where they are computed."""
+    if not is_virtual(x):
+        known = region.placement.get(x.serial)
+        return known is None or at == known
     return all(
         place == region.placement[p.serial]
         for p, place in sources(x, at)

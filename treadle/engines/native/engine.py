@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any
 
+from treadle.base.dtypes import DType
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import (
@@ -45,18 +47,22 @@ __all__ = ["Native"]
 
 def supported(node: Tensor) -> bool:
     """Whether kernels can compute a node."""
-    op = node.op
     types = [x.type for x in node.inputs]
     if any(isinstance(t, TupleType) for t in [*types, node.type]):
         return False
-    dtypes = [t.dtype for t in types]
-    if any(d.kind == "c" for d in [*dtypes, node.type.dtype]):
+    return _computes(node.op, tuple([t.dtype for t in types]), node.type.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _computes(op: Op, dtypes: tuple[DType, ...], dtype: DType) -> bool:
+    """Whether kernels can compute an op from elements of some dtypes."""
+    if any(d.kind == "c" for d in [*dtypes, dtype]):
         return False
     if isinstance(op, Reduction):
-        dtype = wide(node.type.dtype)
+        dtype = wide(dtype)
         return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
     if isinstance(op, Elementwise):
-        return supports(op, dtypes, node.type.dtype)
+        return supports(op, dtypes, dtype)
     return has_rule(op)
 
 
