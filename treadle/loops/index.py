@@ -213,6 +213,8 @@ class Index:
 
     def replaced(self, by: Mapping[Axis, Index]) -> Index:
         """With axes replaced by indices, simplified again."""
+        if not any(axis in by for axis in self.axes()):
+            return self
         total = Index((), self.constant)
         for atom, c in self.terms:
             if isinstance(atom, Axis):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import is_not
 from typing import Any, Union
 
 import numpy as np
@@ -49,7 +50,7 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            found = hash((type(self).__name__, *self.key()))
+            found = hash((type(self), *self.key()))
             object.__setattr__(self, "_hash", found)
             return found
 
@@ -242,6 +243,11 @@ class Kernel:
         return replace(self, body=body)
 
     @functools.cached_property
+    def expressions(self) -> list[Expression]:
+        """All expressions, each once, operands first."""
+        return expressions(self.body)
+
+    @functools.cached_property
     def _hash(self) -> int:
         return hash((self.arguments, self.body, self.integers))
 
@@ -334,6 +340,8 @@ def rewritten(
         return tuple(Guard(mapped(g.index), number(g.low), number(g.high)) for g in gs)
 
     def mapped(i: Index) -> Index:
+        if not i.terms:
+            return index(i)
         return index(i.data_mapped(value)) if i.data() else index(i)
 
     def value(x: Expression) -> Expression:
@@ -341,11 +349,16 @@ def rewritten(
             return memo[x]
         made: Expression = x
         if isinstance(x, Apply):
-            made = Apply(x.op, tuple(map(value, x.inputs)), x.dtype)
+            inputs = tuple([value(v) for v in x.inputs])
+            if any(map(is_not, inputs, x.inputs)):
+                made = Apply(x.op, inputs, x.dtype)
         elif isinstance(x, Literal):
             made = literal(x)
         elif isinstance(x, Load):
-            made = load(Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards)))
+            place, own = mapped(x.index), guards(x.guards)
+            if place is not x.index or own:
+                made = Load(x.buffer, place, x.dtype, own)
+            made = load(made)
         elif isinstance(x, Counter):
             made = Counter(mapped(x.index), x.dtype)
         elif isinstance(x, Inside):

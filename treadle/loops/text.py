@@ -21,7 +21,6 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     children,
-    expressions,
     statements,
 )
 
@@ -36,7 +35,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Expression, str] = {}
         uses: dict[Expression, int] = {}
-        for x in expressions(kernel.body):
+        for x in kernel.expressions:
             for c in children(x):
                 uses[c] = uses.get(c, 0) + 1
         self.shared = {x for x, n in uses.items() if n > 1}

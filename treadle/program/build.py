@@ -29,7 +29,7 @@ from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
-from treadle.program.epilogue import epilogue_kernel
+from treadle.program.epilogue import epilogue_kernel, result_places
 from treadle.program.forms import form_of, once
 from treadle.program.program import (
     Buffer,
@@ -304,7 +304,8 @@ class _Building:
             return Ready(named, tuple(integers), 0, 0), made[1]
 
         form = form_of(unit.region, stored, has_buffer, self.strides)
-        key = "finish", layout, lanes, form.numbers.get(node.serial)
+        places = result_places(layout, node)
+        key = "finish", places, lanes, form.numbers.get(node.serial)
         found = once(key, form, make)
         if found is None:
             return None

@@ -18,7 +18,7 @@ from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, run_of, sources
 from treadle.program.units import Unit, between, spread
 
-__all__ = ["epilogue_kernel", "epilogues"]
+__all__ = ["epilogue_kernel", "epilogues", "result_places"]
 
 
 def epilogues(
@@ -103,6 +103,18 @@ def _is_whole(i: Index, extent: int) -> bool:
     return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
 
 
+def result_places(
+    layout: Layout | Convolution, node: Tensor
+) -> tuple[tuple[Axis, ...], At]:
+    """Batch, rows and columns of a product, and the element of the node that is there.
+
+    What the product is a sum of is nothing to what follows.
+    """
+    batch, m, n, _ = layout.sizes
+    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
+    return axes, layout.element(tuple(map(Index.of, axes)), node.type.shape)
+
+
 def epilogue_kernel(
     unit: Unit,
     node: Tensor,
@@ -118,9 +130,7 @@ def epilogue_kernel(
     """
     region = unit.region
     assert region is not None
-    batch, m, n, _ = layout.sizes
-    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
-    dims = layout.element(tuple(map(Index.of, axes)), node.type.shape)
+    axes, dims = result_places(layout, node)
     known = _place(unit, node)
     assert known is not None
     by: dict[Axis, Index] = {}
@@ -139,12 +149,12 @@ def epilogue_kernel(
         for serial, at in own.items():
             new[serial] = tuple(i.replaced(by) for i in at)
     kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
-    for i in all_indices(kernel.body):
+    for i in all_indices(kernel):
         for atom, _ in i.terms:
             divided = isinstance(atom, (Quotient, Remainder))
             if divided and axes[2] in atom.index.axes():  # type: ignore[union-attr]
                 return None
-    if any(s.data() for s in all_indices(kernel.body)):
+    if any(s.data() for s in all_indices(kernel)):
         return None
     passes = taken_apart(kernel).passes
     body = tuple(p for p in passes)

@@ -59,7 +59,7 @@ class Emitter(Access):
         super().__init__(kernel, builder or Builder(name, SIGNATURE))
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
-        for x in expressions(kernel.body):
+        for x in kernel.expressions:
             if isinstance(x, Literal) and isinstance(x.value, Parameter):
                 self.scopes[0][x] = self._number(x)
 
