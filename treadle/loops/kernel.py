@@ -79,7 +79,7 @@ class Guard:
 class Literal(Node):
     """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0.
 
-    A float may be a Parameter, once the kernel has no concrete numbers.
+    The value may be a Parameter, once the kernel has no concrete numbers.
     """
 
     value: Any
@@ -356,9 +356,8 @@ def rewritten(
             made = literal(x)
         elif isinstance(x, Load):
             place, own = mapped(x.index), guards(x.guards)
-            if place is not x.index or own:
-                made = Load(x.buffer, place, x.dtype, own)
-            made = load(made)
+            moved = place is not x.index or own
+            made = load(Load(x.buffer, place, x.dtype, own) if moved else x)
         elif isinstance(x, Counter):
             made = Counter(mapped(x.index), x.dtype)
         elif isinstance(x, Inside):

@@ -2,8 +2,9 @@
 
 Two kernels of one structure then have the same text, and share their machine code: the
 numbers 0 and 1 are structure, all others are read from the arguments of the call. So
-are literal floats, which may come from sizes as the divisor of a mean does; they are
-passed as the bits of a double.
+are literals, which may come from sizes as the divisor of a mean does; a float passes as
+the bits of a double. Unsigned ones stay, which random numbers are made with, and so do
+integers that divide: machine code multiplies where it knows them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
-from treadle.loops.kernel import Kernel, Literal, Loop, rewritten
+import numpy as np
 
-__all__ = ["bound", "parameterize"]
+from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
+from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop, rewritten
+from treadle.ops import bitwise, division
+
+__all__ = ["bound", "number_of", "parameterize"]
 
 MOST = 1 << 16  # expressions and statements that equal ones are replaced by
 PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
+DIVIDES = (bitwise.Shift, division.FloorDivide, division.Modulo)
 
 
 _shared: dict[Any, Any] = {}
@@ -32,6 +37,11 @@ def _one(x: Any) -> Any:
     return _shared.setdefault(x, x)
 
 
+def _bits(value: float) -> int:
+    (found,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(found)
+
+
 class _Slots:
     """Parameters in the order of their arrival; equal indices share theirs."""
 
@@ -39,7 +49,8 @@ class _Slots:
         self.values: list[int] = []
         self.axes: dict[Axis, Axis] = {}
         self.indices: dict[Index, Index] = {}
-        self.literals: dict[int, Parameter] = {}
+        self.literals: dict[tuple[str, int], Parameter] = {}
+        self.divisors: set[Expression] = set()
         self.checks = False
 
     def number(self, n: Any) -> Any:
@@ -74,18 +85,26 @@ class _Slots:
         return replace(s, axis=self.axis(s.axis))
 
     def literal(self, x: Literal) -> Literal:
-        if x.dtype.kind not in "fV" or abs(value := float(x.value)) in PLAIN:
+        kind = x.dtype.kind
+        if kind not in "fVi" or abs(float(x.value)) in PLAIN or x in self.divisors:
             return x
-        (bits,) = struct.unpack("<q", struct.pack("<d", value))
-        if bits not in self.literals:
+        if kind == "i" and x.value in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max):
+            return x
+        bits = int(x.value) if kind == "i" else _bits(float(x.value))
+        if (kind, bits) not in self.literals:
             self.values.append(bits)
-            self.literals[bits] = Parameter(len(self.values) - 1)
-        return Literal(self.literals[bits], x.dtype)
+            self.literals[kind, bits] = Parameter(len(self.values) - 1)
+        return Literal(self.literals[kind, bits], x.dtype)
 
 
 def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """The structure of a kernel, and the integers that fill its slots."""
     slots = _Slots()
+    slots.divisors.update(
+        x.inputs[1]
+        for x in kernel.expressions
+        if isinstance(x, Apply) and isinstance(x.op, DIVIDES)
+    )
     body = rewritten(
         kernel.body,
         slots.index,
@@ -105,6 +124,16 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         checks=slots.checks,
     )
     return made, slots.values
+
+
+def number_of(x: Literal, integers: Sequence[int]) -> Any:
+    """The value of a literal of a kernel whose slots these integers fill."""
+    if not isinstance(x.value, Parameter):
+        return x.value
+    own = integers[x.value.slot]
+    return (
+        own if x.dtype.kind == "i" else struct.unpack("<d", struct.pack("<q", own))[0]
+    )
 
 
 def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
@@ -131,10 +160,7 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
         return replace(s, axis=axis(s.axis))
 
     def literal(x: Literal) -> Literal:
-        if not isinstance(x.value, Parameter):
-            return x
-        (value,) = struct.unpack("<d", struct.pack("<q", integers[x.value.slot]))
-        return Literal(value, x.dtype)
+        return Literal(number_of(x, integers), x.dtype)
 
     body = rewritten(kernel.body, index, loop, number, literal=literal)
     arguments = tuple(replace(a, scratch=number(a.scratch)) for a in kernel.arguments)

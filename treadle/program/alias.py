@@ -23,7 +23,7 @@ from treadle.loops.kernel import (
     inside,
     statements,
 )
-from treadle.loops.parameters import bound
+from treadle.loops.parameters import bound, number_of
 from treadle.ops.select import Maximum, Minimum
 from treadle.program.program import Fallback, Launch, Program, Step
 from treadle.program.units import Unit
@@ -108,13 +108,13 @@ def _clipped(step: Launch) -> set[tuple[int, int]]:
     """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
     found = set()
     for number, values in _stored(step).items():
-        limits = {_limit(x) for x in values}
+        limits = {_limit(x, step.integers) for x in values}
         if len(limits) == 1 and None not in limits:
             found.add((number, int(limits.pop() or 0) + 1))
     return found
 
 
-def _limit(x: Expression | None) -> int | None:
+def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
     """The greatest value of an integer that is held between 0 and it."""
     if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
         return None
@@ -124,7 +124,7 @@ def _limit(x: Expression | None) -> int | None:
     if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
         low = inner.inputs[1]
         if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
-            return int(limit.value)
+            return int(number_of(limit, integers))
     return None
 
 
@@ -196,7 +196,16 @@ def _same_places(
     if numbers.count(operand) != 1:
         return False
     own, target = numbers.index(operand), numbers.index(result)
-    return _reads_before(launch.kernel, launch.integers, own, target)
+    kernel, integers = launch.kernel, launch.integers
+    return _for_all_sizes(kernel, own, target) or _reads_before(
+        kernel, integers, own, target
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _for_all_sizes(kernel: Kernel, own: int, target: int) -> bool:
+    """The same of a kernel without sizes: it reads just where it writes."""
+    return _in_steps(kernel, own, target, False)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -204,7 +213,12 @@ def _reads_before(
     kernel: Kernel, integers: tuple[int, ...], own: int, target: int
 ) -> bool:
     """Whether no step reads of one buffer what another has written to the other."""
-    steps = list(_walk(bound(kernel, integers).body, (), ()))
+    return _in_steps(bound(kernel, integers), own, target, True)
+
+
+def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
+    """Whether all steps read before others write; False where sizes must tell."""
+    steps = list(_walk(kernel.body, (), ()))
     stores = [
         (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
     ]
@@ -222,6 +236,8 @@ def _reads_before(
             for store, other in stores:
                 if x.index == store.index and not inner:
                     continue  # the very element that this step writes
+                if not sized:
+                    return False
                 around = axes[: _shared(path, other)]
                 if _meet(x.index, store.index, around):
                     return False

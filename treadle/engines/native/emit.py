@@ -74,9 +74,11 @@ class Emitter(Access):
         return found
 
     def _number(self, x: Literal) -> Value:
-        """A float among the arguments, which passes as the bits of a double."""
-        value = self.b.bitcast(self.integer(x.value), F64)
-        kind = compute_type(x.dtype)
+        """A literal among the arguments; a float passes as the bits of a double."""
+        value, kind = self.integer(x.value), compute_type(x.dtype)
+        if x.dtype.kind == "i":
+            return value if kind == I64 else self.b.convert("trunc", value, kind)
+        value = self.b.bitcast(value, F64)
         return value if kind == F64 else self.b.convert("fptrunc", value, kind)
 
     def _compute(self, x: Expression) -> Value:
