@@ -140,7 +140,8 @@ class Grouping:
     def _awaited(self, node: Tensor) -> list[Tensor]:
         """What must be computed before a node."""
         other = waited_for(node)
-        return [*self._reads(node), *([] if other is None else [other])]
+        reads = self._reads(node)
+        return reads if other is None else [*reads, other]
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
@@ -173,11 +174,12 @@ class Grouping:
         assert region is not None
         if len(region.nodes) >= self.most or len(unit.operands) >= OPERANDS:
             return False
-        bit = 1 << unit.number
-        for x in self._awaited(node):
-            other = self.unit(x)
-            if other is not None and other is not unit and other.before & bit:
-                return False  # the node waits for what waits for this unit
+        if unit.waiting:
+            bit = 1 << unit.number
+            for x in self._awaited(node):
+                other = self.unit(x)
+                if other is not None and other is not unit and other.before & bit:
+                    return False  # the node waits for what waits for this unit
         if isinstance(node.op, Reduction):
             done = self._join_reduction(node, region)
         else:

@@ -213,7 +213,7 @@ class _Numbering:
             known = made[node.inputs[0].serial]
             if isinstance(known, tuple):
                 return known[node.op.position]
-        return self.convert(node, tuple(_one(made[x.serial]) for x in node.inputs))
+        return self.convert(node, tuple([_one(made[x.serial]) for x in node.inputs]))
 
 
 def _one(x: Results) -> Tensor:
