@@ -84,7 +84,7 @@ print(json.dumps([built - start, done - built - run, run, down.steps, call]))
 
 
 def fresh(length: int, cache: str) -> list[float]:
-    """Seconds to build, to compile and to run, the program's steps, a call's seconds."""
+    """Seconds to build, to compile, to run; steps of the program; seconds of a call."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(length=length)],
         capture_output=True,
