@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import is_not
 from typing import Any, Union
 
@@ -321,6 +321,66 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     return list(found)
 
 
+@dataclass(frozen=True)
+class _Rewriting:
+    """What is done to the parts of a body, and the expressions made so far."""
+
+    index: Callable[[Index], Index]
+    loop: Callable[[Loop], Loop]
+    number: Callable[[Any], Any]
+    load: Callable[[Load], Load]
+    literal: Callable[[Literal], Literal]
+    shared: Callable[[Any], Any]
+    memo: dict[Expression, Expression] = field(default_factory=dict)
+
+    def guards(self, gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
+        return tuple(
+            Guard(self.mapped(g.index), self.number(g.low), self.number(g.high))
+            for g in gs
+        )
+
+    def mapped(self, i: Index) -> Index:
+        data = i.terms and i.data()
+        return self.index(i.data_mapped(self.value) if data else i)
+
+    def value(self, x: Expression) -> Expression:
+        found = self.memo.get(x)
+        if found is None:
+            found = self.memo[x] = self.shared(self._made(x))
+        return found
+
+    def _made(self, x: Expression) -> Expression:
+        if isinstance(x, Apply):
+            inputs = tuple([self.value(v) for v in x.inputs])
+            changed = any(map(is_not, inputs, x.inputs))
+            return Apply(x.op, inputs, x.dtype) if changed else x
+        if isinstance(x, Literal):
+            return self.literal(x)
+        if isinstance(x, Load):
+            place, own = self.mapped(x.index), self.guards(x.guards)
+            moved = place is not x.index or own
+            return self.load(Load(x.buffer, place, x.dtype, own) if moved else x)
+        if isinstance(x, Counter):
+            return Counter(self.mapped(x.index), x.dtype)
+        return Inside(self.guards(x.guards), x.dtype) if isinstance(x, Inside) else x
+
+    def statement(self, s: Statement) -> Any:
+        return self.shared(self._statement(s))
+
+    def _statement(self, s: Statement) -> Statement:
+        if isinstance(s, Loop):
+            s = self.loop(s)
+            inner = tuple([self.statement(t) for t in s.body])
+            stop = s.stop if s.stop is None else self.mapped(s.stop)
+            return replace(s, body=inner, stop=stop)
+        if isinstance(s, Fold):
+            return Fold(s.accumulator, self.value(s.value))
+        if isinstance(s, Fetch):
+            return Fetch(s.buffer, self.mapped(s.index))
+        place, value = self.mapped(s.index), self.value(s.value)
+        return Store(s.buffer, place, value, s.combine, self.guards(s.guards))
+
+
 def rewritten(
     body: tuple[Statement, ...],
     index: Callable[[Index], Index],
@@ -334,54 +394,7 @@ def rewritten(
 
     `shared` gets each expression and statement made, operands first.
     """
-    memo: dict[Expression, Expression] = {}
-
-    def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
-        return tuple(Guard(mapped(g.index), number(g.low), number(g.high)) for g in gs)
-
-    def mapped(i: Index) -> Index:
-        if not i.terms:
-            return index(i)
-        return index(i.data_mapped(value)) if i.data() else index(i)
-
-    def value(x: Expression) -> Expression:
-        if x in memo:
-            return memo[x]
-        made: Expression = x
-        if isinstance(x, Apply):
-            inputs = tuple([value(v) for v in x.inputs])
-            if any(map(is_not, inputs, x.inputs)):
-                made = Apply(x.op, inputs, x.dtype)
-        elif isinstance(x, Literal):
-            made = literal(x)
-        elif isinstance(x, Load):
-            place, own = mapped(x.index), guards(x.guards)
-            moved = place is not x.index or own
-            made = load(Load(x.buffer, place, x.dtype, own) if moved else x)
-        elif isinstance(x, Counter):
-            made = Counter(mapped(x.index), x.dtype)
-        elif isinstance(x, Inside):
-            made = Inside(guards(x.guards), x.dtype)
-        memo[x] = made = shared(made)
-        return made
-
-    def statement(s: Statement) -> Any:
-        return shared(mapped_statement(s))
-
-    def mapped_statement(s: Statement) -> Statement:
-        if isinstance(s, Loop):
-            s = loop(s)
-            inner = tuple(statement(t) for t in s.body)
-            stop = s.stop if s.stop is None else mapped(s.stop)
-            return replace(s, body=inner, stop=stop)
-        if isinstance(s, Fold):
-            return Fold(s.accumulator, value(s.value))
-        if isinstance(s, Fetch):
-            return Fetch(s.buffer, mapped(s.index))
-        return Store(
-            s.buffer, mapped(s.index), value(s.value), s.combine, guards(s.guards)
-        )
-
+    work = _Rewriting(index, loop, number, load, literal, shared)
     for e in expressions(body):  # operands first, so that `value` never recurses deep
-        value(e)
-    return tuple(statement(s) for s in body)
+        work.value(e)
+    return tuple([work.statement(s) for s in body])
