@@ -38,7 +38,7 @@ class Type:
     float32[2, 3]
     """
 
-    __slots__ = ("axes", "dtype", "shape")
+    __slots__ = ("_hash", "axes", "dtype", "shape")
 
     def __init__(self, shape: Shape, dtype: DType, axes: Names | None = None) -> None:
         self.shape = shape
@@ -72,7 +72,11 @@ class Type:
         )
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.axes))
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash: int = hash((self.shape, self.dtype, self.axes))
+            return self._hash
 
     def __repr__(self) -> str:
         names = self.axes or (None,) * len(self.shape)

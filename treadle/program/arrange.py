@@ -87,7 +87,10 @@ class Arrangement:
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:
             done = self.finishes.values()
-            stored = self._stored(units) | copied
+
+            def stored() -> set[int]:
+                return self._stored(units) | copied
+
             units = fold_columns_beside(units, done, stored, self.strides)
         by_number = {u.nodes[0].serial: u.number for u in units}
         done_by = {u.number: by_number[k] for k, u in self.finishes.items()}

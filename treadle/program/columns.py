@@ -9,7 +9,7 @@ The order of a fold is what it is in a kernel of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from treadle.base.types import TupleType
@@ -31,17 +31,21 @@ WIDE = 64  # columns: in shorter rows many lanes would be idle
 def fold_columns_beside(
     units: Sequence[Unit],
     finishes: Iterable[Unit],
-    stored: Collection[int],
+    written: Callable[[], Collection[int]],
     strides: Strides,
 ) -> list[Unit]:
     """The units, with folds of columns in those that pass over the same rows.
 
-    Those that products finish themselves stay as they are. `stored` are the nodes that
-    are read outside of their unit; they lie in memory by `strides`.
+    Those that products finish themselves stay as they are. `written` tells the nodes
+    that are read outside of their unit; they lie in memory by `strides`.
     """
     taken = {u.number for u in finishes}
     free = [u for u in units if u.region is not None and u.number not in taken]
-    folding = [u for u in free if _folds_columns(u) and _in_rows(u, stored, strides)]
+    folding = [u for u in free if _folds_columns(u)]
+    if not folding:
+        return list(units)
+    stored = written()
+    folding = [u for u in folding if _in_rows(u, stored, strides)]
     alone = []
     for unit in folding:
         if any(n.serial in stored and not _is_fold(unit, n) for n in unit.nodes):
