@@ -155,7 +155,7 @@ kernel max_subtract_sum(b0: float32 written, b1: float32 written, b2: float32) \
 of n0, n1, n2, n3, n4, n5
   parallel i0 < n0
     vector i2 < n4 by 16
-      b1[i0*n5 + i2] = 0
+      b1[i0*n5 + i2] = 0.0
     ordered i1 < n2
       a0: float32 = -inf
       vector i2 < n4 by 16
@@ -173,7 +173,7 @@ kernel multiply_sum_max(b0: float32 written, b1: float32 written, \
 b2: float32 written, b3: float32) of n0, n1, n2, n3, n4, n5
   parallel i0 < n0
     vector i2 < n4 by 16
-      b1[i0*n5 + i2] = 0
+      b1[i0*n5 + i2] = 0.0
       b2[i0*n5 + i2] = -inf
     ordered i1 < n2
       vector i2 < n4 by 16

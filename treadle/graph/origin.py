@@ -5,6 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from treadle.base.errors import locators
@@ -25,8 +28,32 @@ def _is_ours(filename: str) -> bool:
     return ours
 
 
+class _Held(threading.local):
+    origin: Origin | None = None
+
+
+_held = _Held()
+_holding = 0  # threads that hold an origin: others need not ask for theirs
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let all nodes made within have the origin of here: a compilation makes many."""
+    global _holding
+    before = _held.origin
+    _held.origin = capture()
+    _holding += 1
+    try:
+        yield
+    finally:
+        _holding -= 1
+        _held.origin = before
+
+
 def capture(depth: int = 2) -> Origin:
     """The first frame outside the library as (code, offset): cheap, resolved later."""
+    if _holding and _held.origin is not None:
+        return _held.origin
     try:
         frame: FrameType | None = _getframe(depth)
     except ValueError:  # the library is called by no Python at all

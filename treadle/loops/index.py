@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 __all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
     """A loop variable that runs from 0 to its extent."""
 
@@ -23,14 +23,14 @@ class Axis:
     extent: Any  # an int, or a Parameter once the kernel has no concrete sizes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """An integer the machine code reads from its arguments: the number of its slot."""
 
     slot: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Quotient:
     """The floor of `index / divisor` where that is no linear form."""
 
@@ -38,7 +38,7 @@ class Quotient:
     divisor: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Remainder:
     """`index` modulo `divisor` where that is no linear form."""
 
@@ -46,7 +46,7 @@ class Remainder:
     divisor: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Datum:
     """An integer computed by an expression, known to lie in 0 .. extent - 1."""
 
@@ -57,7 +57,7 @@ class Datum:
 Atom = Union[Axis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet defined)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Index:
     """`constant` plus the sum of coefficient times atom; the order does not count.
 
@@ -69,6 +69,7 @@ class Index:
 
     terms: tuple[tuple[Atom, Any], ...] = ()
     constant: Any = 0
+    _hash: int = field(default=0, init=False, repr=False)  # 0: not known yet
 
     @staticmethod
     def of(x: Any) -> Index:
@@ -87,7 +88,10 @@ class Index:
         return self.terms == other.terms or dict(self.terms) == dict(other.terms)
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.terms), self.constant))
+        if not self._hash:
+            found = hash((frozenset(self.terms), self.constant))
+            object.__setattr__(self, "_hash", found)
+        return self._hash
 
     def __add__(self, other: Any) -> Index:
         other = Index.of(other)
@@ -209,6 +213,8 @@ class Index:
 
     def replaced(self, by: Mapping[Axis, Index]) -> Index:
         """With axes replaced by indices, simplified again."""
+        if not any(axis in by for axis in self.axes()):
+            return self
         total = Index((), self.constant)
         for atom, c in self.terms:
             if isinstance(atom, Axis):

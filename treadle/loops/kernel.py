@@ -7,15 +7,17 @@ loads and stores say which element, counted from the start of the buffer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import is_not
 from typing import Any, Union
 
 import numpy as np
 
 from treadle.base.dtypes import DType
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Axis, Index, Parameter
 
 __all__ = [
     "Accumulator",
@@ -48,7 +50,7 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            found = hash((type(self).__name__, *self.key()))
+            found = hash((type(self), *self.key()))
             object.__setattr__(self, "_hash", found)
             return found
 
@@ -75,12 +77,17 @@ class Guard:
 
 @dataclass(frozen=True, eq=False)
 class Literal(Node):
-    """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0."""
+    """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0.
+
+    The value may be a Parameter, once the kernel has no concrete numbers.
+    """
 
     value: Any
     dtype: DType
 
     def key(self) -> tuple[Any, ...]:
+        if isinstance(self.value, Parameter):
+            return self.value, self.dtype
         return np.asarray(self.value, self.dtype).tobytes(), self.dtype
 
 
@@ -235,6 +242,18 @@ class Kernel:
     def with_body(self, body: tuple[Statement, ...]) -> Kernel:
         return replace(self, body=body)
 
+    @functools.cached_property
+    def expressions(self) -> list[Expression]:
+        """All expressions, each once, operands first."""
+        return expressions(self.body)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.arguments, self.body, self.integers))
+
+    def __hash__(self) -> int:
+        return self._hash
+
 
 def children(x: Expression) -> tuple[Expression, ...]:
     """The expressions an expression is computed from, those in indices included."""
@@ -250,13 +269,14 @@ def children(x: Expression) -> tuple[Expression, ...]:
 
 
 def inside(x: Expression) -> list[Expression]:
-    """An expression and all it is computed from."""
-    found, stack = [], [x]
+    """An expression and all it is computed from, each object once."""
+    found, stack = {id(x): x}, [x]
     while stack:
-        e = stack.pop()
-        found.append(e)
-        stack += children(e)
-    return found
+        for e in children(stack.pop()):
+            if id(e) not in found:
+                found[id(e)] = e
+                stack.append(e)
+    return list(found.values())
 
 
 def indices(x: Expression) -> Iterator[Index]:
@@ -301,51 +321,80 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     return list(found)
 
 
+@dataclass(frozen=True)
+class _Rewriting:
+    """What is done to the parts of a body, and the expressions made so far."""
+
+    index: Callable[[Index], Index]
+    loop: Callable[[Loop], Loop]
+    number: Callable[[Any], Any]
+    load: Callable[[Load], Load]
+    literal: Callable[[Literal], Literal]
+    shared: Callable[[Any], Any]
+    memo: dict[Expression, Expression] = field(default_factory=dict)
+
+    def guards(self, gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
+        return tuple(
+            Guard(self.mapped(g.index), self.number(g.low), self.number(g.high))
+            for g in gs
+        )
+
+    def mapped(self, i: Index) -> Index:
+        data = i.terms and i.data()
+        return self.index(i.data_mapped(self.value) if data else i)
+
+    def value(self, x: Expression) -> Expression:
+        found = self.memo.get(x)
+        if found is None:
+            found = self.memo[x] = self.shared(self._made(x))
+        return found
+
+    def _made(self, x: Expression) -> Expression:
+        if isinstance(x, Apply):
+            inputs = tuple([self.value(v) for v in x.inputs])
+            changed = any(map(is_not, inputs, x.inputs))
+            return Apply(x.op, inputs, x.dtype) if changed else x
+        if isinstance(x, Literal):
+            return self.literal(x)
+        if isinstance(x, Load):
+            place, own = self.mapped(x.index), self.guards(x.guards)
+            moved = place is not x.index or own
+            return self.load(Load(x.buffer, place, x.dtype, own) if moved else x)
+        if isinstance(x, Counter):
+            return Counter(self.mapped(x.index), x.dtype)
+        return Inside(self.guards(x.guards), x.dtype) if isinstance(x, Inside) else x
+
+    def statement(self, s: Statement) -> Any:
+        return self.shared(self._statement(s))
+
+    def _statement(self, s: Statement) -> Statement:
+        if isinstance(s, Loop):
+            s = self.loop(s)
+            inner = tuple([self.statement(t) for t in s.body])
+            stop = s.stop if s.stop is None else self.mapped(s.stop)
+            return replace(s, body=inner, stop=stop)
+        if isinstance(s, Fold):
+            return Fold(s.accumulator, self.value(s.value))
+        if isinstance(s, Fetch):
+            return Fetch(s.buffer, self.mapped(s.index))
+        place, value = self.mapped(s.index), self.value(s.value)
+        return Store(s.buffer, place, value, s.combine, self.guards(s.guards))
+
+
 def rewritten(
     body: tuple[Statement, ...],
     index: Callable[[Index], Index],
     loop: Callable[[Loop], Loop] = lambda s: s,
     number: Callable[[Any], Any] = lambda n: n,
     load: Callable[[Load], Load] = lambda x: x,
+    literal: Callable[[Literal], Literal] = lambda x: x,
+    shared: Callable[[Any], Any] = lambda x: x,
 ) -> tuple[Statement, ...]:
-    """The body with every index, loop, guard bound and load mapped."""
-    memo: dict[Expression, Expression] = {}
+    """The body with every index, loop, guard bound, load and literal mapped.
 
-    def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
-        return tuple(Guard(mapped(g.index), number(g.low), number(g.high)) for g in gs)
-
-    def mapped(i: Index) -> Index:
-        return index(i.data_mapped(value)) if i.data() else index(i)
-
-    def value(x: Expression) -> Expression:
-        if x in memo:
-            return memo[x]
-        made: Expression = x
-        if isinstance(x, Apply):
-            made = Apply(x.op, tuple(map(value, x.inputs)), x.dtype)
-        elif isinstance(x, Load):
-            made = load(Load(x.buffer, mapped(x.index), x.dtype, guards(x.guards)))
-        elif isinstance(x, Counter):
-            made = Counter(mapped(x.index), x.dtype)
-        elif isinstance(x, Inside):
-            made = Inside(guards(x.guards), x.dtype)
-        memo[x] = made
-        return made
-
-    def statement(s: Statement) -> Statement:
-        if isinstance(s, Loop):
-            s = loop(s)
-            inner = tuple(statement(t) for t in s.body)
-            stop = s.stop if s.stop is None else mapped(s.stop)
-            return replace(s, body=inner, stop=stop)
-        if isinstance(s, Fold):
-            return Fold(s.accumulator, value(s.value))
-        if isinstance(s, Fetch):
-            return Fetch(s.buffer, mapped(s.index))
-        return Store(
-            s.buffer, mapped(s.index), value(s.value), s.combine, guards(s.guards)
-        )
-
+    `shared` gets each expression and statement made, operands first.
+    """
+    work = _Rewriting(index, loop, number, load, literal, shared)
     for e in expressions(body):  # operands first, so that `value` never recurses deep
-        value(e)
-    return tuple(statement(s) for s in body)
+        work.value(e)
+    return tuple([work.statement(s) for s in body])

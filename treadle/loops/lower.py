@@ -95,6 +95,8 @@ def row_major(node: Tensor) -> tuple[int, ...]:
 def broadcast(at: At, shape: Shape) -> At:
     """The indices at which an operand of `shape` is read for a result read at `at`."""
     own = at[len(at) - len(shape) :]
+    if 1 not in shape:
+        return own
     return tuple(Index() if n == 1 else i for i, n in zip(own, shape, strict=True))
 
 
@@ -125,13 +127,20 @@ def is_computed(op: Op) -> bool:
     return isinstance(op, (Elementwise, Random)) or type(op) in POOLS
 
 
+_virtual: dict[type[Op], bool] = {}
+
+
 def is_virtual(node: Tensor) -> bool:
     """Whether a node is looked through: no value is computed, only chosen, or it is
     computed wherever it is read.
     """
     if node.mark is not None and "recomputed" in node.mark:
         return True
-    return has_rule(node.op) and not is_computed(node.op)
+    kind = type(node.op)
+    found = _virtual.get(kind)
+    if found is None:  # what depends on more than the type is computed
+        found = _virtual[kind] = has_rule(node.op) and not is_computed(node.op)
+    return found
 
 
 def recomputed(node: Tensor) -> None:

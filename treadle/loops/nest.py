@@ -138,13 +138,15 @@ class _Work:
 
         Later passes may then write over the operand that it was read from.
         """
+        if turn == 0:
+            return own
         dtype = self.stored[own.buffer].type.dtype
         found = {
             x
             for x in inside(own.value)
             if isinstance(x, Load) and x.index.data() and x.dtype == dtype
         }
-        if turn == 0 or len(found) != 1:
+        if len(found) != 1:
             return own
         (load,) = found
         self.at_rows[0].append(Store(own.buffer, own.index, load))

@@ -1,19 +1,45 @@
-"""Kernels without sizes: every extent, stride and offset becomes a run-time argument.
+"""Kernels without numbers: extents, strides, offsets, literals are run-time arguments.
 
 Two kernels of one structure then have the same text, and share their machine code: the
-numbers 0 and 1 are structure, all others are read from the arguments of the call.
+numbers 0 and 1 are structure, all others are read from the arguments of the call. So
+are literals, which may come from sizes as the divisor of a mean does; a float passes as
+the bits of a double. Unsigned ones stay, which random numbers are made with, and so do
+integers that divide: machine code multiplies where it knows them.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
-from treadle.loops.kernel import Kernel, Loop, rewritten
+import numpy as np
 
-__all__ = ["bound", "parameterize"]
+from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
+from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop, rewritten
+from treadle.ops import bitwise, division
+
+__all__ = ["bound", "number_of", "parameterize"]
+
+MOST = 1 << 16  # expressions and statements that equal ones are replaced by
+PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
+DIVIDES = (bitwise.Shift, division.FloorDivide, division.Modulo)
+
+
+_shared: dict[Any, Any] = {}
+
+
+def _one(x: Any) -> Any:
+    """The one object for all that are equal: kernels then compare by identity."""
+    if len(_shared) >= MOST:
+        _shared.clear()
+    return _shared.setdefault(x, x)
+
+
+def _bits(value: float) -> int:
+    (found,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(found)
 
 
 class _Slots:
@@ -23,6 +49,8 @@ class _Slots:
         self.values: list[int] = []
         self.axes: dict[Axis, Axis] = {}
         self.indices: dict[Index, Index] = {}
+        self.literals: dict[tuple[str, int], Parameter] = {}
+        self.divisors: set[Expression] = set()
         self.checks = False
 
     def number(self, n: Any) -> Any:
@@ -56,11 +84,35 @@ class _Slots:
     def loop(self, s: Loop) -> Loop:
         return replace(s, axis=self.axis(s.axis))
 
+    def literal(self, x: Literal) -> Literal:
+        kind = x.dtype.kind
+        if kind not in "fVi" or abs(float(x.value)) in PLAIN or x in self.divisors:
+            return x
+        if kind == "i" and x.value in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max):
+            return x
+        bits = int(x.value) if kind == "i" else _bits(float(x.value))
+        if (kind, bits) not in self.literals:
+            self.values.append(bits)
+            self.literals[kind, bits] = Parameter(len(self.values) - 1)
+        return Literal(self.literals[kind, bits], x.dtype)
+
 
 def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """The structure of a kernel, and the integers that fill its slots."""
     slots = _Slots()
-    body = rewritten(kernel.body, slots.index, slots.loop, slots.number)
+    slots.divisors.update(
+        x.inputs[1]
+        for x in kernel.expressions
+        if isinstance(x, Apply) and isinstance(x.op, DIVIDES)
+    )
+    body = rewritten(
+        kernel.body,
+        slots.index,
+        slots.loop,
+        slots.number,
+        literal=slots.literal,
+        shared=_one,
+    )
     made = replace(
         kernel,
         arguments=tuple(
@@ -72,6 +124,16 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         checks=slots.checks,
     )
     return made, slots.values
+
+
+def number_of(x: Literal, integers: Sequence[int]) -> Any:
+    """The value of a literal of a kernel whose slots these integers fill."""
+    if not isinstance(x.value, Parameter):
+        return x.value
+    own = integers[x.value.slot]
+    return (
+        own if x.dtype.kind == "i" else struct.unpack("<d", struct.pack("<q", own))[0]
+    )
 
 
 def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
@@ -97,6 +159,9 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
     def loop(s: Loop) -> Loop:
         return replace(s, axis=axis(s.axis))
 
-    body = rewritten(kernel.body, index, loop, number)
+    def literal(x: Literal) -> Literal:
+        return Literal(number_of(x, integers), x.dtype)
+
+    body = rewritten(kernel.body, index, loop, number, literal=literal)
     arguments = tuple(replace(a, scratch=number(a.scratch)) for a in kernel.arguments)
     return replace(kernel, arguments=arguments, body=body, integers=0)

@@ -21,7 +21,6 @@ from treadle.loops.kernel import (
     Loop,
     Statement,
     Store,
-    expressions,
     indices,
     rewritten,
     statements,
@@ -127,11 +126,11 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
     return kernel.with_body(nested)
 
 
-def all_indices(body: tuple[Statement, ...]) -> Iterator[Index]:
+def all_indices(kernel: Kernel) -> Iterator[Index]:
     """Every index in loads, stores, counters and guards."""
-    for e in expressions(body):
+    for e in kernel.expressions:
         yield from indices(e)
-    for s in statements(body):
+    for s in statements(kernel.body):
         if isinstance(s, Store):
             yield s.index
             yield from (g.index for g in s.guards)
@@ -157,7 +156,7 @@ def split(kernel: Kernel) -> Kernel:
     for _ in range(16):
         divided = [
             atom
-            for i in all_indices(kernel.body)
+            for i in all_indices(kernel)
             for atom, _ in i.terms
             if isinstance(atom, (Quotient, Remainder))
         ]
@@ -197,7 +196,7 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
 def _divisions(kernel: Kernel) -> int:
     return sum(
         isinstance(atom, (Quotient, Remainder))
-        for i in all_indices(kernel.body)
+        for i in all_indices(kernel)
         for atom, _ in i.terms
     )
 
@@ -206,7 +205,7 @@ def reorder(kernel: Kernel) -> Kernel:
     """Loops in the order of memory: what moves farthest in it is outermost."""
     nest = taken_apart(kernel)
     written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
-    read = [e.index for e in expressions(kernel.body) if isinstance(e, Load)]
+    read = [e.index for e in kernel.expressions if isinstance(e, Load)]
 
     def sorted_by_steps(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         for i in [*written, *read]:
@@ -226,7 +225,7 @@ def merge(kernel: Kernel) -> Kernel:
     """Neighboring axes joined where every index runs through both as through one."""
     while True:
         nest = taken_apart(kernel)
-        found = list(all_indices(kernel.body))
+        found = list(all_indices(kernel))
         for group in nest.groups:
             for a, b in itertools.pairwise(group):
                 if all(_runs_on(i, a, b) for i in found):
@@ -261,7 +260,7 @@ def vector_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most memory is next to each other."""
     nest = taken_apart(kernel)
     axes = [*nest.rows, *(() if kernel.ordered else nest.inner)]
-    found = list(all_indices(kernel.body))
+    found = list(all_indices(kernel))
     best, score = None, -math.inf
     for k, axis in enumerate(axes):
         own = 0.0
@@ -278,7 +277,7 @@ def vector_axis(kernel: Kernel) -> Axis | None:
 def element_bytes(kernel: Kernel) -> int:
     """The width that decides how many elements a vector has."""
     sizes = [a.dtype.itemsize for a in kernel.arguments]
-    sizes += [e.dtype.itemsize for e in expressions(kernel.body) if e.dtype.kind == "f"]
+    sizes += [e.dtype.itemsize for e in kernel.expressions if e.dtype.kind == "f"]
     return max(max(sizes, default=4), 4) if sizes else 4
 
 
@@ -325,10 +324,10 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
     folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
-    ops = sum(isinstance(e, Apply) for e in expressions(kernel.body))
+    ops = sum(isinstance(e, Apply) for e in kernel.expressions)
     if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
         lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
-    beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel.body))
+    beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel))
     if kernel.ordered and not beside:
         lanes = lanes_apart(axis.extent, width)
     return put_together(kernel, nest, axis, lanes)

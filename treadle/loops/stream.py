@@ -42,7 +42,7 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
     large = {k for k, n in enumerate(nodes) if n.type.nbytes >= STREAM}
     for k in sorted(large):
         kernel = _waiting(kernel, k)
-    read = {e.buffer for e in expressions(kernel.body) if isinstance(e, Load)}
+    read = {e.buffer for e in kernel.expressions if isinstance(e, Load)}
     stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
     read |= {s.buffer for s in stores if s.combine is not None}
     arguments = tuple(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.loops.index import Index
+import numpy as np
+
+from treadle.loops.index import Index, Parameter
 from treadle.loops.kernel import (
     Apply,
     Counter,
@@ -21,7 +23,6 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     children,
-    expressions,
     statements,
 )
 
@@ -36,7 +37,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Expression, str] = {}
         uses: dict[Expression, int] = {}
-        for x in expressions(kernel.body):
+        for x in kernel.expressions:
             for c in children(x):
                 uses[c] = uses.get(c, 0) + 1
         self.shared = {x for x, n in uses.items() if n > 1}
@@ -112,7 +113,7 @@ class _Writer:
 
     def _written(self, x: Expression, depth: int) -> str:
         if isinstance(x, Literal):
-            return f"{x.value}"
+            return _literal(x)
         if isinstance(x, Load):
             return f"b{x.buffer}[{self.index(x.index)}]{self.where(x.guards)}"
         if isinstance(x, Counter):
@@ -126,6 +127,13 @@ class _Writer:
         if x.op.name == "Cast":
             return f"{x.dtype.name}({inputs})"
         return f"{x.op.name.lower()}({inputs}{', ' + fields if fields else ''})"
+
+
+def _literal(x: Literal) -> str:
+    """A number as text, the same for all literals that are equal."""
+    if isinstance(x.value, Parameter):
+        return _size(x.value)
+    return str(np.asarray(x.value, x.dtype)[()])
 
 
 def _size(x: object) -> str:

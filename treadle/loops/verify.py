@@ -44,7 +44,7 @@ def kernel_problems(kernel: Kernel) -> list[str]:
     for loop in statements(kernel.body):
         if isinstance(loop, Loop) and loop.kind == "ordered":
             found += _lost(kernel, loop)
-    for x in expressions(kernel.body):
+    for x in kernel.expressions:
         if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
             found.append(f"b{x.buffer} is no buffer")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
@@ -10,6 +11,7 @@ from treadle.loops.kernel import (
     Apply,
     Expression,
     Fetch,
+    Kernel,
     Literal,
     Load,
     Loop,
@@ -20,7 +22,7 @@ from treadle.loops.kernel import (
     inside,
     statements,
 )
-from treadle.loops.parameters import bound
+from treadle.loops.parameters import bound, number_of
 from treadle.ops.select import Maximum, Minimum
 from treadle.program.program import Fallback, Launch, Program, Step
 from treadle.program.units import Unit
@@ -105,21 +107,23 @@ def _clipped(step: Launch) -> set[tuple[int, int]]:
     """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
     found = set()
     for number, values in _stored(step).items():
-        limits = {_limit(x) for x in values}
+        limits = {_limit(x, step.integers) for x in values}
         if len(limits) == 1 and None not in limits:
             found.add((number, int(limits.pop() or 0) + 1))
     return found
 
 
-def _limit(x: Expression | None) -> int | None:
+def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
     """The greatest value of an integer that is held between 0 and it."""
     if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
+        return None
+    if x.dtype.kind not in "iu":
         return None
     inner, limit = x.inputs
     if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
         low = inner.inputs[1]
         if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
-            return int(limit.value)
+            return int(number_of(limit, integers))
     return None
 
 
@@ -149,6 +153,7 @@ def overwrites(program: Program) -> dict[int, int]:
             last[n] = k
     buffers = program.buffers
     found: dict[int, int] = {}
+    taken: set[int] = set()
     for k, step in enumerate(program.steps):
         for new in step.written:
             if buffers[new].place != "arena" or first[new] != k:
@@ -158,9 +163,10 @@ def overwrites(program: Program) -> dict[int, int]:
                     continue
                 a, b = buffers[old].type, buffers[new].type
                 alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
-                taken = old in found.values() or old in step.written
-                if alike and not taken and _may_overwrite(step, new, old):
+                free = old not in taken and old not in step.written
+                if alike and free and _may_overwrite(step, new, old):
                     found[new] = old
+                    taken.add(old)
                     break
     return found
 
@@ -189,7 +195,29 @@ def _same_places(
     if numbers.count(operand) != 1:
         return False
     own, target = numbers.index(operand), numbers.index(result)
-    steps = list(_walk(bound(launch.kernel, launch.integers).body, (), ()))
+    kernel, integers = launch.kernel, launch.integers
+    return _for_all_sizes(kernel, own, target) or _reads_before(
+        kernel, integers, own, target
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _for_all_sizes(kernel: Kernel, own: int, target: int) -> bool:
+    """The same of a kernel without sizes: it reads just where it writes."""
+    return _in_steps(kernel, own, target, False)
+
+
+@functools.lru_cache(maxsize=4096)
+def _reads_before(
+    kernel: Kernel, integers: tuple[int, ...], own: int, target: int
+) -> bool:
+    """Whether no step reads of one buffer what another has written to the other."""
+    return _in_steps(bound(kernel, integers), own, target, True)
+
+
+def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
+    """Whether all steps read before others write; False where sizes must tell."""
+    steps = list(_walk(kernel.body, (), ()))
     stores = [
         (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
     ]
@@ -207,6 +235,8 @@ def _same_places(
             for store, other in stores:
                 if x.index == store.index and not inner:
                     continue  # the very element that this step writes
+                if not sized:
+                    return False
                 around = axes[: _shared(path, other)]
                 if _meet(x.index, store.index, around):
                     return False

@@ -38,6 +38,19 @@ def is_leaf(node: Tensor) -> bool:
     return node.stored is not None or isinstance(node.op, Argument)
 
 
+def _remembered(holds: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
+    """The same answers, found once for each node."""
+    known: dict[int, bool] = {}
+
+    def answer(node: Tensor) -> bool:
+        found = known.get(node.serial)
+        if found is None:
+            found = known[node.serial] = holds(node)
+        return found
+
+    return answer
+
+
 class Arrangement:
     """The units of a graph in an order in which they can run, and who stores what.
 
@@ -54,13 +67,13 @@ class Arrangement:
     ) -> None:
         self.roots = roots
         self.versions = versions
-        self.supported = supported
+        self.supported = _remembered(supported)
         self.nodes = [n for n in reach(list(roots.values())) if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
         self.orders = orders_of(self.nodes, self.results) if fuse else {}
         if fuse:
-            recompute(self.nodes, supported)
+            recompute(self.nodes, self.supported)
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         copied = self._copied()
         chosen = [
@@ -69,12 +82,15 @@ class Arrangement:
             if (n.serial in copied or not self.looked_through(n))
             and not isinstance(n.op, Output)
         ]
-        units = group(chosen, supported, MEMBERS if fuse else 1)
+        units = group(chosen, self.supported, MEMBERS if fuse else 1)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:
             done = self.finishes.values()
-            stored = self._stored(units) | copied
+
+            def stored() -> set[int]:
+                return self._stored(units) | copied
+
             units = fold_columns_beside(units, done, stored, self.strides)
         by_number = {u.nodes[0].serial: u.number for u in units}
         done_by = {u.number: by_number[k] for k, u in self.finishes.items()}

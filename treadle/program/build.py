@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,8 @@ from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
-from treadle.program.epilogue import epilogue_kernel
+from treadle.program.epilogue import epilogue_kernel, result_places
+from treadle.program.forms import form_of, once
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -56,11 +58,35 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
 
 
 @dataclass(frozen=True)
+class Ready:
+    """A kernel as it runs, on any buffers: all of a Launch but these."""
+
+    kernel: Kernel
+    integers: tuple[int, ...]
+    total: int
+    grain: int
+
+
+def ready(kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int) -> Ready:
+    """A kernel on the buffers of `nodes`, scheduled and without numbers."""
+    scheduled = schedule(kernel, vector_bytes)
+    total, multiple, cost = work(scheduled)
+    structure, integers = parameterize(streaming(scheduled, nodes))
+    named = replace(structure, name=kernel.name)
+    return Ready(named, tuple(integers), total, grain_of(total, multiple, cost))
+
+
+@dataclass(frozen=True)
 class Draft:
     """A program that might be built, and the memory that it would need."""
 
-    demand: Demand
+    arranged: Arrangement
     build: Callable[[], Program]
+
+    @functools.cached_property
+    def demand(self) -> Demand:
+        """What the step that needs the most memory needs."""
+        return Timeline(self.arranged).largest()
 
 
 def drafts(
@@ -89,7 +115,7 @@ def drafts(
             with stage("make kernels"):
                 return _Building(arguments, arranged, vector_bytes).program()
 
-        return Draft(Timeline(arranged).largest(), built)
+        return Draft(arranged, built)
 
     with stage("fuse"):
         arranged = arrange(unbarred(roots))
@@ -183,13 +209,21 @@ class _Building:
             if kernels is None:
                 self._fallback(node)
             for kernel, nodes in kernels or ():
-                self._launch(kernel, nodes, [node])
+                self._launch(ready(kernel, nodes, self.vector_bytes), nodes, [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
             return
-        kernel, nodes = kernel_of(unit.region, stored, self._has_buffer, self.strides)
-        self._launch(kernel, nodes, stored)
+        region, strides = unit.region, self.strides
+        form = form_of(region, stored, self._has_buffer, strides)
+
+        def make() -> tuple[Ready, Sequence[Tensor]]:
+            kernel, nodes = kernel_of(region, stored, self._has_buffer, strides)
+            return ready(kernel, nodes, self.vector_bytes), nodes
+
+        found = once(("loops", self.vector_bytes), form, make)
+        assert found is not None
+        self._launch(*found, stored)
 
     def _kernels(self, node: Tensor) -> Kernels | None:
         """The kernels of an op on types that loops compute with, if it has some."""
@@ -200,22 +234,16 @@ class _Building:
         return None if "c" in kinds else rule(node, self.strides)
 
     def _launch(
-        self, kernel: Kernel, nodes: Sequence[Tensor], stored: Sequence[Tensor]
+        self, own: Ready, nodes: Sequence[Tensor], stored: Sequence[Tensor]
     ) -> None:
         if not any(n.type.size for n in stored):
             return  # there is nothing to compute
-        scheduled = schedule(kernel, self.vector_bytes)
-        total, multiple, cost = work(scheduled)
-        structure, integers = parameterize(streaming(scheduled, nodes))
+        buffers = tuple(self.of(n) for n in nodes)
+        written = tuple(self.of(n) for n in stored)
+        copies = own.kernel.name == COPY
         self.steps.append(
             Launch(
-                replace(structure, name=kernel.name),
-                tuple(integers),
-                tuple(self.of(n) for n in nodes),
-                tuple(self.of(n) for n in stored),
-                total,
-                grain_of(total, multiple, cost),
-                kernel.name == COPY,
+                own.kernel, own.integers, buffers, written, own.total, own.grain, copies
             )
         )
 
@@ -247,27 +275,35 @@ class _Building:
         if unit is None:
             return None
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
+        assert unit.region is not None
         lanes = max(self.vector_bytes // node.type.dtype.itemsize, 1)
-        made = epilogue_kernel(
-            unit,
-            node,
-            layout,
-            stored,
-            lambda n: n is node or self._has_buffer(n),
-            self.strides,
-            lanes,
-        )
-        if made is None or len(made[1]) > OPERANDS:
+
+        def has_buffer(n: Tensor) -> bool:
+            return n is node or self._has_buffer(n)
+
+        def make() -> tuple[Ready, Sequence[Tensor]] | None:
+            made = epilogue_kernel(
+                unit, node, layout, stored, has_buffer, self.strides, lanes
+            )
+            if made is None or len(made[1]) > OPERANDS:
+                return None
+            structure, integers = parameterize(made[0])
+            named = replace(structure, name=made[0].name)
+            return Ready(named, tuple(integers), 0, 0), made[1]
+
+        form = form_of(unit.region, stored, has_buffer, self.strides)
+        places = result_places(layout, node)
+        key = "finish", places, lanes, form.numbers.get(node.serial)
+        found = once(key, form, make)
+        if found is None:
             return None
-        kernel, nodes = made
-        structure, integers = parameterize(kernel)
+        made, nodes = found
         own = [k for k, n in enumerate(nodes) if n is node]
         if len(own) != 1:
             return None
         rest = tuple(self.of(n) for n in nodes if n is not node)
         written = tuple(self.of(n) for n in stored)
-        named = replace(structure, name=kernel.name)
-        return Launch(named, tuple(integers), rest, written, 0, 0), own[0]
+        return Launch(made.kernel, made.integers, rest, written, 0, 0), own[0]
 
     def _fallback(self, node: Tensor) -> None:
         results = [node]

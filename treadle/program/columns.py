@@ -9,7 +9,7 @@ The order of a fold is what it is in a kernel of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from treadle.base.types import TupleType
@@ -31,47 +31,47 @@ WIDE = 64  # columns: in shorter rows many lanes would be idle
 def fold_columns_beside(
     units: Sequence[Unit],
     finishes: Iterable[Unit],
-    stored: Collection[int],
+    written: Callable[[], Collection[int]],
     strides: Strides,
 ) -> list[Unit]:
     """The units, with folds of columns in those that pass over the same rows.
 
-    Those that products finish themselves stay as they are. `stored` are the nodes that
-    are read outside of their unit; they lie in memory by `strides`.
+    Those that products finish themselves stay as they are. `written` tells the nodes
+    that are read outside of their unit; they lie in memory by `strides`.
     """
     taken = {u.number for u in finishes}
     free = [u for u in units if u.region is not None and u.number not in taken]
-    folding = [u for u in free if _folds_columns(u) and _in_rows(u, stored, strides)]
+    folding = [u for u in free if _folds_columns(u)]
+    if not folding:
+        return list(units)
+    stored = written()
+    folding = [u for u in folding if _in_rows(u, stored, strides)]
     alone = []
     for unit in folding:
         if any(n.serial in stored and not _is_fold(unit, n) for n in unit.nodes):
             _pass_over_rows(unit)
         else:
             alone.append(unit)
-    count = 1 + max((u.number for u in units), default=0)
-    by_number = [Unit(k, []) for k in range(count)]
     holders: dict[int, list[Unit]] = {}  # units that read or compute a value
-    for unit in units:
-        by_number[unit.number] = unit
     for unit in free:
         for serial in unit.operands | {n.serial for n in unit.nodes}:
             holders.setdefault(serial, []).append(unit)
     for unit in alone:
-        _join(unit, _beside(unit, holders), by_number)
+        _join(unit, _beside(unit, holders))
     return [u for u in units if u.nodes]
 
 
-def _join(unit: Unit, others: Sequence[Unit], by_number: Sequence[Unit]) -> None:
+def _join(unit: Unit, others: Sequence[Unit]) -> None:
     """Let the first of some units that can do it fold what a unit folds."""
     for other in others:
         region = _over_blocks(other, unit)
         if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
             continue
         own, other.region = other.region, region
-        if _independent(unit, other, by_number) and compatible(unit, other):
+        if _independent(unit, other) and compatible(unit, other):
             assert unit.region is not None
             region.turns = unit.region.inner
-            absorb(by_number, other, unit)
+            absorb(other, unit)
             return
         other.region = own
 
@@ -158,9 +158,9 @@ def _over_blocks(unit: Unit, columns: Unit) -> Region | None:
     return made if made.inner == inner else None
 
 
-def _independent(unit: Unit, other: Unit, units: Sequence[Unit]) -> bool:
+def _independent(unit: Unit, other: Unit) -> bool:
     """Whether neither needs what the other has only after all rows of a block."""
-    if between(units, unit, other) or between(units, other, unit):
+    if between(unit, other) or between(other, unit):
         return False
     region = other.region
     assert region is not None

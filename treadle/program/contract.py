@@ -61,6 +61,9 @@ def view_of(
     x: Tensor, looked_through: Callable[[Tensor], bool], strides: Strides = row_major
 ) -> View | None:
     """The strided view of stored memory that a node is; None where it is none."""
+    if not looked_through(x):
+        pairs = zip(strides(x), x.type.shape, strict=True)
+        return View(x, 0, tuple([0 if n == 1 else step for step, n in pairs]))
     axes = [Axis(f"d{k}", n) for k, n in enumerate(x.type.shape)]
     at = tuple(map(Index.of, axes))
     base = x

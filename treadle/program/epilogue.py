@@ -16,9 +16,9 @@ from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, run_of, sources
-from treadle.program.units import Unit
+from treadle.program.units import Unit, between, spread
 
-__all__ = ["epilogue_kernel", "epilogues"]
+__all__ = ["epilogue_kernel", "epilogues", "result_places"]
 
 
 def epilogues(
@@ -38,7 +38,6 @@ def epilogues(
                 for p, _ in sources(x, None):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
-    by_bit = {u.number: u for u in units}
     found: dict[int, Unit] = {}
     taken: set[int] = set()
     for product in units:
@@ -49,24 +48,14 @@ def epilogues(
         if len(own) != 1 or own[0].number in taken:
             continue
         (unit,) = own
-        if _waits(unit, product, by_bit) or not _fits(unit, node, products):
+        if between(product, unit) or not _fits(unit, node, products):
             continue
         found[node.serial] = unit
         taken.add(unit.number)
-        _joined(product, unit, units)
+        # The product now waits for what its unit waits for, and so do its readers.
+        unit.done_by = product
+        spread(product, unit.before & ~(1 << product.number))
     return found
-
-
-def _waits(unit: Unit, product: Unit, units: Mapping[int, Unit]) -> bool:
-    """Whether the unit reads something that itself waits for the product."""
-    bit = 1 << product.number
-    before = unit.before & ~bit
-    while before:
-        k = before.bit_length() - 1
-        before &= ~(1 << k)
-        if k in units and units[k].before & bit:
-            return True
-    return False
 
 
 def _fits(
@@ -114,13 +103,16 @@ def _is_whole(i: Index, extent: int) -> bool:
     return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
 
 
-def _joined(product: Unit, unit: Unit, units: Sequence[Unit]) -> None:
-    """The product now waits for what its unit waits for, and so do its readers."""
-    bit = 1 << product.number
-    product.before |= unit.before & ~bit
-    for other in units:
-        if other.before & bit:
-            other.before |= product.before
+def result_places(
+    layout: Layout | Convolution, node: Tensor
+) -> tuple[tuple[Axis, ...], At]:
+    """Batch, rows and columns of a product, and the element of the node that is there.
+
+    What the product is a sum of is nothing to what follows.
+    """
+    batch, m, n, _ = layout.sizes
+    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
+    return axes, layout.element(tuple(map(Index.of, axes)), node.type.shape)
 
 
 def epilogue_kernel(
@@ -138,9 +130,7 @@ def epilogue_kernel(
     """
     region = unit.region
     assert region is not None
-    batch, m, n, _ = layout.sizes
-    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
-    dims = layout.element(tuple(map(Index.of, axes)), node.type.shape)
+    axes, dims = result_places(layout, node)
     known = _place(unit, node)
     assert known is not None
     by: dict[Axis, Index] = {}
@@ -159,12 +149,12 @@ def epilogue_kernel(
         for serial, at in own.items():
             new[serial] = tuple(i.replaced(by) for i in at)
     kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
-    for i in all_indices(kernel.body):
+    for i in all_indices(kernel):
         for atom, _ in i.terms:
             divided = isinstance(atom, (Quotient, Remainder))
             if divided and axes[2] in atom.index.axes():  # type: ignore[union-attr]
                 return None
-    if any(s.data() for s in all_indices(kernel.body)):
+    if any(s.data() for s in all_indices(kernel)):
         return None
     passes = taken_apart(kernel).passes
     body = tuple(p for p in passes)

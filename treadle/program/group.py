@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, is_virtual, unflatten
+from treadle.loops.lower import At, is_virtual
 from treadle.loops.region import Region
 from treadle.ops.families import Output, Reduction
 from treadle.program.places import (
     carried_up,
     domain,
     operand_places,
-    run_of,
+    run_through,
     sources,
 )
 from treadle.program.units import (
@@ -31,6 +31,7 @@ from treadle.program.units import (
     absorb,
     between,
     compatible,
+    depend,
     fits,
     rebase,
     waited_for,
@@ -51,6 +52,7 @@ class Grouping:
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
+        self._read: dict[int, list[Tensor]] = {}  # by nodes of kernels
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -117,20 +119,29 @@ class Grouping:
         region.placement[node.serial] = at
         return self._new(node, region)
 
-    def _reads(self, node: Tensor) -> Iterator[Tensor]:
+    def _reads(self, node: Tensor) -> list[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
+        known = self._read.get(node.serial)
+        if known is not None:
+            return known
+        fuses = self.fuses(node)
+        found = []
         stack = list(reversed(node.inputs))
         while stack:
             x = stack.pop()
-            if is_virtual(x) and (self.fuses(node) or self.unit(x) is None):
+            if is_virtual(x) and (fuses or self.unit(x) is None):
                 stack += reversed(x.inputs)
             else:
-                yield x
+                found.append(x)
+        if fuses:
+            self._read[node.serial] = found
+        return found
 
     def _awaited(self, node: Tensor) -> list[Tensor]:
         """What must be computed before a node."""
         other = waited_for(node)
-        return [*self._reads(node), *([] if other is None else [other])]
+        reads = self._reads(node)
+        return reads if other is None else [*reads, other]
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
@@ -143,16 +154,8 @@ class Grouping:
     def _wait(self, unit: Unit, x: Tensor) -> None:
         """Let a unit wait for the one that computes a node, if there is one."""
         other = self.unit(x)
-        if other is None or other is unit:
-            return
-        new = (other.before | 1 << other.number) & ~unit.before
-        if not new:
-            return
-        bit = 1 << unit.number
-        unit.before |= new
-        for later in self.units:
-            if later.before & bit:
-                later.before |= new
+        if other is not None and other is not unit:
+            depend(unit, other)
 
     # -- joining ---------------------------------------------------------------------
 
@@ -171,11 +174,12 @@ class Grouping:
         assert region is not None
         if len(region.nodes) >= self.most or len(unit.operands) >= OPERANDS:
             return False
-        bit = 1 << unit.number
-        for x in self._awaited(node):
-            other = self.unit(x)
-            if other is not None and other is not unit and other.before & bit:
-                return False  # the node waits for what waits for this unit
+        if unit.waiting:
+            bit = 1 << unit.number
+            for x in self._awaited(node):
+                other = self.unit(x)
+                if other is not None and other is not unit and other.before & bit:
+                    return False  # the node waits for what waits for this unit
         if isinstance(node.op, Reduction):
             done = self._join_reduction(node, region)
         else:
@@ -198,9 +202,9 @@ class Grouping:
             return
         if len(a.nodes) + len(b.nodes) > self.most or not compatible(unit, other):
             return
-        if between(self.units, other, unit) or between(self.units, unit, other):
+        if between(other, unit) or between(unit, other):
             return
-        absorb(self.units, unit, other)
+        absorb(unit, other)
         for node in unit.nodes:
             self.unit_of[node.serial] = unit
 
@@ -224,10 +228,10 @@ class Grouping:
                 if found is not None:
                     yield found
         if node.type.size == size:
-            yield unflatten(run_of(region.axes), shape)
+            yield run_through(region.axes, shape)
         rows = region.rows
         if region.inner and node.type.size == math.prod(a.extent for a in rows):
-            yield unflatten(run_of(rows), shape)
+            yield run_through(rows, shape)
 
     def _join_reduction(self, node: Tensor, region: Region) -> bool:
         """A fold over the inner axes of a region, or over axes that become them."""
@@ -267,7 +271,7 @@ class Grouping:
                 if found is not None:
                     yield found
         if x.type.size == math.prod(a.extent for a in region.axes):
-            yield unflatten(run_of(region.axes), x.type.shape)
+            yield run_through(region.axes, x.type.shape)
 
 
 def group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 from treadle.base.types import Shape
@@ -11,9 +12,17 @@ from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 
-__all__ = ["carried_up", "domain", "operand_places", "run_of", "sources"]
+__all__ = [
+    "carried_up",
+    "domain",
+    "operand_places",
+    "run_of",
+    "run_through",
+    "sources",
+]
 
 
+@functools.lru_cache(maxsize=4096)
 def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
     """A loop for each dimension longer than 1, and the indices of an element."""
     axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
@@ -83,3 +92,9 @@ def _leads_to(x: Tensor, producer: Tensor) -> bool:
 def run_of(axes: Sequence[Axis]) -> Index:
     """The number of a step of nested loops."""
     return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
+
+
+@functools.lru_cache(maxsize=4096)
+def run_through(axes: tuple[Axis, ...], shape: Shape) -> At:
+    """The indices of the elements that nested loops run through, one after another."""
+    return unflatten(run_of(axes), shape)

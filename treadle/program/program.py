@@ -13,7 +13,7 @@ from treadle.base.dtypes import DType
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
-from treadle.loops.kernel import Apply, Kernel, Loop, expressions, statements
+from treadle.loops.kernel import Apply, Kernel, Loop, statements
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
@@ -134,7 +134,7 @@ def work(kernel: Kernel) -> tuple[int, int, int]:
     for s in statements(body):
         if isinstance(s, Loop):
             cost += s.axis.extent
-    ops = sum(isinstance(x, Apply) for x in expressions(kernel.body))
+    ops = sum(isinstance(x, Apply) for x in kernel.expressions)
     inner = math.prod(_inner(body)) if cost else 1
     return total, multiple, max(inner, 1) * (1 + ops // 2)
 

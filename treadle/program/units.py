@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis
-from treadle.loops.lower import At, unflatten
+from treadle.loops.lower import At, is_virtual, unflatten
 from treadle.loops.region import Region
 from treadle.program.places import operand_places, run_of, sources
 
@@ -20,9 +20,11 @@ __all__ = [
     "absorb",
     "between",
     "compatible",
+    "depend",
     "fits",
     "read_at",
     "rebase",
+    "spread",
     "wait_for",
     "waited_for",
 ]
@@ -31,7 +33,7 @@ MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """Nodes computed by one step: a region of fused nodes, or one op by itself."""
 
@@ -40,21 +42,45 @@ class Unit:
     region: Region | None = None
     before: int = 0  # bits of the units that must run first
     operands: set[int] = field(default_factory=set)
+    waiting: dict[int, Unit] = field(default_factory=dict)  # those that read it
+    absorbed_by: Unit | None = None
+    done_by: Unit | None = None  # the product that does this unit itself
 
 
-def between(units: Sequence[Unit], first: Unit, last: Unit) -> bool:
-    """Whether some third unit waits for the first and is waited for by the last.
+def _waiting(unit: Unit) -> dict[int, Unit]:
+    """The units that wait for one, not only for what waits for it, by number."""
+    found = {}
+    for other in unit.waiting.values():
+        while other.absorbed_by is not None:
+            other = other.absorbed_by
+        for own in (other, other.done_by):
+            if own is not None and own is not unit:
+                found[own.number] = own
+    return found
 
-    `units` are all of them, by number.
-    """
-    bit = 1 << first.number
-    before = last.before & ~bit
-    while before:
-        k = before.bit_length() - 1
-        before &= ~(1 << k)
-        if units[k].before & bit:
-            return True
-    return False
+
+def depend(unit: Unit, other: Unit) -> None:
+    """Let a unit wait for another one."""
+    other.waiting[unit.number] = unit
+    spread(unit, (other.before | 1 << other.number) & ~unit.before)
+
+
+def spread(unit: Unit, more: int) -> None:
+    """Let a unit, and all that wait for it, wait for what some bits tell."""
+    stack = [unit] if more else []
+    while stack:
+        own = stack.pop()
+        own.before |= more
+        if own.waiting:
+            found = _waiting(own).values()
+            stack += [later for later in found if more & ~later.before]
+
+
+def between(first: Unit, last: Unit) -> bool:
+    """Whether some third unit waits for the first and is waited for by the last."""
+    return bool(first.waiting) and any(
+        last.before >> k & 1 for k in _waiting(first) if k != last.number
+    )
 
 
 def read_at(region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
@@ -66,6 +92,9 @@ def read_at(region: Region, node: Tensor) -> list[tuple[Tensor, At | None]]:
 
 def fits(region: Region, x: Tensor, at: At | None) -> bool:
     """Whether an operand read at `at` reads all members where they are computed."""
+    if not is_virtual(x):
+        known = region.placement.get(x.serial)
+        return known is None or at == known
     return all(
         place == region.placement[p.serial]
         for p, place in sources(x, at)
@@ -75,19 +104,32 @@ def fits(region: Region, x: Tensor, at: At | None) -> bool:
 
 def compatible(unit: Unit, other: Unit) -> bool:
     """Whether two units over the same loops read each other where they may."""
-    a, b = unit.region, other.region
-    assert a is not None and b is not None
     if len(unit.operands | other.operands) > OPERANDS:
         return False
+    pairs = [(x, y) for x, y in ((unit, other), (other, unit)) if _reads(x, y)]
     return all(
-        fits(theirs, x, at)
-        for own, theirs in ((a, b), (b, a))
-        for node in own.nodes
-        for x, at in read_at(own, node)
+        fits(theirs.region, x, at)
+        for own, theirs in pairs
+        if own.region is not None and theirs.region is not None
+        for node in own.region.nodes
+        if any(_leads_to(x, theirs.region.placement) for x in node.inputs)
+        for x, at in read_at(own.region, node)
     )
 
 
-def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
+def _leads_to(x: Tensor, members: Mapping[int, At]) -> bool:
+    """Whether an operand is computed from a member where it is read."""
+    if not is_virtual(x):
+        return x.serial in members
+    return any(p.serial in members for p, _ in sources(x, None))
+
+
+def _reads(unit: Unit, other: Unit) -> bool:
+    """Whether a unit reads what another one computes."""
+    return not unit.operands.isdisjoint([x.serial for x in other.nodes])
+
+
+def absorb(unit: Unit, other: Unit) -> None:
     """Let a unit do what another one does, and wait for what that waits for."""
     a, b = unit.region, other.region
     assert a is not None and b is not None
@@ -98,10 +140,17 @@ def absorb(units: Sequence[Unit], unit: Unit, other: Unit) -> None:
     unit.operands |= other.operands
     mine, theirs = 1 << unit.number, 1 << other.number
     unit.before = (unit.before | other.before) & ~(mine | theirs)
+    unit.waiting |= other.waiting
     other.region, other.nodes, other.before = None, [], 0
-    for later in units:
-        if later is not unit and later.before & (mine | theirs):
-            later.before = (later.before | mine | unit.before) & ~theirs
+    other.absorbed_by = unit
+    seen = {unit.number}
+    stack = [unit]
+    while stack:
+        for k, later in _waiting(stack.pop()).items():
+            if k not in seen:
+                seen.add(k)
+                stack.append(later)
+                later.before = (later.before | mine | unit.before) & ~theirs
 
 
 def wait_for(node: Tensor, other: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 from typing import Any
 
 from treadle.base.types import Shape
@@ -35,11 +36,11 @@ def convolve(
     made: dict[int, Tensor] = {}
     windows: dict[Any, Tensor] = {}
     for node in reach(roots.values()):
-        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         found = None
         if _slides(node) and not direct(node):
             found = _written_out(node.op, inputs, windows)
-        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+        elif any(map(is_not, inputs, node.inputs)):
             found = Tensor(node.op, inputs, node.type)
         if found is not None:
             found.origin = node.origin

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_not
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -29,14 +30,14 @@ def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """The roots, with each long fold as a fold of parts and a fold of these."""
     made: dict[int, Tensor] = {}
     for node in reach(roots.values()):
-        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         if isinstance(node.op, Reduction):
             found = _cut(node.op, inputs[0])
             if found is not None:
                 found.origin = node.origin
                 made[node.serial] = found
                 continue
-        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+        if any(map(is_not, inputs, node.inputs)):
             made[node.serial] = Tensor(node.op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}

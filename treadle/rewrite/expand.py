@@ -13,6 +13,7 @@ from typing import Any
 
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import argument_error
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
@@ -65,6 +66,56 @@ class Expanded:
         """The old node whose value an argument takes."""
         assert isinstance(argument.op, Argument)
         return self.leaves[argument.op.position]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """An op written in smaller ones: nodes over arguments, in order."""
+
+    arguments: tuple[Tensor, ...]
+    nodes: list[Tensor]
+    outputs: tuple[Tensor, ...]
+    several: bool
+
+
+KNOWN = 1024  # ops on operands of some types
+_known: dict[Any, _Written] = {}
+
+
+def _bits(x: Tensor) -> bytes | None:
+    """The value of a number that is written in the graph."""
+    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
+
+
+def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
+    """What an op is written out as; done once for operands of the same types.
+
+    A rule may look at a number that is an operand, and at which operands are the same.
+    """
+    first: dict[int, int] = {}
+    places = [first.setdefault(x.serial, len(first)) for x in operands]
+    types = [(x.type, _bits(x)) for x in operands]
+    key = op, current().dtype, *places, *types
+    found = _known.get(key)
+    if found is not None:
+        return found
+    own: dict[int, Tensor] = {}
+    for x in operands:
+        if x.serial not in own:
+            bare = Tensor(Argument(len(own)), (), x.type)
+            own[x.serial] = x if x.op is LITERAL else bare
+    arguments = tuple([own[x.serial] for x in operands])
+    made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
+    outputs = made if isinstance(made, tuple) else (made,)
+    known = {x.serial for x in arguments}
+    nodes = [x for x in reach(outputs) if x.serial not in known]
+    found = _Written(arguments, nodes, outputs, isinstance(made, tuple))
+    if len(_known) >= KNOWN:
+        _known.clear()
+    # A node of numbers alone would be a part of every graph.
+    if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
+        _known[key] = found
+    return found
 
 
 class _Numbering:
@@ -128,19 +179,18 @@ class _Numbering:
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
-        op: Any = node.op
-        wide = tuple(self._cast(x, float32, _HALF) for x in inputs)
-        made = op.expand(*wide) if isinstance(op, Composite) else op.scalar(*wide)
-        several = made if isinstance(made, tuple) else (made,)
+        wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
-        known: dict[int, Results] = {x.serial: x for x in wide}
-        inner = reach(several, lambda x: x.serial in self.done or x.serial in known)
-        self._walk(inner, known)
+        own = _written(node.op, wide)
+        known: dict[int, Results] = {
+            x.serial: y for x, y in zip(own.arguments, wide, strict=True)
+        }
+        self._walk(own.nodes, known)
         found = tuple(
             self._to(_one(known[y.serial]), t.dtype)
-            for y, t in zip(several, types, strict=True)
+            for y, t in zip(own.outputs, types, strict=True)
         )
-        return found if isinstance(made, tuple) else found[0]
+        return found if own.several else found[0]
 
     def _cast(self, x: Tensor, dtype: Any, from_: tuple[Any, ...]) -> Tensor:
         return self._to(x, dtype) if x.type.dtype in from_ else x
@@ -168,7 +218,7 @@ class _Numbering:
             known = made[node.inputs[0].serial]
             if isinstance(known, tuple):
                 return known[node.op.position]
-        return self.convert(node, tuple(_one(made[x.serial]) for x in node.inputs))
+        return self.convert(node, tuple([_one(made[x.serial]) for x in node.inputs]))
 
 
 def _one(x: Results) -> Tensor:

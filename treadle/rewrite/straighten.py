@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_not
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, users
@@ -28,7 +29,7 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     made: dict[int, Tensor] = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
     for node in nodes:
-        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         op = node.op
         if isinstance(op, Contract):
             alone = node.serial in readers and private(node)
@@ -43,7 +44,7 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
             made[node.serial] = _ordered(whole, inner.inputs, node)
-        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+        elif any(map(is_not, inputs, node.inputs)):
             made[node.serial] = Tensor(op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.engines.native.contraction import plan_matmul
 from treadle.engines.native.convolution import plan_convolution
@@ -60,7 +60,7 @@ def _text(kernel: Kernel) -> tuple[str, str]:
 
 
 def _launch(step: Launch) -> Code:
-    name, text = _text(replace(step.kernel, name=""))
+    name, text = _text(step.kernel)
     kernel = step.kernel
     arguments: list[Argument] = [(n, 0) for n in step.buffers]
     own = [a for a in kernel.arguments if a.scratch]

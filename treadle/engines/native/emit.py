@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.engines.native.access import Access
-from treadle.engines.native.builder import I64, PTR, Builder, Value, lanes, vector
+from treadle.engines.native.builder import (
+    F64,
+    I64,
+    PTR,
+    Builder,
+    Value,
+    lanes,
+    vector,
+)
 from treadle.engines.native.elements import compute_type
 from treadle.engines.native.host import host
 from treadle.engines.native.scalars import apply
 from treadle.graph.op import Op
-from treadle.loops.index import Axis
+from treadle.loops.index import Axis, Parameter
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -51,6 +59,9 @@ class Emitter(Access):
         super().__init__(kernel, builder or Builder(name, SIGNATURE))
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
+        for x in kernel.expressions:
+            if isinstance(x, Literal) and isinstance(x.value, Parameter):
+                self.scopes[0][x] = self._number(x)
 
     # -- expressions -----------------------------------------------------------------
 
@@ -61,6 +72,14 @@ class Emitter(Access):
             found = self._compute(x)
             self.scopes[-1][x] = found
         return found
+
+    def _number(self, x: Literal) -> Value:
+        """A literal among the arguments; a float passes as the bits of a double."""
+        value, kind = self.integer(x.value), compute_type(x.dtype)
+        if x.dtype.kind == "i":
+            return value if kind == I64 else self.b.convert("trunc", value, kind)
+        value = self.b.bitcast(value, F64)
+        return value if kind == F64 else self.b.convert("fptrunc", value, kind)
 
     def _compute(self, x: Expression) -> Value:
         b = self.b

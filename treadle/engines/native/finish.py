@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import replace
 
@@ -50,6 +51,7 @@ class _Finish(Emitter):
         self.run(body)
 
 
+@functools.lru_cache(maxsize=1024)
 def epilogue_of(kernel: Kernel, product: int) -> Epilogue:
     """What finishes the vectors of a product; `product` is its buffer in the kernel."""
     plain = replace(kernel, name="")

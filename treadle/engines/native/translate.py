@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Any
 
+from treadle.base.dtypes import DType
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.native.host import host
@@ -13,6 +15,7 @@ from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
+from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
@@ -27,18 +30,22 @@ __all__ = ["translated"]
 
 def supported(node: Tensor) -> bool:
     """Whether kernels can compute a node."""
-    op = node.op
     types = [x.type for x in node.inputs]
     if any(isinstance(t, TupleType) for t in [*types, node.type]):
         return False
-    dtypes = [t.dtype for t in types]
-    if any(d.kind == "c" for d in [*dtypes, node.type.dtype]):
+    return _computes(node.op, tuple([t.dtype for t in types]), node.type.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _computes(op: Op, dtypes: tuple[DType, ...], dtype: DType) -> bool:
+    """Whether kernels can compute an op from elements of some dtypes."""
+    if any(d.kind == "c" for d in [*dtypes, dtype]):
         return False
     if isinstance(op, Reduction):
-        dtype = wide(node.type.dtype)
+        dtype = wide(dtype)
         return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
     if isinstance(op, Elementwise):
-        return supports(op, dtypes, node.type.dtype)
+        return supports(op, dtypes, dtype)
     return has_rule(op)
 
 
@@ -62,7 +69,8 @@ def translated(
     computes again. Roots are known by `place`, or by their serials.
     """
     optimize = bool(current().optimize)
-    with pushed(TraceFrame("a program")):  # what rules build here is never run
+    # What rules build here is never run.
+    with pushed(TraceFrame("a program")), held():
         stages = PIPELINE if optimize else REQUIRED
         graph = prepare(nodes, feeds, keep, Ways(claimed, direct), stages)
         name = place.__getitem__ if place is not None else int

@@ -22,12 +22,12 @@ NAMED = 5  # of what is held at the fullest step, in an error
 def fitting(drafts: Iterator[Draft]) -> Linked:
     """The first of ever smaller programs that fits in the workspace, to be linked."""
     limit, threads = current().workspace, pool(current().threads).threads
-    found: list[tuple[int, Demand]] = []
+    found: list[tuple[int, Draft]] = []
     large: list[Draft] = []
 
     def fits(draft: Draft) -> Linked | None:
         linked = Linked(draft.build())
-        found.append((linked.workspace(threads), draft.demand))
+        found.append((linked.workspace(threads), draft))
         return linked if not limit or found[-1][0] <= limit else None
 
     for draft in drafts:
@@ -41,7 +41,8 @@ def fitting(drafts: Iterator[Draft]) -> Linked:
         linked = fits(draft)
         if linked is not None:
             return linked
-    raise _refusal(limit, *min(found, key=itemgetter(0)))
+    least, smallest = min(found, key=itemgetter(0))
+    raise _refusal(limit, least, smallest.demand)
 
 
 def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:

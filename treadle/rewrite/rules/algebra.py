@@ -32,12 +32,9 @@ def _one_operand(d: Any) -> Tensor:
     return d.td.floor(d.td.floor(d()))
 
 
-def _power_of_two(m: Match) -> bool:
-    """Whether the reciprocal of a number is exact, and neither end is lost."""
-    number = abs(float(m.number("c")))
-    return 2.0**-14 <= number <= 2.0**14 and number.hex().startswith(
-        "0x1.0000000000000"
-    )
+def _two_or_half(m: Match) -> bool:
+    """Other numbers may be sizes, which must not decide what code there is."""
+    return abs(float(m.number("c"))) in (0.5, 2.0)
 
 
 def _floats(m: Match) -> bool:
@@ -249,12 +246,12 @@ QUOTIENTS = RuleSet(
             takes="numeric",
         ),
         Rule(
-            "divide by a power of two",
+            "divide by two or a half",
             w / c,
             lambda m: m.w * (1.0 / m.number("c")),
-            when=_power_of_two,
+            when=_two_or_half,
             takes="float",
-            example=lambda d: d() / 4.0,
+            example=lambda d: d() / 2.0,
         ),
         Rule("one divided", 1 / w, reciprocal(w), takes="float"),
         Rule("reciprocal of a reciprocal", reciprocal(reciprocal(x)), x, exact=False),

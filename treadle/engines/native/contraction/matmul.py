@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from treadle.engines.native.contraction.blas import (
     BLAS_FIELDS,
@@ -101,8 +102,23 @@ def plan_matmul(
     strides and machine, not on threads. blas: whether OpenBLAS takes what it can
     (None: where it is faster).
     """
-    own = target or machine()
-    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None)
+    given = _Problem(
+        target or machine(), dtype, batch, (m, n, k), a, b, c, epilogue is None
+    )
+    return _planned(given, epilogue, accumulate, blocking, blas)
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    given: _Problem,
+    epilogue: Epilogue | None,
+    accumulate: bool,
+    blocking: Blocking | None,
+    blas: bool | None,
+) -> MatmulPlan:
+    """The plan of a product, made once for equal ones."""
+    (_, n, _), c = given.sizes, given.c
+    m, dtype, batch, own = given.sizes[0], given.dtype, given.batch, given.machine
     swapped = given.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
     problem = given.swap() if swapped else given
     if blas or (blas is None and blas_is_faster(dtype, *problem.sizes)):

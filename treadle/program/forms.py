@@ -1,0 +1,96 @@
+"""Equal units: what decides the kernel of one, so that it is made once for all of them.
+
+A cell that a graph holds a hundred times gives units that differ in their nodes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.graph.tensor import Tensor
+from treadle.loops.lower import Strides, is_virtual
+from treadle.loops.region import Region
+
+__all__ = ["Form", "form_of", "once"]
+
+KNOWN = 2048  # forms whose kernels are kept
+
+_known: dict[Any, tuple[Any, tuple[int, ...]] | None] = {}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A region without its nodes: what was done to which numbers, and those nodes."""
+
+    key: tuple[Any, ...]
+    nodes: Sequence[Tensor]
+    numbers: dict[int, int]  # of the nodes by serial
+
+
+def form_of(
+    region: Region,
+    stored: Sequence[Tensor],
+    has_buffer: Callable[[Tensor], bool],
+    strides: Strides,
+) -> Form:
+    """The form of a region that stores some members, as `kernel_of` takes it."""
+    numbers: dict[int, int] = {}
+    nodes: list[Tensor] = []
+    parts: list[Any] = []
+    members, written = region.placement, {x.serial for x in stored}
+    for member in region.nodes:
+        stack = [member]
+        while stack:
+            x = stack[-1]
+            if x.serial in numbers:
+                stack.pop()
+                continue
+            inner = x.serial in members
+            leaf = not inner and (x.array is not None or has_buffer(x))
+            below = () if leaf else [y for y in x.inputs if y.serial not in numbers]
+            if below:
+                stack += reversed(below)
+                continue
+            stack.pop()
+            numbers[x.serial] = len(nodes)
+            nodes.append(x)
+            if leaf:
+                parts.append(_leaf(x, has_buffer, strides))
+                continue
+            inputs = tuple([numbers[y.serial] for y in x.inputs])
+            lies = strides(x) if x.serial in written else None
+            own = lies, region.placement.get(x.serial), region.reads.get(x.serial)
+            parts.append((x.op, x.type, is_virtual(x), inputs, own))
+    loops = region.axes, region.inner, region.turns
+    order = tuple([numbers[x.serial] for x in region.nodes])
+    kept = tuple([numbers[x.serial] for x in stored])
+    return Form((loops, tuple(parts), order, kept), nodes, numbers)
+
+
+def _leaf(x: Tensor, has_buffer: Callable[[Tensor], bool], strides: Strides) -> Any:
+    """What a kernel knows of a node that it reads: where it lies, or its value."""
+    array = x.array
+    if has_buffer(x) or array is None:
+        return x.type, strides(x)
+    return x.type, array.tobytes()
+
+
+Made = tuple[Any, Sequence[Tensor]]
+
+
+def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
+    """What `make` gives for a form and a key: something, and nodes that it is about.
+
+    Where it was made before, for other nodes, these stand in their places.
+    """
+    key = key, form.key
+    if key in _known:
+        known = _known[key]
+        return known and (known[0], [form.nodes[k] for k in known[1]])
+    made = make()
+    if len(_known) >= KNOWN:
+        _known.clear()
+    _known[key] = made and (made[0], tuple(form.numbers[x.serial] for x in made[1]))
+    return made
