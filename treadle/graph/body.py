@@ -104,13 +104,35 @@ class Body:
         return f"<body {self.name}: {len(self.nodes)} nodes>"
 
 
-def sign_of(op: Op) -> Any:
-    """What an op is equal by, without its bodies themselves: for tables that stay."""
+def _names(op: Op) -> tuple[str, ...]:
+    """The names of an op's fields; which kinds of op have bodies is noted."""
     kind = type(op)
     names = _fields.get(kind)
     if names is None:
         names = _fields[kind] = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
         _has_body[kind] = any(isinstance(getattr(op, n), Body) for n in names)
+    return names
+
+
+def bodies(op: Op) -> dict[str, Body]:
+    """The bodies among an op's attributes, by name."""
+    names = _names(op)
+    if not _has_body[type(op)]:
+        return {}
+    return {n: v for n in names if isinstance(v := getattr(op, n), Body)}
+
+
+def with_bodies(op: Op, made: Callable[[Body], Body]) -> Op:
+    """The op with what is made of each of its bodies in the body's place."""
+    found = {name: made(body) for name, body in bodies(op).items()}
+    if all(getattr(op, name) is body for name, body in found.items()):
+        return op
+    return replace(op, **found)  # type: ignore[type-var]
+
+
+def sign_of(op: Op) -> Any:
+    """What an op is equal by, without its bodies themselves: for tables that stay."""
+    kind, names = type(op), _names(op)
     if not names:
         return kind
     if not _has_body[kind]:

@@ -12,6 +12,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant, Leaf
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
+from treadle.graph.text import bodies_of
 from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Update
 from treadle.graph.verify import problems
@@ -43,7 +44,8 @@ class Ways:
 class Stage:
     """One step on the way: what it does to the roots, and what then holds of each node.
 
-    An `optional` one is left out where `optimize` is off.
+    An `optional` one is left out where `optimize` is off; what holds after a `deep` one
+    holds of the nodes in bodies too.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Stage:
     guarantee: str
     holds: Callable[[Tensor, Ways], bool]
     optional: bool = False
+    deep: bool = False
 
 
 def _is_inlined(node: Tensor, ways: Ways) -> bool:
@@ -86,6 +89,10 @@ def _is_straight(node: Tensor, ways: Ways) -> bool:
     return out[: len(batch)] == a[: len(batch)] == b[: len(batch)]
 
 
+_INLINE = Stage(
+    "inline", lambda graph, ways: graph.roots, "calls are inlined", _is_inlined
+)
+
 PIPELINE = (
     Stage(
         "rewrite",
@@ -93,6 +100,7 @@ PIPELINE = (
         "no rule fits any node",
         _is_normal,
         optional=True,
+        deep=True,
     ),
     Stage(
         "write out",
@@ -135,12 +143,12 @@ def prepare(
     """
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
-    _check("inline", "calls are inlined", _is_inlined, graph, ways)
+    _check(_INLINE, graph, ways)
     for stage in PIPELINE:
         if optimize or not stage.optional:
             with timed(stage.name):
                 graph.roots = stage.run(graph, ways)
-            _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+            _check(stage, graph, ways)
     read_known(graph)
     return graph
 
@@ -182,19 +190,15 @@ def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
     return [node for node in wanted if node.serial in kept]
 
 
-def _check(
-    name: str,
-    guarantee: str,
-    holds: Callable[[Tensor, Ways], bool],
-    graph: Expanded,
-    ways: Ways,
-) -> None:
+def _check(stage: Stage, graph: Expanded, ways: Ways) -> None:
+    """Under `td.options(check=True)`: the verifier, and whether the guarantee holds."""
     if not current().check:
         return
     nodes = reach(graph.roots.values())
-    for node, message in problems(nodes):
-        raise RunError(f"after {name!r}: {message}").located(node.name)
-    for node in nodes:
-        if not holds(node, ways):
-            error = RunError(f"after {name!r} it does not hold that {guarantee}")
-            raise error.located(node.name, repr(node.type), node.line)
+    inner = [node for body in bodies_of(nodes) for node in body.nodes]
+    for node, message in problems([*nodes, *inner]):
+        raise RunError(f"after {stage.name!r}: {message}").located(node.name)
+    for node in [*nodes, *inner] if stage.deep else nodes:
+        if not stage.holds(node, ways):
+            what = f"after {stage.name!r} it does not hold that {stage.guarantee}"
+            raise RunError(what).located(node.name, repr(node.type), node.line)

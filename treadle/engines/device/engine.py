@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +16,9 @@ from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
-from treadle.graph.body import Body, argument_error
+from treadle.graph.body import Body, argument_error, with_bodies
 from treadle.graph.leaves import Argument, Unbound, unbound
 from treadle.graph.meaning import compute_at
-from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import inlined
@@ -161,7 +159,8 @@ class Device(Engine):
         """One op by its NumPy rule, the kernel: it sees windows of the memory."""
         windows = [self._window(x) for x in inputs]
         try:
-            found = compute_at(self._inside(node.op), node.type, windows, node.origin)
+            own = with_bodies(node.op, lambda body: _Inside(body, self))
+            found = compute_at(own, node.type, windows, node.origin)
             self.memory.counts += Counts(launches=1)
             if isinstance(node.type, TupleType):
                 pairs = zip(found, node.type, strict=True)
@@ -190,14 +189,6 @@ class Device(Engine):
             found = self.memory.take(type_)
             self.memory.write(found, array)
         return found
-
-    def _inside(self, op: Op) -> Op:
-        """The op with bodies that are launched here."""
-        bodies = {k: v for k, v in op.attributes() if isinstance(v, Body)}
-        if not bodies:
-            return op
-        inner = {k: _Inside(body, self) for k, body in bodies.items()}
-        return replace(op, **inner)  # type: ignore[type-var]
 
     def call(
         self, body: Body, arrays: Sequence[np.ndarray[Any, Any]]
