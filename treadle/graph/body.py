@@ -13,7 +13,7 @@ import numpy as np
 from treadle.base.errors import TraceError
 from treadle.base.types import Type
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.leaves import Argument, Draw
+from treadle.graph.leaves import Argument, Constant, Draw, Leaf
 from treadle.graph.meaning import compute_at
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
@@ -30,7 +30,10 @@ _has_body: dict[type[Op], bool] = {}
 
 
 SHARED = 1024  # bodies kept so that the same one is found again
+SIGNS = 4096  # structures of bodies that are known again
+LARGE = 4096  # bytes of the constants of a body that is
 _shared: OrderedDict[Any, Body] = OrderedDict()
+_signs: dict[Any, int] = {}
 
 
 class Body:
@@ -77,23 +80,53 @@ class Body:
         return tuple(values[y.serial] for y in self.outputs)
 
     def shared(self) -> Body:
-        """The first body of the same structure and numbers as this one.
+        """The first body of the same structure, numbers and name as this one.
 
-        Programs know bodies by identity: who traces the same again gets the same. For
-        small ones without large constants: they are kept.
+        What is derived from a body stays with it: who traces the same again gets the
+        same. Only for bodies without large constants: they are kept.
         """
-        place = {node.serial: k for k, node in enumerate(self.nodes)}
-        parts: list[Any] = [self.name]
-        for node in self.nodes:
-            raw = None if node.array is None else node.array.tobytes()
-            read = tuple(place[x.serial] for x in node.inputs)
-            parts.append((node.op, node.type, read, raw))
-        for ends in (self.arguments, self.outputs):
-            parts.append(tuple(place[x.serial] for x in ends))
-        found = _shared.setdefault(tuple(parts), self)
+        found = _shared.setdefault((self.name, self.sign), self)
         if len(_shared) > SHARED:
             _shared.popitem(last=False)
         return found
+
+    @property
+    def sign(self) -> int:
+        """A number that bodies have in common which compute the same from the same.
+
+        One with large constants, or with what is no constant, has one of its own.
+        """
+        known: int | None = self.memo.get("sign")
+        if known is None:
+            parts = self._parts()
+            if parts is None:
+                known = self.number
+            else:
+                if len(_signs) >= SIGNS:
+                    _signs.clear()
+                known = _signs.setdefault(parts, self.number)
+            self.memo["sign"] = known
+        return known
+
+    def _parts(self) -> tuple[Any, ...] | None:
+        """The structure with the constants in it, if they are small."""
+        place = {node.serial: k for k, node in enumerate(self.nodes)}
+        parts: list[Any] = []
+        size = 0
+        for node in self.nodes:
+            raw = None
+            if isinstance(node.op, Leaf) and not isinstance(node.op, Argument):
+                if not isinstance(node.op, Constant) or node.array is None:
+                    return None
+                size += node.array.nbytes
+                if size > LARGE:
+                    return None
+                raw = node.array.tobytes()
+            read = tuple([place[x.serial] for x in node.inputs])
+            parts.append((sign_of(node.op), node.type, read, raw))
+        for ends in (self.arguments, self.outputs):
+            parts.append(tuple([place[x.serial] for x in ends]))
+        return tuple(parts)
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -102,6 +135,21 @@ class Body:
 
     def __repr__(self) -> str:
         return f"<body {self.name}: {len(self.nodes)} nodes>"
+
+
+class Called(Body):
+    """A body as an op's rule calls it where an engine runs it in a way of its own."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, body: Body, run: Callable[[Arrays], Any]) -> None:
+        for name in Body.__slots__[1:]:
+            setattr(self, name, getattr(body, name))
+        self.run = run
+
+    def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
+        found: tuple[np.ndarray[Any, Any], ...] = self.run(arrays)
+        return found
 
 
 def _names(op: Op) -> tuple[str, ...]:
@@ -138,7 +186,7 @@ def sign_of(op: Op) -> Any:
     if not _has_body[kind]:
         return op
     values = [getattr(op, name) for name in names]
-    return kind, *[v.number if isinstance(v, Body) else v for v in values]
+    return kind, *[v.sign if isinstance(v, Body) else v for v in values]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel
 from treadle.program.program import (
+    BodyProgram,
     Buffer,
     Fallback,
     Launch,
@@ -88,8 +89,12 @@ def drafts(
     vector_bytes: int,
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
+    inner: Callable[[Op], tuple[BodyProgram, ...]] = lambda op: (),
 ) -> Iterator[Draft]:
-    """The program `build` makes, and then others that need ever less memory."""
+    """The program `build` makes, and then others that need ever less memory.
+
+    `inner` gives the programs of an op's bodies.
+    """
     olds = replaced or {}
 
     def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
@@ -99,7 +104,7 @@ def drafts(
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
             with stage("make kernels"):
-                return _Building(arguments, arranged, vector_bytes).program()
+                return _Building(arguments, arranged, vector_bytes, inner).program()
 
         return Draft(Timeline(arranged).largest(), built)
 
@@ -118,8 +123,13 @@ class _Building:
     """What is known while a program is put together."""
 
     def __init__(
-        self, arguments: Sequence[Tensor], arranged: Arrangement, vector_bytes: int
+        self,
+        arguments: Sequence[Tensor],
+        arranged: Arrangement,
+        vector_bytes: int,
+        inner: Callable[[Op], tuple[BodyProgram, ...]],
     ) -> None:
+        self.inner = inner
         self.arguments = arguments
         self.arranged = arranged
         self.strides = arranged.strides
@@ -302,5 +312,6 @@ class _Building:
                 tuple(self.of(x) for x in node.inputs),
                 tuple(self.of(x) for x in results),
                 node.origin,
+                self.inner(node.op),
             )
         )

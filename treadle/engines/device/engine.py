@@ -16,7 +16,7 @@ from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
-from treadle.graph.body import Body, argument_error, with_bodies
+from treadle.graph.body import Body, Called, argument_error, with_bodies
 from treadle.graph.leaves import Argument, Unbound, unbound
 from treadle.graph.meaning import compute_at
 from treadle.graph.resident import Resident
@@ -159,7 +159,9 @@ class Device(Engine):
         """One op by its NumPy rule, the kernel: it sees windows of the memory."""
         windows = [self._window(x) for x in inputs]
         try:
-            own = with_bodies(node.op, lambda body: _Inside(body, self))
+            own = with_bodies(
+                node.op, lambda body: Called(body, partial(self.call, body))
+            )
             found = compute_at(own, node.type, windows, node.origin)
             self.memory.counts += Counts(launches=1)
             if isinstance(node.type, TupleType):
@@ -208,21 +210,6 @@ class Device(Engine):
             return tuple(view.copy() for view in views)
         finally:
             values.clear()
-
-
-class _Inside(Body):
-    """A body as an op's rule calls it in a launch: constants and all on the device."""
-
-    __slots__ = ("device",)
-
-    def __init__(self, body: Body, device: Device) -> None:
-        super().__init__(body.name, body.arguments, body.outputs)
-        self.device = device
-
-    def numpy(
-        self, arrays: Sequence[np.ndarray[Any, Any]]
-    ) -> tuple[np.ndarray[Any, Any], ...]:
-        return self.device.call(self, arrays)
 
 
 def _drop(leaves: dict[int, Any], serial: int, reference: object) -> None:

@@ -20,12 +20,14 @@ from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
-from treadle.engines.native.linked import Linked, PositionError
+from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals
+from treadle.engines.native.run import PositionError
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
+from treadle.graph.body import Body, bodies
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
 from treadle.graph.resident import Resident
@@ -36,6 +38,7 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
+from treadle.program.program import BodyProgram
 from treadle.rewrite.pipeline import Ways, prepare
 from treadle.rewrite.record import recording
 
@@ -67,6 +70,33 @@ def direct(node: Tensor) -> bool:
 def claimed(op: Op) -> bool:
     """Whether an op is not written out: it has kernels of its own, or an effect."""
     return isinstance(op, Debug) or type(op) in KERNELS
+
+
+WAYS = Ways(claimed, direct)
+
+
+def inner(op: Op) -> tuple[BodyProgram, ...]:
+    """The programs of an op's bodies."""
+    return tuple(body_program(body) for body in bodies(op).values())
+
+
+def body_program(body: Body) -> BodyProgram:
+    """The program of a body, remembered for the options it was made under."""
+    now = current()
+    key = now.optimize, now.rules, now.check, host()
+    known: tuple[Any, BodyProgram] | None = body.memo.get("program")
+    if known is not None and known[0] == key and recording() is None:
+        return known[1]
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    keep = {y.serial for y in body.outputs}
+    graph = prepare(body.nodes, place, keep, WAYS, now.optimize)
+    roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
+    width = host().vector_bytes
+    found = drafts(graph.arguments, roots, supported, width, now.optimize, inner=inner)
+    given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
+    made = BodyProgram(next(found).build(), given)
+    body.memo["program"] = key, made
+    return made
 
 
 class Native(Engine):
@@ -167,8 +197,7 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         optimize, place = bool(current().optimize), made.place
         with pushed(TraceFrame("a program")):  # what rules build here is never run
-            ways = Ways(claimed, direct)
-            graph = prepare(made.nodes, feeds, keep, ways, optimize)
+            graph = prepare(made.nodes, feeds, keep, WAYS, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
             linked = fitting(
@@ -179,6 +208,7 @@ class Native(Engine):
                     host().vector_bytes,
                     optimize,
                     replaced,
+                    inner,
                 )
             )
         linked.again = [place[x.serial] for x in graph.again]
