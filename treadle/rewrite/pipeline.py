@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from treadle.base.errors import RunError
@@ -20,6 +21,7 @@ from treadle.ops.call import Call
 from treadle.ops.contract import Contract, letters
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.families import Composite, Elementwise
+from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, expand, write_out
@@ -138,17 +140,26 @@ def prepare(
 ) -> Expanded:
     """The graph of a run, inlined and taken through the pipeline.
 
-    Under `td.options(check=True)` each stage is followed by the verifier and by a look
-    at its guarantee.
+    Under `td.options(check=True)` each stage is followed by the verifier, by a look at
+    its guarantee, and by the values of its graph beside those of the one before.
     """
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
-    _check(_INLINE, graph, ways)
+    check = current().check
+    if check:
+        _check(_INLINE, graph, ways)
+        judge = Judge(graph, nodes, feeds, keep)
     for stage in PIPELINE:
-        if optimize or not stage.optional:
-            with timed(stage.name):
-                graph.roots = stage.run(graph, ways)
+        if stage.optional and not optimize:
+            continue
+        before = graph.roots
+        with timed(stage.name):
+            graph.roots = stage.run(graph, ways)
+        if check:
             _check(stage, graph, ways)
+            earlier = replace(graph, roots=before)
+            again = partial(stage.run, earlier, ways)
+            judge.stage(stage.name, before, graph.roots, again)
     read_known(graph)
     return graph
 
@@ -191,9 +202,7 @@ def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
 
 
 def _check(stage: Stage, graph: Expanded, ways: Ways) -> None:
-    """Under `td.options(check=True)`: the verifier, and whether the guarantee holds."""
-    if not current().check:
-        return
+    """The verifier, and whether the guarantee of a stage holds after it."""
     nodes = reach(graph.roots.values())
     inner = [node for body in bodies_of(nodes) for node in body.nodes]
     for node, message in problems([*nodes, *inner]):

@@ -118,7 +118,7 @@ class Native(Engine):
     ) -> Values:
         made = structure(nodes, feeds, keep)
         now = current()
-        options = now.optimize, now.rules, now.workspace, host()
+        options = now.optimize, now.rules, now.workspace, now.check, host()
         own = key = made.key(keep, *options)
         more = keep | self.residuals.kept(key, made)
         if len(more) > len(keep):

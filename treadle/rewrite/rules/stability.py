@@ -14,6 +14,7 @@ from treadle.ops.softmax import LogSoftmax, Softmax
 from treadle.ops.statistics import LogSumExp
 from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.rules.logistic import LOGISTIC
 from treadle.rewrite.rules.products import PRODUCTS, folded_axis, stable
 
 __all__ = ["STABILITY"]
@@ -155,4 +156,4 @@ SPELLED = RuleSet(
     ],
 )
 
-STABILITY = SPELLED + PRODUCTS
+STABILITY = SPELLED + LOGISTIC + PRODUCTS
