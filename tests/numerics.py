@@ -6,40 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bfloat16, float16, is_inexact
+from treadle.base.dtypes import bfloat16, float16
+from treadle.graph.tolerance import difference, unit
 
-ULPS = 4
-
-
-def unit(dtype: Any) -> float:
-    """The unit roundoff of a float or complex dtype."""
-    if dtype == bfloat16:
-        return 2.0**-8
-    return float(np.finfo(dtype).eps) / 2
+__all__ = ["assert_close", "differences", "is_half", "unit"]
 
 
 def assert_close(got: Any, want: Any, tolerance: str, terms: int = 1) -> None:
     """`got` is `want` by class: E same bits, U ulps, R rounding of `terms` sums."""
-    got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
-    assert got.dtype == want.dtype, f"dtype {got.dtype}, expected {want.dtype}"
-    if tolerance == "E" or not is_inexact(want.dtype):
-        same = (got == want) | ((got != got) & (want != want))
-        assert bool(np.all(same)), f"{got} differs from {want}"
-        if want.dtype.kind == "f":
-            signs = np.signbit(got) == np.signbit(want)
-            assert bool(np.all(signs | np.isnan(want))), "a zero has another sign"
-        return
-    wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    a, b = got.astype(wide), want.astype(wide)
-    assert np.array_equal(np.isnan(a), np.isnan(b)), f"NaN elsewhere: {got}, {want}"
-    steps = 2 * ULPS if tolerance == "U" else 4 * max(terms, 16)
-    scale = np.abs(b) if tolerance == "U" else np.maximum(np.abs(b), 1.0)
-    finite = np.isfinite(b)
-    assert np.array_equal(a[~finite], b[~finite], equal_nan=True)
-    with np.errstate(invalid="ignore"):
-        wrong = np.abs(a - b) > steps * unit(want.dtype) * scale + 1e-300
-    assert not bool(np.any(wrong & finite)), f"{got[wrong]} differs from {want[wrong]}"
+    wrong = difference(got, want, tolerance, terms)
+    assert not wrong, wrong
 
 
 def differences(f: Any, x: np.ndarray[Any, Any], step: float = 1e-3) -> Any:

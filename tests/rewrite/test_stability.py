@@ -39,7 +39,25 @@ def logistic_by_growth(x: Any) -> Any:
 
 
 SOFTMAXES = [td.softmax, shares, shares_by_reshape, shares_of_shifted]
-SIGMOIDS = [td.sigmoid, logistic]
+
+
+def logistic_by_product(x: Any) -> Any:
+    return td.exp(x) * (1 / (td.exp(x) + 1))
+
+
+def logistic_shared(x: Any) -> Any:
+    e = td.exp(x)
+    return e / (1 + e)
+
+
+def logistic_of_complement(x: Any) -> Any:
+    return 1 - 1 / (1 + td.exp(x))
+
+
+SIGMOIDS = [
+    td.sigmoid, logistic, logistic_by_growth, logistic_by_product, logistic_shared,
+    logistic_of_complement,
+]  # fmt: skip
 
 
 def hot(p: Any) -> Any:
@@ -85,12 +103,21 @@ def test_cross_entropy_of_a_softmax(
     np.testing.assert_allclose(gradient.numpy(), slope, atol=1e-6)
 
 
+@pytest.mark.parametrize("way", ["one run", "read", "traced"])
 @pytest.mark.parametrize("sigmoid", SIGMOIDS)
-def test_binary_cross_entropy_of_a_sigmoid(sigmoid: Callable[[Any], Any]) -> None:
-    x = td.asarray(LOGITS)
-    p = sigmoid(x)
-    loss = -(HOT * td.log(p) + (1 - HOT) * td.log(1 - p)).mean()
-    (gradient,) = td.grad(loss, [x])
+def test_binary_cross_entropy_of_a_sigmoid(
+    sigmoid: Callable[[Any], Any], way: str
+) -> None:
+    def both(x: Any) -> Any:
+        p = sigmoid(x)
+        loss = -(HOT * td.log(p) + (1 - HOT) * td.log(1 - p)).mean()
+        if way == "read":
+            assert np.isfinite(loss.numpy()) and np.isfinite(p.numpy()).all()
+        return loss, td.grad(loss, [x])[0]
+
+    loss, gradient = (td.function(both) if way == "traced" else both)(
+        td.asarray(LOGITS)
+    )
     wide = LOGITS.astype(np.float64)
     want = np.mean(np.logaddexp(0, wide) - HOT * wide)
     with np.errstate(over="ignore"):
@@ -99,12 +126,28 @@ def test_binary_cross_entropy_of_a_sigmoid(sigmoid: Callable[[Any], Any]) -> Non
     np.testing.assert_allclose(gradient.numpy(), slope, atol=1e-6)
 
 
-def test_binary_cross_entropy_of_a_quotient_has_a_value() -> None:
-    p = logistic_by_growth(td.asarray(LOGITS))
-    loss = -(HOT * td.log(p) + (1 - HOT) * td.log(1 - p)).mean()
-    wide = LOGITS.astype(np.float64)
-    want = np.mean(np.logaddexp(0, wide) - HOT * wide)
-    np.testing.assert_allclose(float(loss), want, rtol=1e-6)
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("sigmoid", SIGMOIDS)
+@pytest.mark.parametrize("loss", ["sum", "log", "log of one less", "square"])
+def test_a_sigmoid_and_its_slope(
+    sigmoid: Callable[[Any], Any], loss: str, read: bool
+) -> None:
+    logits = np.array([-1e4, -30, -2, 0, 0.5, 3, 30, 1e4], np.float32)
+    x = td.asarray(logits)
+    wide = logits.astype(np.float64)
+    with np.errstate(over="ignore"):
+        s, c = 1 / (1 + np.exp(-wide)), 1 / (1 + np.exp(wide))
+    p = sigmoid(x)
+    if read:
+        np.testing.assert_allclose(p.numpy(), s, atol=1e-7)
+    y, slope = {
+        "sum": (p, s * c),
+        "log": (td.log(p), c),
+        "log of one less": (td.log(1 - p), -s),
+        "square": (p * p, 2 * s * s * c),
+    }[loss]
+    (gradient,) = td.grad(y.sum(), [x])
+    np.testing.assert_allclose(gradient.numpy(), slope, atol=1e-6)
 
 
 @pytest.mark.parametrize(

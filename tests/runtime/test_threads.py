@@ -25,6 +25,37 @@ def test_threads_change_no_bits() -> None:
         assert list(pool.map(work, range(16))) == alone
 
 
+def network(seed: int) -> bytes:
+    """A graph of its own: a convolution, a loop, dropout, two steps of training."""
+    rng = np.random.default_rng(seed)
+    with td.options(engine="native", seed=seed, threads=1 + seed % 3):
+        images = td.asarray(rng.standard_normal((2, 1, 6, 6)).astype(np.float32))
+        filters = td.param(f"f{seed}", init=rng.standard_normal((3, 1, 3, 3)) * 0.1)
+        w = td.param(f"w{seed}", init=rng.standard_normal((16, 5 + seed)) * 0.1)
+        u = td.param(f"u{seed}", init=rng.standard_normal((5 + seed, 5 + seed)) * 0.1)
+        opt = td.optim.Adam([filters, w, u], lr=0.01)
+        for _ in range(2):
+            maps = td.dropout(td.relu(td.conv2d(images, filters)), 0.3)
+            rows = maps.transpose(1, 0, 2, 3).reshape(3, 2, 16)
+
+            def step(h: td.Tensor, row: td.Tensor) -> tuple[td.Tensor, td.Tensor]:
+                h = td.tanh(row @ w + h @ u)
+                return h, h
+
+            hs = td.scan(step, td.zeros((2, 5 + seed)), rows)[1]
+            loss = td.cond(hs.sum() > 0, lambda hs=hs: hs.sum(), lambda: w.sum())
+            opt.step(loss * loss)
+        return b"".join(v.numpy().tobytes() for v in (filters, w, u))
+
+
+def test_eight_threads_with_graphs_of_their_own_change_no_bits() -> None:
+    td.clear_cache()  # so that they compile at the same time
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(network, [*range(8), *range(8)]))
+    td.clear_cache()
+    assert [network(seed) for seed in range(8)] * 2 == together
+
+
 def test_threads_share_a_function() -> None:
     w = td.param("w", init=2.0)
 

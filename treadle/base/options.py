@@ -44,10 +44,12 @@ class Options:
 
     engine: "auto" or the name of an engine; dtype: of Python floats and new
     parameters; seed: of the draws made under it; eager: evaluate each node when it is
-    built; check: verify a graph before it runs. threads, workspace, optimize and arena
-    are for engines that plan: the reference engine has nothing to choose. workspace:
-    the bytes a run may take beside its inputs and results (0: any); where they are
-    short, values are computed again, and a graph that needs more is refused.
+    built; check: verify a graph before it runs, and hold the values after each stage of
+    its rewriting, and the engine's, against the reference's. threads, workspace,
+    optimize and arena are for engines that plan: the reference engine has nothing to
+    choose. workspace: the bytes a run may take beside its inputs and results (0: any);
+    where they are short, values are computed again, and a graph that needs more is
+    refused.
     arena: "fast", or to find faults of kernels "poison" (NaN before and after use) or
     "guard" (each buffer beside a protected page). rules: rewriting rules of your own,
     used beside the standard ones wherever a graph is optimized. autobatch: whether

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.base.errors import TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.graph.leaves import Argument, Draw, draw_node
+from treadle.graph.leaves import Argument, Constant, Draw, Leaf, draw_node
 from treadle.graph.meaning import compute_at
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
@@ -26,7 +26,10 @@ _numbers = itertools.count()
 _fields: dict[type[Op], tuple[str, ...]] = {}
 _has_body: dict[type[Op], bool] = {}
 SHARED = 1024  # bodies kept so that the same one is found again
+SIGNS = 4096  # structures of bodies that are known again
+LARGE = 4096  # bytes of the constants of a body that is
 _shared: OrderedDict[Any, Body] = OrderedDict()
+_signs: dict[Any, int] = {}
 
 
 class Body:
@@ -75,15 +78,53 @@ class Body:
         return tuple(values[y.serial] for y in self.outputs)
 
     def shared(self) -> Body:
-        """The body of the same structure and numbers that was shared first.
+        """The first body of the same structure, numbers and name as this one.
 
-        Programs know bodies by their number: who traces the same again gets the same.
-        For small ones without large constants: they are kept.
+        What is derived from a body stays with it: who traces the same again gets the
+        same. Only for bodies without large constants: they are kept.
         """
-        found = _shared.setdefault(_content_of(self), self)
+        found = _shared.setdefault((self.name, self.sign), self)
         if len(_shared) > SHARED:
             _shared.popitem(last=False)
         return found
+
+    @property
+    def sign(self) -> int:
+        """A number that bodies have in common which compute the same from the same.
+
+        One with large constants, or with what is no constant, has one of its own.
+        """
+        known: int | None = self.memo.get("sign")
+        if known is None:
+            parts = self._parts()
+            if parts is None:
+                known = self.number
+            else:
+                if len(_signs) >= SIGNS:
+                    _signs.clear()
+                known = _signs.setdefault(parts, self.number)
+            self.memo["sign"] = known
+        return known
+
+    def _parts(self) -> tuple[Any, ...] | None:
+        """The structure with the constants in it, if they are small."""
+        place = {node.serial: k for k, node in enumerate(self.nodes)}
+        parts: list[Any] = []
+        size = 0
+        for node in self.nodes:
+            raw = None
+            if isinstance(node.op, Leaf) and not isinstance(node.op, Argument):
+                if not isinstance(node.op, Constant) or node.array is None:
+                    return None
+                size += node.array.nbytes
+                if size > LARGE:
+                    return None
+                raw = node.array.tobytes()
+            read = tuple([place[x.serial] for x in node.inputs])
+            parts.append((sign_of(node.op), node.type, read, raw))
+        for ends in (self.arguments, self.outputs):
+            parts.append(tuple([place[x.serial] for x in ends]))
+        return tuple(parts)
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -94,33 +135,56 @@ class Body:
         return f"<body {self.name}: {len(self.nodes)} nodes>"
 
 
-def sign_of(op: Op) -> Any:
-    """What an op is equal by, without its bodies themselves: for tables that stay."""
+class Called(Body):
+    """A body as an op's rule calls it where an engine runs it in a way of its own."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, body: Body, run: Callable[[Arrays], Any]) -> None:
+        for name in Body.__slots__[1:]:
+            setattr(self, name, getattr(body, name))
+        self.run = run
+
+    def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
+        found: tuple[np.ndarray[Any, Any], ...] = self.run(arrays)
+        return found
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    """The names of an op's fields; which kinds of op have bodies is noted."""
     kind = type(op)
     names = _fields.get(kind)
     if names is None:
         names = _fields[kind] = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
         _has_body[kind] = any(isinstance(getattr(op, n), Body) for n in names)
+    return names
+
+
+def bodies(op: Op) -> dict[str, Body]:
+    """The bodies among an op's attributes, by name."""
+    names = _names(op)
+    if not _has_body[type(op)]:
+        return {}
+    return {n: v for n in names if isinstance(v := getattr(op, n), Body)}
+
+
+def with_bodies(op: Op, made: Callable[[Body], Body]) -> Op:
+    """The op with what is made of each of its bodies in the body's place."""
+    found = {name: made(body) for name, body in bodies(op).items()}
+    if all(getattr(op, name) is body for name, body in found.items()):
+        return op
+    return replace(op, **found)  # type: ignore[type-var]
+
+
+def sign_of(op: Op) -> Any:
+    """What an op is equal by, without its bodies themselves: for tables that stay."""
+    kind, names = type(op), _names(op)
     if not names:
         return kind
     if not _has_body[kind]:
         return op
     values = [getattr(op, name) for name in names]
-    return kind, *[v.number if isinstance(v, Body) else v for v in values]
-
-
-def _content_of(body: Body) -> Any:
-    """What a body computes, with the numbers in it: equal for equal ones."""
-    place = {node.serial: k for k, node in enumerate(body.nodes)}
-
-    def places(nodes: Sequence[Tensor]) -> tuple[int, ...]:
-        return tuple(place[x.serial] for x in nodes)
-
-    parts = []
-    for node in body.nodes:
-        raw = None if node.array is None else node.array.tobytes()
-        parts.append((sign_of(node.op), node.type, places(node.inputs), raw))
-    return body.name, *parts, places(body.arguments), places(body.outputs)
+    return kind, *[v.sign if isinstance(v, Body) else v for v in values]
 
 
 @dataclass(frozen=True)

@@ -242,9 +242,15 @@ def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:
     return made
 
 
-def copied(node: Tensor, inputs: tuple[Tensor, ...], marked: bool = True) -> Tensor:
+def copied(
+    node: Tensor,
+    inputs: tuple[Tensor, ...],
+    op: Op | None = None,
+    *,
+    marked: bool = True,
+) -> Tensor:
     """A node on other operands, with its notes; marks are what a pass made of it."""
-    return noted(Tensor(node.op, inputs, node._type), node, marked)
+    return noted(Tensor(op or node.op, inputs, node._type), node, marked)
 
 
 def settle(node: Tensor, value: Stored) -> None:

@@ -32,6 +32,7 @@ from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel, result_places
 from treadle.program.forms import form_of, once
 from treadle.program.program import (
+    BodyProgram,
     Buffer,
     Fallback,
     Launch,
@@ -96,13 +97,14 @@ def drafts(
     vector_bytes: int,
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
+    inner: Callable[[Op], tuple[BodyProgram, ...]] = lambda op: (),
 ) -> Iterator[Draft]:
     """A program that computes the roots, and then others that need ever less memory.
 
     Roots are keyed by the serial they are asked for by. `supported` tells which nodes
     the engine has kernels for; without `fuse` each node is a kernel of its own.
     `replaced` has, by root, the argument that the root is the next version of: it may
-    be overwritten.
+    be overwritten. `inner` gives the programs of an op's bodies.
     """
     olds = replaced or {}
 
@@ -113,7 +115,7 @@ def drafts(
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
             with stage("make kernels"):
-                return _Building(arguments, arranged, vector_bytes).program()
+                return _Building(arguments, arranged, vector_bytes, inner).program()
 
         return Draft(arranged, built)
 
@@ -132,8 +134,13 @@ class _Building:
     """What is known while a program is put together."""
 
     def __init__(
-        self, arguments: Sequence[Tensor], arranged: Arrangement, vector_bytes: int
+        self,
+        arguments: Sequence[Tensor],
+        arranged: Arrangement,
+        vector_bytes: int,
+        inner: Callable[[Op], tuple[BodyProgram, ...]],
     ) -> None:
+        self.inner = inner
         self.arguments = arguments
         self.arranged = arranged
         self.strides = arranged.strides
@@ -326,5 +333,6 @@ class _Building:
                 tuple(self.of(x) for x in node.inputs),
                 tuple(self.of(x) for x in results),
                 node.origin,
+                self.inner(node.op),
             )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,14 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
 __all__ = [
+    "BodyProgram",
     "Buffer",
     "Fallback",
     "Launch",
     "Product",
     "Program",
     "Step",
+    "all_steps",
     "program_text",
 ]
 
@@ -84,14 +86,29 @@ class Product:
 
 
 @dataclass(frozen=True)
+class BodyProgram:
+    """The program of a body, its results numbered as the body's outputs.
+
+    `given` has for each of its arguments the number of the body's, or a constant.
+    """
+
+    program: Program
+    given: tuple[int | np.ndarray[Any, Any], ...]
+
+
+@dataclass(frozen=True)
 class Fallback:
-    """An op done by its NumPy rule, between native steps."""
+    """An op done by its NumPy rule, between native steps.
+
+    The rule of a branch or loop runs the programs of its `bodies`, nothing else.
+    """
 
     op: Op
     type: Any
     read: tuple[int, ...]
     written: tuple[int, ...]
     origin: Origin
+    bodies: tuple[BodyProgram, ...] = ()
 
 
 Step = Launch | Product | Fallback
@@ -110,8 +127,17 @@ class Program:
 
     @property
     def fallbacks(self) -> list[str]:
-        """The ops that run by their NumPy rule."""
-        return [s.op.name for s in self.steps if isinstance(s, Fallback)]
+        """The ops that run by their NumPy rule, in bodies too."""
+        steps = [s for s in all_steps(self) if isinstance(s, Fallback)]
+        return [s.op.name for s in steps if not s.bodies]
+
+
+def all_steps(program: Program) -> Iterator[Step]:
+    """The steps of a program, each followed by those of its bodies."""
+    for step in program.steps:
+        yield step
+        for body in step.bodies if isinstance(step, Fallback) else ():
+            yield from all_steps(body.program)
 
 
 def work(kernel: Kernel) -> tuple[int, int, int]:
@@ -167,6 +193,8 @@ def program_text(program: Program) -> str:
         read = ", ".join(f"b{n}" for n in s.read)
         written = ", ".join(f"b{n}" for n in s.written)
         lines.append(f"{k}: {written} = {title(s)}({read})")
+        for body in s.bodies if isinstance(s, Fallback) else ():
+            lines += [f"  {line}" for line in program_text(body.program).split("\n")]
     results = ", ".join(f"b{n}" for _, n, _ in program.results)
     return "\n".join([*lines, f"return {results}"])
 
@@ -181,4 +209,4 @@ def title(step: Step) -> str:
         if isinstance(step.layout, Convolution):
             kind = f"convolution {step.layout.computes}"
         return f"{kind}{list(step.layout.sizes)}{more}"
-    return f"numpy {step.op.name}"
+    return step.op.name if step.bodies else f"numpy {step.op.name}"

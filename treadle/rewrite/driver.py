@@ -13,6 +13,7 @@ from typing import Any
 
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
+from treadle.graph.body import Body, with_bodies
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, copied
@@ -89,6 +90,18 @@ class Driver:
             self.normal(node)
         return {key: self.normal(root) for key, root in roots.items()}
 
+    def body(self, body: Body) -> Body:
+        """A body by these rules, its arguments free: rewritten once, and remembered."""
+        key = self.rules, self.marks
+        known: tuple[Any, Body | None] | None = body.memo.get("normal")
+        if known is None or known[0] != key or self.watch is not None:
+            inner = Driver(self.rules, self.watch, self.marks)
+            found = inner.all(dict(enumerate(body.outputs))).values()
+            same = all(map(is_, found, body.outputs))
+            made = None if same else Body(body.name, body.arguments, tuple(found))
+            known = body.memo["normal"] = key, made
+        return known[1] or body
+
     def _ends(self, node: Tensor) -> bool:
         """Whether a node is left as it is: an assignment that has yet to be made."""
         return self.marks and isinstance(node.op, Update)
@@ -141,13 +154,15 @@ class Driver:
         if isinstance(op, Leaf):
             return self._leaf(node)
         inputs = tuple([self._done[x.serial] for x in node.inputs])
-        same = all(map(is_, inputs, node.inputs))
+        if op.family == "control":
+            op = with_bodies(op, self.body)
+        same = op is node.op and all(map(is_, inputs, node.inputs))
         if isinstance(op, Debug) or (self.marks and _is_marked(node)):
-            return node if same else copied(node, inputs)
+            return node if same else copied(node, inputs, op)
         key = _key(op, node, inputs)
         found = self._table.get(key)
         if found is None:
-            found = node if same else copied(node, inputs)
+            found = node if same else copied(node, inputs, op)
             self._table[key] = found
         return found
 

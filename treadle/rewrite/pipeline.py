@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from treadle.base.errors import RunError
@@ -12,6 +13,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument, Constant, Leaf
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
+from treadle.graph.text import bodies_of
 from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Update
 from treadle.graph.verify import problems
@@ -19,6 +21,7 @@ from treadle.ops.call import Call
 from treadle.ops.contract import Contract, letters
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.families import Composite, Elementwise
+from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, expand, write_out
@@ -46,7 +49,8 @@ ALL = Ways(lambda op: True, lambda node: True)  # an engine that writes nothing 
 class Stage:
     """One step on the way: what it does to the roots, and what then holds of each node.
 
-    Without the `optional` ones no rule is applied.
+    Without the `optional` ones no rule is applied; what holds after a `deep` one
+    holds of the nodes in bodies too.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Stage:
     guarantee: str
     holds: Callable[[Tensor, Ways], bool]
     optional: bool = False
+    deep: bool = False
 
 
 def _is_inlined(node: Tensor, ways: Ways) -> bool:
@@ -89,6 +94,10 @@ def _is_straight(node: Tensor, ways: Ways) -> bool:
     return out[: len(batch)] == a[: len(batch)] == b[: len(batch)]
 
 
+_INLINE = Stage(
+    "inline", lambda graph, ways: graph.roots, "calls are inlined", _is_inlined
+)
+
 PIPELINE = (
     Stage(
         "rewrite",
@@ -96,6 +105,7 @@ PIPELINE = (
         "no rule fits any node",
         _is_normal,
         optional=True,
+        deep=True,
     ),
     Stage(
         "write out",
@@ -134,16 +144,24 @@ def prepare(
 ) -> Expanded:
     """The graph of a run, inlined and taken through the stages.
 
-    Under `td.options(check=True)` each stage is followed by the verifier and by a look
-    at its guarantee.
+    Under `td.options(check=True)` each stage is followed by the verifier, by a look at
+    its guarantee, and by the values of its graph beside those of the one before.
     """
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
-    _check("inline", "calls are inlined", _is_inlined, graph, ways)
+    check = current().check
+    if check:
+        _check(_INLINE, graph, ways)
+        judge = Judge(graph, nodes, feeds, keep)
     for stage in stages:
+        before = graph.roots
         with timed(stage.name):
             graph.roots = stage.run(graph, ways)
-        _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+        if check:
+            _check(stage, graph, ways)
+            earlier = replace(graph, roots=before)
+            again = partial(stage.run, earlier, ways)
+            judge.stage(stage.name, before, graph.roots, again)
     read_known(graph)
     return graph
 
@@ -185,19 +203,13 @@ def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
     return [node for node in wanted if node.serial in kept]
 
 
-def _check(
-    name: str,
-    guarantee: str,
-    holds: Callable[[Tensor, Ways], bool],
-    graph: Expanded,
-    ways: Ways,
-) -> None:
-    if not current().check:
-        return
+def _check(stage: Stage, graph: Expanded, ways: Ways) -> None:
+    """The verifier, and whether the guarantee of a stage holds after it."""
     nodes = reach(graph.roots.values())
-    for node, message in problems(nodes):
-        raise RunError(f"after {name!r}: {message}").located(node.name)
-    for node in nodes:
-        if not holds(node, ways):
-            error = RunError(f"after {name!r} it does not hold that {guarantee}")
-            raise error.located(node.name, repr(node.type), node.line)
+    inner = [node for body in bodies_of(nodes) for node in body.nodes]
+    for node, message in problems([*nodes, *inner]):
+        raise RunError(f"after {stage.name!r}: {message}").located(node.name)
+    for node in [*nodes, *inner] if stage.deep else nodes:
+        if not stage.holds(node, ways):
+            what = f"after {stage.name!r} it does not hold that {stage.guarantee}"
+            raise RunError(what).located(node.name, repr(node.type), node.line)

@@ -20,18 +20,20 @@ from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.rules.algebra import ALGEBRA
 from treadle.rewrite.rules.constants import CONSTANTS
 from treadle.rewrite.rules.contraction import CONTRACTION
+from treadle.rewrite.rules.logic import LOGIC
 from treadle.rewrite.rules.movement import MOVEMENT
 from treadle.rewrite.rules.powers import POWERS
 from treadle.rewrite.rules.readable import READABLE
 from treadle.rewrite.rules.reduction import REDUCTION
+from treadle.rewrite.rules.repeats import REPEATS
 from treadle.rewrite.rules.stability import STABILITY
 from treadle.rewrite.rules.state import FORWARD, STATE
 
 __all__ = ["simplify"]
 
 STANDARD = (
-    CONSTANTS + STABILITY + MOVEMENT + ALGEBRA + POWERS + REDUCTION + CONTRACTION
-    + STATE
+    CONSTANTS + STABILITY + MOVEMENT + ALGEBRA + LOGIC + POWERS + REDUCTION + REPEATS
+    + CONTRACTION + STATE
 )  # fmt: skip
 COMPILED = STANDARD + FORWARD
 SHOWN = STANDARD + READABLE

@@ -17,14 +17,16 @@ from treadle.base import trees
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
-from treadle.engines.base import chosen
+from treadle.engines.base import Values, chosen
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
+from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
+from treadle.rewrite.checked import judge, mismatch
 from treadle.runtime.rows import run_rows
 
 __all__ = ["evaluate"]
@@ -124,9 +126,7 @@ def run(
     kept = held(nodes, _ALONE)
     keep |= {node.serial for node in kept}
     keep &= {node.serial for node in nodes if node.stored is None}
-    if current().check:
-        _check(nodes)
-    values = chosen(current().engine, nodes).run(nodes, feeds or {}, keep, old)
+    values = _values(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -178,7 +178,7 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     nodes = pending(roots)
     keep = {root.serial for root in roots} | {n.serial for n in held(nodes, _ALONE)}
     keep &= {node.serial for node in nodes if node.stored is None}
-    values = chosen(current().engine, nodes).run(nodes, {}, keep, set())
+    values = _values(nodes, {}, keep, set())
     carried = _carried(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
@@ -186,10 +186,33 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
             _remember(node, node.serial in carried)
 
 
-def _check(nodes: Sequence[Tensor]) -> None:
-    """Under `td.options(check=True)`: refuse a graph that breaks a rule."""
+def _values(
+    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int], old: Set[int]
+) -> Values:
+    """What the engine makes of a graph; that of `old` nodes it may overwrite.
+
+    Under `td.options(check=True)` a graph that breaks a rule is refused, and results
+    that are not the reference's.
+    """
+    engine = chosen(current().engine, nodes)
+    if not current().check:
+        return engine.run(nodes, feeds, keep, old)
     for node, message in problems(nodes):
         raise RunError(message).located(node.name, repr(node.type), node.line)
+    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in old}
+    judged = judge(nodes, {**copies, **feeds}, keep)
+    values = engine.run(nodes, feeds, keep, old)
+    for node in nodes:
+        if judged is not None and node.serial in judged.roots:
+            wrong = judged.wrong(node.serial, _at_home(values[node.serial]))
+            if wrong:
+                what = f"on the {engine.name} engine it is not the reference's value"
+                raise mismatch(f"{what}; {wrong}", node)
+    return values
+
+
+def _at_home(value: Any) -> Any:
+    return value.numpy() if isinstance(value, Resident) else value
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:

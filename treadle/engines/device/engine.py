@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,10 @@ from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
-from treadle.graph.body import Body
+from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument
 from treadle.graph.meaning import compute_at
-from treadle.graph.op import Op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.pipeline import prepare
@@ -159,7 +157,10 @@ class Device(Engine):
         """One op by its NumPy rule, the kernel: it sees windows of the memory."""
         windows = [self._window(x) for x in inputs]
         try:
-            found = compute_at(self._inside(node.op), node.type, windows, node.origin)
+            own = with_bodies(
+                node.op, lambda body: Called(body, partial(self.call, body))
+            )
+            found = compute_at(own, node.type, windows, node.origin)
             self.memory.counts += Counts(launches=1)
             if isinstance(node.type, TupleType):
                 pairs = zip(found, node.type, strict=True)
@@ -191,14 +192,6 @@ class Device(Engine):
             self._passed.add(found.address)
         return found
 
-    def _inside(self, op: Op) -> Op:
-        """The op with bodies that are launched here."""
-        bodies = {k: v for k, v in op.attributes() if isinstance(v, Body)}
-        if not bodies:
-            return op
-        inner = {k: _Inside(body, self) for k, body in bodies.items()}
-        return replace(op, **inner)  # type: ignore[type-var]
-
     def call(
         self, body: Body, arrays: Sequence[np.ndarray[Any, Any]]
     ) -> tuple[np.ndarray[Any, Any], ...]:
@@ -217,21 +210,6 @@ class Device(Engine):
             return tuple(view.copy() for view in views)
         finally:
             values.clear()
-
-
-class _Inside(Body):
-    """A body as an op's rule calls it in a launch: constants and all on the device."""
-
-    __slots__ = ("device",)
-
-    def __init__(self, body: Body, device: Device) -> None:
-        super().__init__(body.name, body.arguments, body.outputs)
-        self.device = device
-
-    def numpy(
-        self, arrays: Sequence[np.ndarray[Any, Any]]
-    ) -> tuple[np.ndarray[Any, Any], ...]:
-        return self.device.call(self, arrays)
 
 
 def _drop(leaves: dict[int, Any], serial: int, reference: object) -> None:

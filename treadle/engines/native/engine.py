@@ -21,10 +21,11 @@ from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
-from treadle.engines.native.linked import Linked, PositionError
+from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals
+from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
@@ -52,7 +53,7 @@ class Native(Engine):
     ) -> Values:
         made = structure(nodes, feeds, keep)
         now = current()
-        options = now.optimize, now.rules, now.workspace, host()
+        options = now.optimize, now.rules, now.workspace, now.check, host()
         own = key = made.key(keep, *options)
         more = keep | self.residuals.kept(key, made)
         if len(more) > len(keep):

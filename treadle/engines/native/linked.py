@@ -6,22 +6,17 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.options import current
-from treadle.base.types import TupleType
-from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
-from treadle.engines.native.pool import pool
-from treadle.graph.meaning import compute_at
+from treadle.engines.native.run import FIELDS, Run
+from treadle.graph.body import bodies
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
@@ -30,25 +25,6 @@ from treadle.rewrite.record import stage
 __all__ = ["Linked"]
 
 Arrays = Sequence[np.ndarray[Any, Any]]
-FIELDS = 8  # integers of a step record: function, arguments, total, grain, and zeros
-
-
-class Memory:
-    """Arenas and results of one mode."""
-
-    def __init__(self, mode: str) -> None:
-        self.arena = Arena(mode)
-        self.results = Results(mode)
-
-
-_memories: dict[str, Memory] = {}
-
-
-def memory_of(mode: str) -> Memory:
-    """The memory that programs share in a mode: "fast", "poison" or "guard"."""
-    if mode not in _memories:
-        _memories[mode] = Memory(mode)
-    return _memories[mode]
 
 
 class Linked:
@@ -62,18 +38,40 @@ class Linked:
             steps = program.steps
             codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
         self.codes = codes
+        # Of each step with bodies, by the number of the body: its program, and what
+        # that is given.
+        self.inner = {
+            k: {
+                body.number: (Linked(own.program), own.given)
+                for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
+            }
+            for k, s in enumerate(steps)
+            if isinstance(s, Fallback) and s.bodies
+        }
+        self.within: list[Linked] = [
+            x for own in self.inner.values() for x, _ in own.values()
+        ]
         every = [c for own in codes for c in own]
-        texts = {name: text for c in every for name, text in c.texts.items()}
-        self.texts = texts
-        self.scratch = max((c.scratch for c in every), default=0)
+        texts: dict[str, str] = {
+            name: text for c in every for name, text in c.texts.items()
+        }
+        for inner in self.within:
+            texts |= inner.texts
+        self.texts: dict[str, str] = texts
+        self.scratch: int = max((c.scratch for c in every), default=0)
         with stage("plan memory"):
             self._place_buffers(codes)
 
     def link(self) -> None:
         """Compile the kernels: what only plans does not need them."""
-        # Kept: the code of a function goes with the last of its addresses.
         with stage("machine code"):
-            self.functions = compile_functions(self.texts)
+            self._fill(compile_functions(self.texts))
+
+    def _fill(self, functions: dict[str, int]) -> None:
+        # Kept: the code of a function goes with the last of its addresses.
+        self.functions = functions
+        for inner in self.within:
+            inner._fill(functions)
         self._fill_table(self.codes, self.functions)
         self.runs = _segments(self.codes)
         self.kept = Kept(self._packed(self.codes))
@@ -85,13 +83,20 @@ class Linked:
 
     def workspace(self, threads: int) -> int:
         """The bytes that a run needs beside arguments and results."""
-        return self.plan.size + self.scratch * threads
+        inner = max((x.workspace(threads) for x in self.within), default=0)
+        return self.plan.size + self.scratch * threads + inner
+
+    @property
+    def arena(self) -> int:
+        """The bytes of planned memory: a loop has that of its body beside its own."""
+        return self.plan.size + max((x.arena for x in self.within), default=0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tables and the constants, which stay between runs."""
         tables = self.records, self.table, self.slots, self.which, self.shifts
-        return sum(x.nbytes for x in (*tables, *self.constants.values()))
+        own = sum(x.nbytes for x in (*tables, *self.constants.values()))
+        return own + sum(x.nbytes for x in self.within)
 
     # -- what never changes ----------------------------------------------------------
 
@@ -187,122 +192,13 @@ class Linked:
                 found.append(Packed(workspace, sources.pop(), size, records))
         return found
 
-    # -- a run -----------------------------------------------------------------------
-
     def run(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
         """The results for the values of the arguments, in the program's order.
 
         Arguments numbered in `spent` may be overwritten.
         """
-        program = self.program
-        options = current()
-        memory = memory_of(options.arena)
-        addresses = self.fixed.copy()
-        alive: dict[int, np.ndarray[Any, Any]] = {}
-        for n, x in zip(program.arguments, arrays, strict=True):
-            alive[n] = x = np.asarray(x, order="C")
-            addresses[n] = x.ctypes.data
-        idle: list[int] = []  # copies from a buffer to itself, weights packed before
-        free = {program.arguments[k] for k in spent}
-        for result, argument in program.shared:
-            x = alive[argument]
-            if argument in free and x.flags.c_contiguous:
-                alive[result], addresses[result] = x, addresses[argument]
-                if result in self.copies:
-                    idle.append(self.copies[result])
-        for b in self.results:
-            if b.number in alive:
-                continue
-            alive[b.number], addresses[b.number] = memory.results.lend(
-                b.type.shape, b.type.dtype
-            )
-        threads = pool(options.threads)
-        scratch = np.empty(self.scratch * threads.threads + 64, np.uint8)
-        addresses[-2] = scratch.ctypes.data + 63 & ~63
-        status = np.zeros(1, np.int64)
-        addresses[-1] = status.ctypes.data
-        with memory.arena.lease(self.sizes, self.plan) as lease:
-            addresses[self.placed] = lease.addresses[self.places]
-            changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
-            kept = Kept(()) if options.workspace else self.kept
-            panels = kept.place(alive, changing, addresses, memory.results.lend)
-            idle += panels.ready
-            table = self.table.copy()
-            table[self.slots] = addresses[self.which] + self.shifts
-            records = self.records
-            if idle:
-                records = records.copy()
-                records[idle, 2] = 0
-            self._execute(records, table, status, alive, addresses, lease, threads)
-        if status[0]:
-            raise PositionError
-        panels.done()
-        found = {}
-        for serial, n, t in program.results:
-            x = alive[n] if n in alive else self.constants[n]
-            found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
-        return found
-
-    def _execute(
-        self,
-        steps: np.ndarray[Any, Any],
-        table: np.ndarray[Any, Any],
-        status: np.ndarray[Any, Any],
-        alive: dict[int, np.ndarray[Any, Any]],
-        addresses: np.ndarray[Any, Any],
-        lease: Lease,
-        threads: Any,
-    ) -> None:
-        records, arguments = steps.ctypes.data, table.ctypes.data
-        flag = status.ctypes.data
-        careful = type(lease) is not Lease
-        for first, count in self.runs:
-            if not count:
-                self._fallback(first, alive, addresses)
-            elif not careful:
-                start, some = self.spans[first][0], sum(self.spans[first + count - 1])
-                place = records + start * FIELDS * 8
-                threads.run(place, some - start, arguments, flag)
-            for k in range(first, first + max(count, 1)) if careful else ():
-                place = records + self.spans[k][0] * FIELDS * 8
-                if count:
-                    threads.run(place, self.spans[k][1], arguments, flag)
-                for n in self.dying[k]:
-                    lease.poison(n)
-            if status[0]:
-                return
-
-    def _fallback(
-        self,
-        k: int,
-        alive: dict[int, np.ndarray[Any, Any]],
-        addresses: np.ndarray[Any, Any],
-    ) -> None:
-        """One step by the NumPy rule of its op."""
-        step = self.program.steps[k]
-        assert isinstance(step, Fallback)
-
-        def array(n: int) -> np.ndarray[Any, Any]:
-            if n in alive or n in self.constants:
-                return alive[n] if n in alive else self.constants[n]
-            b = self.program.buffers[n]
-            t, order = b.type, b.order or tuple(range(b.type.ndim))
-            raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
-            flat = np.frombuffer(raw, np.uint8).view(t.dtype)
-            laid = flat.reshape([t.shape[k] for k in order])
-            return laid.transpose([order.index(k) for k in range(t.ndim)])
-
-        found = compute_at(
-            step.op, step.type, [array(n) for n in step.read], step.origin
-        )
-        several = found if isinstance(step.type, TupleType) else (found,)
-        for n, x in zip(step.written, several, strict=True):
-            if math.prod(x.shape):
-                array(n)[...] = x
-
-
-class PositionError(Exception):
-    """A position read from data was out of range; the reference engine says which."""
+        with Run(self) as run:
+            return run(arrays, spent)
 
 
 def _segments(codes: Sequence[Sequence[Code]]) -> list[tuple[int, int]]:

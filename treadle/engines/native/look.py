@@ -7,7 +7,7 @@ from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
 from treadle.loops.text import kernel_text
 from treadle.program.memory import largest_live_set
-from treadle.program.program import Launch, Product, Program, program_text
+from treadle.program.program import Launch, Product, Program, all_steps, program_text
 
 __all__ = ["lowered"]
 
@@ -20,7 +20,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
     texts = linked.texts.values()
     return Lowered(
         graph,
-        Footprint(linked.plan.size, live, results),
+        Footprint(linked.arena, live, results),
         len(program.steps),
         tuple(program.fallbacks),
         {
@@ -34,6 +34,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
 
 def _kernels(program: Program) -> str:
     """Each distinct kernel once, in the order of the steps."""
-    launches = [s.finish if isinstance(s, Product) else s for s in program.steps]
+    steps = list(all_steps(program))
+    launches = [s.finish if isinstance(s, Product) else s for s in steps]
     kernels = [s.kernel for s in launches if isinstance(s, Launch)]
     return "\n\n".join(dict.fromkeys(map(kernel_text, kernels)))

@@ -13,6 +13,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
+from treadle.graph.body import Body, bodies
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
 from treadle.graph.origin import held
@@ -23,7 +24,9 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
-from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Ways, prepare
+from treadle.program.program import BodyProgram
+from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Stage, Ways, prepare
+from treadle.rewrite.record import recording
 
 __all__ = ["translated"]
 
@@ -59,6 +62,38 @@ def claimed(op: Op) -> bool:
     return isinstance(op, Debug) or type(op) in KERNELS
 
 
+WAYS = Ways(claimed, direct)
+
+
+def inner(op: Op) -> tuple[BodyProgram, ...]:
+    """The programs of an op's bodies."""
+    return tuple(body_program(body) for body in bodies(op).values())
+
+
+def body_program(body: Body) -> BodyProgram:
+    """The program of a body, remembered for the options it was made under."""
+    now = current()
+    key = now.optimize, now.rules, now.check, host()
+    known: tuple[Any, BodyProgram] | None = body.memo.get("program")
+    if known is not None and known[0] == key and recording() is None:
+        return known[1]
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    keep = {y.serial for y in body.outputs}
+    graph = prepare(body.nodes, place, keep, WAYS, stages())
+    roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
+    width = host().vector_bytes
+    found = drafts(graph.arguments, roots, supported, width, now.optimize, inner=inner)
+    given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
+    made = BodyProgram(next(found).build(), given)
+    body.memo["program"] = key, made
+    return made
+
+
+def stages() -> Sequence[Stage]:
+    """What a graph is taken through, by the options."""
+    return PIPELINE if current().optimize else REQUIRED
+
+
 def translated(
     nodes: Sequence[Tensor],
     feeds: Mapping[int, Any],
@@ -71,13 +106,20 @@ def translated(
     optimize = bool(current().optimize)
     # What rules build here is never run.
     with pushed(TraceFrame("a program")), held():
-        stages = PIPELINE if optimize else REQUIRED
-        graph = prepare(nodes, feeds, keep, Ways(claimed, direct), stages)
+        graph = prepare(nodes, feeds, keep, WAYS, stages())
         name = place.__getitem__ if place is not None else int
         roots = {name(serial): root for serial, root in graph.roots.items()}
         replaced = {name(k): x for k, x in graph.replaced.items()}
         vector_bytes = host().vector_bytes
         linked = fitting(
-            drafts(graph.arguments, roots, supported, vector_bytes, optimize, replaced)
+            drafts(
+                graph.arguments,
+                roots,
+                supported,
+                vector_bytes,
+                optimize,
+                replaced,
+                inner,
+            )
         )
     return linked, graph.leaves, graph.again

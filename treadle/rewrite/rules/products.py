@@ -141,12 +141,13 @@ def _cancelled(m: Match) -> Any:
 
 
 def _met(product: Product, v: Tensor, e: Tensor) -> bool:
-    """sigmoid(u) exp(-u) as 1 - sigmoid(u), for one sigmoid among the factors."""
+    """sigmoid(u) exp(-u) as sigmoid(-u), for one sigmoid among the factors."""
     for s in product.factors:
         if type(s.op) is Sigmoid and _is_opposite(s.inputs[0], v):
             product.drop(s)
             product.drop(e)
-            product.factors.append(1 - s)
+            whole = type(s.inputs[0].op) is Negative  # sigmoid(-v) exp(v)
+            product.factors.append(Sigmoid()(v) if whole else 1 - s)
             return True
     return False
 

@@ -14,7 +14,7 @@ from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.products import overflows, stable
 
-__all__ = ["REDUCTION"]
+__all__ = ["REDUCTION", "Fold", "folded"]
 
 x, y = captures("x y")
 sum_, prod, max_, min_ = of("Sum"), of("Prod"), of("Max"), of("Min")
@@ -56,6 +56,11 @@ def _keeps(node: Tensor) -> bool:
 
 def _again(op: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return replace(op, axes=axes, keepdims=keepdims)
+
+
+def folded(op: Any, axes: tuple[int, ...]) -> Any:
+    """The same fold over other axes, which go."""
+    return _again(op, axes, False)
 
 
 def _fold_of_fold(m: Match) -> Tensor | None:
@@ -203,6 +208,8 @@ REDUCTION = RuleSet(
     [
         Rule("fold of a fold", Fold(Fold(x, "g")), _fold_of_fold, exact=False,
              example=lambda d: d("x", (2, 3, 4)).sum(1).sum(1)),
+        Rule("mean of a mean", mean(mean(x, label="g")), _fold_of_fold, exact=False,
+             takes="float", example=lambda d: d("x", (2, 3, 4)).mean(1).mean(1)),
         Rule("fold over one element", Fold(x), _of_one, exact=False,
              example=lambda d: d("x", (1, 3)).sum(0)),
         Rule("fold over some axes of one element", Fold(x), _without_ones, exact=False,

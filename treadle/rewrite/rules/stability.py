@@ -14,6 +14,7 @@ from treadle.ops.softmax import LogSoftmax, Softmax
 from treadle.ops.statistics import LogSumExp
 from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.rules.logistic import LOGISTIC
 from treadle.rewrite.rules.products import PRODUCTS, folded_axis, stable
 
 __all__ = ["STABILITY"]
@@ -23,6 +24,7 @@ exp, log, log1p, sum_ = of("Exp"), of("Log"), of("Log1p"), of("Sum")
 sigmoid, log_sigmoid, softplus = of("Sigmoid"), of("LogSigmoid"), of("Softplus")
 softmax, log_softmax, logaddexp = of("Softmax"), of("LogSoftmax"), of("LogAddExp")
 tanh, reciprocal, logsumexp = of("Tanh"), of("Reciprocal"), of("LogSumExp")
+sinh, cosh, sin, cos, tan = (of(n) for n in ("Sinh", "Cosh", "Sin", "Cos", "Tan"))
 pick, square = of("PickLabel"), of("Square")
 
 
@@ -152,7 +154,9 @@ SPELLED = RuleSet(
             (exp(x) - exp(-x)) / (exp(x) + exp(-x)),
             tanh(x),
         ),
+        stable("hyperbolic tangent as a quotient", sinh(x) / cosh(x), tanh(x)),
+        stable("tangent as a quotient", sin(x) / cos(x), tan(x)),
     ],
 )
 
-STABILITY = SPELLED + PRODUCTS
+STABILITY = SPELLED + LOGISTIC + PRODUCTS

@@ -10,8 +10,8 @@ import numpy as np
 from treadle.base.dtypes import DType
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.forest.parts import Compiled
-from treadle.engines.native.linked import FIELDS, PositionError
 from treadle.engines.native.pool import pool
+from treadle.engines.native.run import FIELDS, PositionError
 
 __all__ = ["Assembly"]
 

@@ -1,0 +1,201 @@
+"""A program running: memory leased, addresses filled in, steps carried out in order."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence, Set
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.options import current
+from treadle.base.types import TupleType
+from treadle.engines.native.arena import Arena, Lease, Results
+from treadle.engines.native.kept import Kept
+from treadle.engines.native.pool import pool
+from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.meaning import compute_at
+from treadle.program.program import Fallback
+
+if TYPE_CHECKING:
+    from treadle.engines.native.linked import Linked
+
+__all__ = ["FIELDS", "PositionError", "Run", "memory_of"]
+
+Array = np.ndarray[Any, Any]
+FIELDS = 8  # integers of a step record: function, arguments, total, grain, and zeros
+
+
+class Memory:
+    """Arenas and results of one mode."""
+
+    def __init__(self, mode: str) -> None:
+        self.arena = Arena(mode)
+        self.results = Results(mode)
+
+
+_memories: dict[str, Memory] = {}
+
+
+def memory_of(mode: str) -> Memory:
+    """The memory that programs share in a mode: "fast", "poison" or "guard"."""
+    if mode not in _memories:
+        _memories[mode] = Memory(mode)
+    return _memories[mode]
+
+
+class PositionError(Exception):
+    """A position read from data was out of range; the reference engine says which."""
+
+
+class Run:
+    """A run of a program, or the runs of a body one after another, on one thread.
+
+    Between calls stays what they share: memory, and arguments that come again.
+    """
+
+    def __init__(self, linked: Linked) -> None:
+        options = current()
+        self.linked = linked
+        self.memory = memory_of(options.arena)
+        self.kept = Kept(()) if options.workspace else linked.kept
+        self.threads = pool(options.threads)
+        self.addresses = linked.fixed.copy()
+        self.scratch: Array = np.empty(
+            linked.scratch * self.threads.threads + 64, np.uint8
+        )
+        self.addresses[-2] = self.scratch.ctypes.data + 63 & ~63
+        self.status = np.zeros(1, np.int64)
+        self.addresses[-1] = self.status.ctypes.data
+        self.given: list[Any] = [None] * len(linked.program.arguments)
+        self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
+        self.lease: Lease | None = None
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
+
+    def __call__(
+        self, arrays: Sequence[Array], spent: Set[int] = frozenset()
+    ) -> dict[int, Any]:
+        """The results for the values of the arguments; those in `spent` may go."""
+        linked, addresses = self.linked, self.addresses
+        program, memory = linked.program, self.memory
+        for k, x in enumerate(arrays):
+            if x is not self.given[k]:
+                n = program.arguments[k]
+                self.given[k] = x
+                self.own[n] = x = np.asarray(x, order="C")
+                addresses[n] = x.ctypes.data
+        alive = self.own.copy()
+        idle: list[int] = []  # copies from a buffer to itself, weights packed before
+        free = {program.arguments[k] for k in spent}
+        for result, argument in program.shared:
+            x = alive[argument]
+            if argument in free and x.flags.c_contiguous:
+                alive[result], addresses[result] = x, addresses[argument]
+                if result in linked.copies:
+                    idle.append(linked.copies[result])
+        for b in linked.results:
+            if b.number not in alive:
+                alive[b.number], addresses[b.number] = memory.results.lend(
+                    b.type.shape, b.type.dtype
+                )
+        if self.lease is None:
+            self.lease = memory.arena.lease(linked.sizes, linked.plan)
+        careful = type(self.lease) is not Lease
+        try:
+            addresses[linked.placed] = self.lease.addresses[linked.places]
+            changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
+            panels = self.kept.place(alive, changing, addresses, memory.results.lend)
+            self._execute(alive, idle + panels.ready, self.lease if careful else None)
+        finally:
+            if careful:  # what a step has done with is gone for good
+                self._release()
+        if self.status[0]:
+            raise PositionError
+        panels.done()
+        found = {}
+        for serial, n, t in program.results:
+            x = alive[n] if n in alive else linked.constants[n]
+            found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+        return found
+
+    def _execute(
+        self, alive: dict[int, Array], idle: Sequence[int], careful: Lease | None
+    ) -> None:
+        """All steps but the idle ones; `careful` is told what is dead after each."""
+        linked = self.linked
+        table, steps = linked.table.copy(), linked.records
+        table[linked.slots] = self.addresses[linked.which] + linked.shifts
+        if idle:
+            steps = steps.copy()
+            steps[idle, 2] = 0
+        records, arguments = steps.ctypes.data, table.ctypes.data
+        flag = self.status.ctypes.data
+        spans = linked.spans
+        for first, count in linked.runs:
+            if not count:
+                self._fallback(first, alive)
+            elif careful is None:
+                start, some = spans[first][0], sum(spans[first + count - 1])
+                place = records + start * FIELDS * 8
+                self.threads.run(place, some - start, arguments, flag)
+            if careful is not None:
+                for k in range(first, first + max(count, 1)):
+                    place = records + spans[k][0] * FIELDS * 8
+                    if count:
+                        self.threads.run(place, spans[k][1], arguments, flag)
+                    for n in linked.dying[k]:
+                        careful.poison(n)
+            if self.status[0]:
+                return
+
+    def _fallback(self, k: int, alive: dict[int, Array]) -> None:
+        """One step by the NumPy rule of its op, whose bodies are programs."""
+        linked = self.linked
+        step = linked.program.steps[k]
+        assert isinstance(step, Fallback)
+
+        def array(n: int) -> Array:
+            if n in alive or n in linked.constants:
+                return alive[n] if n in alive else linked.constants[n]
+            b = linked.program.buffers[n]
+            t, order = b.type, b.order or tuple(range(b.type.ndim))
+            raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(self.addresses[n]))
+            flat = np.frombuffer(raw, np.uint8).view(t.dtype)
+            laid = flat.reshape([t.shape[k] for k in order])
+            return laid.transpose([order.index(k) for k in range(t.ndim)])
+
+        with ExitStack() as stack:
+
+            def running(body: Body) -> Body:
+                inner, given = linked.inner[k][body.number]
+                return Called(body, _bound(stack.enter_context(Run(inner)), given))
+
+            op = with_bodies(step.op, running) if step.bodies else step.op
+            arrays = [array(n) for n in step.read]
+            found = compute_at(op, step.type, arrays, step.origin)
+            several = found if isinstance(step.type, TupleType) else (found,)
+            for n, x in zip(step.written, several, strict=True):
+                if math.prod(x.shape):
+                    array(n)[...] = x
+
+
+def _bound(run: Run, given: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:
+    """The outputs of a body from its arguments; `given` as a BodyProgram has it."""
+
+    def call(arrays: Sequence[Array]) -> tuple[Array, ...]:
+        found = run([arrays[x] if isinstance(x, int) else x for x in given])
+        return tuple([found[k] for k in range(len(found))])
+
+    return call

@@ -1,0 +1,245 @@
+"""Sums of products in which a sigmoid's exponentials cancel, as polynomials.
+
+With s = sigmoid(x) and c = 1 - s = sigmoid(-x) are exp(x) = s / c, 1 + exp(x) = 1 / c,
+and a term is a product of other things with powers of s and c. Terms of opposite sign
+that differ by one factor s are one term with a c more: u - u s = u c. So go negative
+powers, which overflow in the gradient of exp(x) / (1 + exp(x)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from treadle.graph.leaves import literal_node
+from treadle.graph.tensor import Tensor
+from treadle.ops.activation import Sigmoid
+from treadle.ops.elementary import Exp
+from treadle.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
+from treadle.ops.power import Reciprocal, Square
+from treadle.rewrite.facts import is_number, number_of
+from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.rules.products import Products, stable
+
+__all__ = ["LOGISTIC"]
+
+DEPTH = 8  # levels of an expression that are looked into
+TERMS = 12  # of a sum
+Powers = tuple[int, int]
+_SUMS = (Add, Subtract)
+_OPEN = (Add, Subtract, Multiply, Divide, Negative, Reciprocal, Square)
+
+
+@dataclass(frozen=True)
+class Term:
+    """scale * s**ones * c**others * factors / divisors."""
+
+    scale: float = 1.0
+    ones: int = 0
+    others: int = 0
+    factors: tuple[Tensor, ...] = ()
+    divisors: tuple[Tensor, ...] = ()
+
+    def __mul__(self, other: Term) -> Term:
+        return Term(
+            self.scale * other.scale,
+            self.ones + other.ones,
+            self.others + other.others,
+            self.factors + other.factors,
+            self.divisors + other.divisors,
+        )
+
+    @property
+    def rest(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What stands beside the powers, for comparison."""
+        parts = self.factors, self.divisors
+        top, below = (tuple(sorted(x.serial for x in part)) for part in parts)
+        return top, below
+
+
+def _base(u: Tensor) -> tuple[Tensor, int]:
+    """u as a sign times something."""
+    return (u.inputs[0], -1) if type(u.op) is Negative else (u, 1)
+
+
+class _Terms:
+    """Expressions as sums of terms in the sigmoid of one x."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def atom(self, node: Tensor) -> Term | None:
+        """s, c, exp(x), exp(-x) or 1 + exp(x), 1 + exp(-x) as a term."""
+        kind = type(node.op)
+        if kind is Sigmoid or kind is Exp:
+            x, sign = _base(node.inputs[0])
+            if x is not self.x:
+                return None
+            if kind is Exp:
+                return Term(1, sign, -sign)
+            return Term(1, 1, 0) if sign > 0 else Term(1, 0, 1)
+        if kind is Subtract and is_number(node.inputs[0], 1):
+            one = self.atom(node.inputs[1])
+            if one in (Term(1, 1, 0), Term(1, 0, 1)):
+                return Term(1, one.others, one.ones)
+        if kind is Add:
+            for unit, e in (node.inputs, node.inputs[::-1]):
+                if is_number(unit, 1) and type(e.op) is Exp:
+                    x, sign = _base(e.inputs[0])
+                    if x is self.x:
+                        return Term(1, 0, -1) if sign > 0 else Term(1, -1, 0)
+        return None
+
+    def of(self, node: Tensor, depth: int = DEPTH) -> list[Term] | None:
+        """The terms of a node; None where there are too many."""
+        own = self.atom(node)
+        if own is not None:
+            return [own]
+        kind = type(node.op)
+        number = number_of(node)
+        if number is not None:
+            return [Term(float(number))]
+        if not depth or kind not in _OPEN:
+            return [Term(factors=(node,))]
+        if kind is Reciprocal:
+            return [self._below(node.inputs[0])]
+        parts = [self.of(v, depth - 1) for v in node.inputs[: 1 + (kind is not Divide)]]
+        if any(part is None for part in parts):
+            return None
+        first, *more = [part for part in parts if part is not None]
+        if kind is Negative:
+            return [replace(t, scale=-t.scale) for t in first]
+        if kind in _SUMS:
+            sign = 1 if kind is Add else -1
+            found = first + [replace(t, scale=sign * t.scale) for t in more[0]]
+        elif kind is Divide:
+            below = self._below(node.inputs[1])
+            found = [t * below for t in first]
+        else:
+            found = [t * u for t in first for u in (more[0] if more else first)]
+        return found if len(found) <= TERMS else None
+
+    def _below(self, d: Tensor) -> Term:
+        """One by d."""
+        own = self.atom(d)
+        if own is None:
+            return Term(divisors=(d,))
+        return Term(1, -own.ones, -own.others)
+
+    def build(self, terms: list[Term]) -> Any:
+        """The sum of terms, positive ones first."""
+        made: Any = None
+        for t in sorted(terms, key=lambda t: -t.scale):
+            powers = [Sigmoid()(self.x)] * t.ones + [Sigmoid()(-self.x)] * t.others
+            one: Any = None
+            for v in (*t.factors, *powers):
+                one = v if one is None else one * v
+            for v in t.divisors:
+                one = (1 if one is None else one) / v
+            size = abs(t.scale)
+            if one is None or size != 1:
+                number = literal_node(size, self.x.type.dtype)
+                one = number if one is None else one * number
+            if made is None:
+                made = one if t.scale > 0 else -one
+            else:
+                made = made + one if t.scale > 0 else made - one
+        return 0 if made is None else made
+
+
+def _collected(terms: list[Term]) -> list[Term]:
+    """The terms with u - u s as u c, u - u c as u s, and opposite ones gone."""
+    groups: dict[Any, dict[Powers, float]] = {}
+    sample: dict[Any, Term] = {}
+    for t in terms:
+        own = groups.setdefault(t.rest, {})
+        own[t.ones, t.others] = own.get((t.ones, t.others), 0.0) + t.scale
+        sample.setdefault(t.rest, t)
+    found: list[Term] = []
+    for rest, powers in groups.items():
+        while _joined(powers):
+            pass
+        for (ones, others), scale in powers.items():
+            if scale:
+                one = replace(sample[rest], ones=ones, others=others, scale=scale)
+                found.append(one)
+    return found
+
+
+def _joined(powers: dict[Powers, float]) -> bool:
+    """Join two terms of opposite sign, if there are such."""
+    for (a, b), scale in list(powers.items()):
+        for other, result in (((a + 1, b), (a, b + 1)), ((a, b + 1), (a + 1, b))):
+            against = powers.get(other, 0.0)
+            if scale * against < 0:
+                part = min(abs(scale), abs(against)) * (1 if scale > 0 else -1)
+                powers[a, b] -= part
+                powers[other] += part
+                powers[result] = powers.get(result, 0.0) + part
+                return True
+    return False
+
+
+def _below_of(root: Tensor) -> Iterator[Tensor]:
+    """The nodes that an expression is seen to be made of."""
+    level = [root]
+    for _ in range(DEPTH):
+        level = [v for node in level if type(node.op) in _OPEN for v in node.inputs]
+        yield from level[: 2 * TERMS]
+
+
+def _logistic(m: Match) -> Any:
+    """The polynomial, where exponentials and divisions by s and c go by it."""
+    inside = list(_below_of(m.root))
+    sigmoids = [v for v in inside if type(v.op) is Sigmoid]
+    if not sigmoids:
+        return None
+    x, _ = _base(sigmoids[0].inputs[0])
+    terms = _Terms(x)
+    overflowing = any(
+        (type(v.op) is Exp and terms.atom(v) is not None)
+        or (type(v.op) is Divide and terms.atom(v.inputs[1]) is not None)
+        for v in (m.root, *inside)
+    )
+    found = terms.of(m.root) if overflowing else None
+    if found is None or any(t.ones < 0 or t.others < 0 for t in _collected(found)):
+        return None
+    return terms.build(_collected(found))
+
+
+# -- the table -----------------------------------------------------------------------
+
+
+def _slope(d: Any) -> Any:
+    """The cross entropy's slope by exp(x) / (1 + exp(x)), as it is derived."""
+    x = d("x", (3, 4))
+    s, e, t = d.td.sigmoid(x), d.td.exp(x), d("t", (3, 4))
+    return t * e - t * e * s
+
+
+def _slope_sum(d: Any) -> Any:
+    x = d("x", (3, 4))
+    s, e, t = d.td.sigmoid(x), d.td.exp(x), d("t", (3, 4))
+    return t * (e * s) * -1.0 + t * e
+
+
+def _product(d: Any) -> Any:
+    s = d.td.sigmoid(d("x", (3, 4)))
+    return (s * d("t", (3, 4)) / (1 - s)) * (1 - s)
+
+
+_INSIDE = (Divide, Exp, Sigmoid)
+
+LOGISTIC = RuleSet(
+    "logistic",
+    [
+        stable("sum in a sigmoid", Products(Add, *_INSIDE), _logistic, _slope_sum),
+        stable(
+            "difference in a sigmoid", Products(Subtract, *_INSIDE), _logistic, _slope
+        ),
+        stable(
+            "product in a sigmoid", Products(Multiply, *_INSIDE), _logistic, _product
+        ),
+    ],
+)

@@ -1,0 +1,222 @@
+"""The values of graphs by the reference meaning, and whether others agree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import is_inexact
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.meaning import compute_at
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+from treadle.graph.tolerance import strays, unit, widened
+from treadle.graph.traversal import reach
+from treadle.ops.cast import Cast
+from treadle.ops.debug import Debug
+
+__all__ = ["Reference"]
+
+Array = np.ndarray[Any, Any]
+Given = Mapping[int, Any]
+Watch = Callable[[Tensor, Sequence[Any], Any], None]
+SUMS = (
+    "reduction",
+    "contraction",
+    "window",
+    "scan",
+    "scatter",
+)  # families that add terms up
+MOVES = ("movement", "gather", "join", "order", "output")  # families that round nothing
+WHOLE = 2048
+TRIALS = 3  # runs with noise, where a result seems to be off
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Graphs by the NumPy rules of their ops: in double if `wide`, then with `noise`.
+
+    With noise each result is moved by roundings, as another order of the same sums or
+    another spelling of the same formula may move it.
+    """
+
+    wide: bool = False
+    noise: np.random.Generator | None = None
+
+    def values(
+        self, roots: Sequence[Tensor], given: Given, watch: Watch | None = None
+    ) -> dict[int, Any]:
+        """The values of the roots; the leaves' that have none are `given`."""
+        nodes = reach(roots, lambda node: node.serial in given or _stored(node))
+        last = {x.serial: n.serial for n in nodes for x in n.inputs}
+        kept = {root.serial for root in roots}
+        found: dict[int, Any] = {}
+        for node in nodes:
+            arrays: list[Any] = []
+            if node.serial in given or _stored(node):
+                value = self.leaf(given.get(node.serial, node.array))
+            else:
+                arrays = [found[x.serial] for x in node.inputs]
+                value = self.result(node, arrays)
+            found[node.serial] = value
+            if watch is not None:
+                watch(node, arrays, value)
+            for x in node.inputs if arrays else ():
+                if last[x.serial] == node.serial and x.serial not in kept:
+                    found.pop(x.serial, None)
+        return found
+
+    def leaf(self, x: Any) -> Any:
+        """A value as this arithmetic has it."""
+        return widened(x) if self.wide else x
+
+    def result(self, node: Tensor, arrays: Sequence[Any]) -> Any:
+        """The value of a node from its operands'."""
+        if isinstance(node.op, Debug):  # what it tells was told by the engine
+            return arrays[0]
+        if self.wide and isinstance(node.op, Cast) and _inexact(node.inputs[0], node):
+            return arrays[0]
+        op = with_bodies(node.op, self._called)
+        if not self.wide:
+            return compute_at(op, node.type, arrays, node.origin)
+        with np.errstate(all="ignore"):
+            found = op.numpy(*arrays)
+        if isinstance(node.type, TupleType):
+            pairs = zip(found, node.type, strict=True)
+            return tuple(self._rounded(x, t) for x, t in pairs)
+        made = self._rounded(found, node.type)
+        if self.noise is None or op.family in MOVES or type(op) is Cast:
+            return made
+        return self._moved(made, _terms(op, arrays, made), node.type)
+
+    def _rounded(self, x: Any, t: Type) -> Array:
+        return widened(x) if is_inexact(t.dtype) else np.asarray(x, dtype=t.dtype)
+
+    def _moved(self, x: Array, size: Array, t: Type) -> Array:
+        """A result with noise: some roundings of what it is a sum of."""
+        if self.noise is None or not is_inexact(t.dtype):
+            return x
+        with np.errstate(all="ignore"):
+            other = x + 2 * unit(t.dtype) * self.noise.uniform(-1, 1, x.shape) * size
+            # Small whole numbers come out exactly: masks, counts, exponents.
+            exact = (x == np.rint(x)) & (np.abs(x) < WHOLE) & (size == np.abs(x))
+        return np.where(exact, x, other)
+
+    def _called(self, body: Body) -> Body:
+        def run(arrays: Sequence[Any]) -> tuple[Any, ...]:
+            pairs = zip(body.arguments, arrays, strict=True)
+            found = self.values(body.outputs, {x.serial: a for x, a in pairs})
+            return tuple(found[y.serial] for y in body.outputs)
+
+        return Called(body, run)
+
+
+class Reference:
+    """What the roots of a graph are by the reference, for others to be judged by."""
+
+    def __init__(self, roots: Mapping[Any, Tensor], given: Given) -> None:
+        self.roots, self.given = roots, given
+        every = [*roots.values()]
+        self.own = Meaning().values(every, given)
+        noise = _Noise()
+        self.wide = Meaning(wide=True).values(every, given, noise)
+        self.noise = noise.found
+        self._moved: list[dict[int, Any]] = []
+
+    def moved(self) -> list[dict[int, Any]]:
+        """The roots in double precision with noise on the way, several times."""
+        if not self._moved:
+            for seed in range(TRIALS):
+                arithmetic = Meaning(True, np.random.default_rng(seed))
+                found = arithmetic.values([*self.roots.values()], self.given)
+                self._moved.append(found)
+        return self._moved
+
+    def wrong(self, key: Any, got: Any) -> str:
+        """What is wrong with another's value of a root; nothing if it may be so."""
+        serial = self.roots[key].serial
+        own, wide = self.own[serial], self.wide[serial]
+        if np.shape(got) != own.shape:
+            return f"its shape is {np.shape(got)}, not {own.shape}"
+        off = strays(got, own, wide, self.noise[serial])
+        if not off.any():
+            return ""
+        # Where roundings alone move a result it is as near as can be asked for.
+        spread = _spread([run[serial] for run in self.moved()], wide)
+        if is_inexact(own.dtype):
+            mean = spread[np.isfinite(spread)].mean() if own.size else 0.0
+            with np.errstate(all="ignore"):
+                off &= ~(np.abs(widened(got) - wide) <= 4 * (spread + mean))
+        else:
+            off &= (spread == 0) & (own == wide)
+        if not off.any():
+            return ""
+        first = tuple(int(k) for k in np.argwhere(off)[0])
+        there = f"[{', '.join(map(str, first))}]" if first else ""
+        return (
+            f"{int(off.sum())} of {off.size} elements differ; element{there} is "
+            f"{np.asarray(got)[first]!r}, by the reference {own[first]!r}"
+        )
+
+
+def _stored(node: Tensor) -> bool:
+    return node.stored is not None
+
+
+def _inexact(*nodes: Tensor) -> bool:
+    return all(is_inexact(node.type.dtype) for node in nodes)
+
+
+class _Noise:
+    """For each node the unit roundoff of the largest value that it is made from.
+
+    Of a sum that is the sum of what its terms are without their signs.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, float] = {}
+
+    def __call__(self, node: Tensor, arrays: Sequence[Any], value: Any) -> None:
+        own = max([self.found[x.serial] for x in node.inputs if arrays], default=0.0)
+        if isinstance(node.type, Type) and is_inexact(node.type.dtype):
+            size = _terms(node.op, arrays, value) if arrays else value
+            own = max(own, unit(node.type.dtype) * _largest(size))
+        self.found[node.serial] = own
+
+
+def _terms(op: Op, arrays: Sequence[Any], result: Array) -> Array:
+    """The magnitude of a result; of a sum that of its terms without their signs.
+
+    More for many terms: of n in blocks the rounding grows as the logarithm.
+    """
+    own = np.abs(result)
+    if op.family not in SUMS:
+        return own
+    with np.errstate(all="ignore"):
+        terms = np.abs(op.numpy(*[_magnitude(x) for x in arrays]))
+    count = max(np.size(x) for x in arrays) / max(np.size(result), 1)
+    return np.asarray(np.fmax(own, terms)) * (1 + np.log2(max(count, 1)) / 2)
+
+
+def _magnitude(x: Any) -> Any:
+    return np.abs(x) if is_inexact(np.asarray(x).dtype) else x
+
+
+def _largest(x: Any) -> float:
+    """The largest finite magnitude in an array."""
+    sizes = np.abs(x)
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
+
+
+def _spread(runs: Sequence[Any], wide: Array) -> Array:
+    """How far the values of several runs are from one, at most."""
+    found = np.zeros(wide.shape)
+    with np.errstate(all="ignore"):
+        for x in runs:
+            other = np.abs(x - wide) if is_inexact(wide.dtype) else x != wide
+            found = np.fmax(found, other)
+    return found
