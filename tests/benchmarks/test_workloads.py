@@ -60,6 +60,18 @@ def test_treadle_is_measured(name: str, part: str) -> None:
         assert ("megabytes" in figure) == workload(name).memory
 
 
+def test_a_step_is_counted() -> None:
+    (figure,) = measured("owl", "step").values()
+    counts = figure["counts"]
+    stages = ["inline", "rewrite", "write out", "convolve", "straighten", "cut"]
+    sizes = [counts[f"after {stage!r}: nodes"] for stage in stages]
+    # A step writes more nodes down than are left when equal ones are one.
+    assert counts["step, nothing shared: nodes"] > sizes[-1] > counts["launched"] > 0
+    assert counts["step, as built: nodes"] < sizes[0] and sizes[1] <= sizes[0]
+    assert counts["bytes"] > 0
+    assert "counts" not in measured("lenet", "step")["step"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_claim_speaks_of_a_case(name: str) -> None:
     work = workload(name)

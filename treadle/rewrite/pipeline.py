@@ -22,6 +22,7 @@ from treadle.ops.families import Composite, Elementwise
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, expand, write_out
+from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal
 from treadle.rewrite.straighten import straighten
@@ -133,14 +134,15 @@ def prepare(
     Under `td.options(check=True)` each stage is followed by the verifier and by a look
     at its guarantee.
     """
+    sized("graph", nodes)
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
-    _check("inline", "calls are inlined", _is_inlined, graph, ways)
+    _after("inline", "calls are inlined", _is_inlined, graph, ways)
     for stage in PIPELINE:
         if optimize or not stage.optional:
             with timed(stage.name):
                 graph.roots = stage.run(graph, ways)
-            _check(stage.name, stage.guarantee, stage.holds, graph, ways)
+            _after(stage.name, stage.guarantee, stage.holds, graph, ways)
     read_known(graph)
     return graph
 
@@ -182,16 +184,20 @@ def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
     return [node for node in wanted if node.serial in kept]
 
 
-def _check(
+def _after(
     name: str,
     guarantee: str,
     holds: Callable[[Tensor, Ways], bool],
     graph: Expanded,
     ways: Ways,
 ) -> None:
-    if not current().check:
+    """What is seen to after a stage: its size is noted, what it promises checked."""
+    if recording() is None and not current().check:
         return
     nodes = reach(graph.roots.values())
+    sized(name, nodes)
+    if not current().check:
+        return
     for node, message in problems(nodes):
         raise RunError(f"after {name!r}: {message}").located(node.name)
     for node in nodes:
