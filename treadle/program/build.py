@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.base.types import TupleType, Type
@@ -29,6 +29,7 @@ from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel
+from treadle.program.layout import Order
 from treadle.program.program import (
     Buffer,
     Fallback,
@@ -88,13 +89,19 @@ def drafts(
     vector_bytes: int,
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
+    given: Mapping[int, Order] | None = None,
+    loose: Collection[int] = (),
 ) -> Iterator[Draft]:
-    """The program `build` makes, and then others that need ever less memory."""
+    """The program `build` makes, and then others that need ever less memory.
+
+    `given` has the orders of arguments that are not row-major, `loose` the roots that
+    need not be.
+    """
     olds = replaced or {}
 
     def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse)
+        return Arrangement(roots, versions, supported, fuse, given, loose)
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:

@@ -22,7 +22,6 @@ from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update
 from treadle.ops.call import Call
 from treadle.ops.cast import Cast
-from treadle.ops.convolution import Conv
 from treadle.ops.families import Composite, Elementwise, Movement, Output
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
@@ -227,8 +226,7 @@ def _lost(
         if node.serial not in below:
             continue
         below.update(x.serial for x in node.inputs)
-        # A convolution's result has a layout inside a program that sums over it follow.
-        light = isinstance(node.op, (Movement, Elementwise, Conv)) or not node.inputs
+        light = isinstance(node.op, (Movement, Elementwise)) or not node.inputs
         single = isinstance(node.type, Type)
         if node.stored is None and single and not light and node.serial not in keep:
             found[node.serial] = node

@@ -19,7 +19,7 @@ from treadle.engines.base import (
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.host import host
-from treadle.engines.native.keys import Structure, structure
+from treadle.engines.native.keys import Structure, lies, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
@@ -90,10 +90,13 @@ class Native(Engine):
         now = current()
         options = now.optimize, now.rules, now.workspace, host()
         own = key = made.key(keep, *options)
-        more = keep | self.residuals.kept(key, made)
-        if len(more) > len(keep):
-            own = made.key(more, *options)
-        linked, leaves = self.programs.get(own, lambda: self._linked(made, feeds, more))
+        more = self.residuals.kept(key, made) - keep
+        if more:
+            loose = sorted(made.place[s] for s in more)
+            own = made.key(keep | more, *options, *loose)
+        linked, leaves = self.programs.get(
+            own, lambda: self._linked(made, feeds, keep, more)
+        )
         self.residuals.note(key, made, keep)
         self.residuals.ask(made, linked.again)
         order = made.nodes
@@ -152,10 +155,14 @@ class Native(Engine):
             kept.clear()
 
     def _linked(
-        self, made: Structure, feeds: Mapping[int, Any], keep: Set[int]
+        self,
+        made: Structure,
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        more: Set[int],
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
-        linked, leaves = self._compile(made, feeds, keep)
+        linked, leaves = self._compile(made, feeds, keep, more)
         linked.link()
         return linked, leaves
 
@@ -164,13 +171,17 @@ class Native(Engine):
         made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
+        more: Set[int] = frozenset(),
     ) -> tuple[Linked, list[int]]:
+        """As above, not compiled. What is kept in `more` lies as it is computed."""
         optimize, place = bool(current().optimize), made.place
         with pushed(TraceFrame("a program")):  # what rules build here is never run
             ways = Ways(claimed, direct)
-            graph = prepare(made.nodes, feeds, keep, ways, optimize)
+            graph = prepare(made.nodes, feeds, keep | more, ways, optimize)
             roots = {place[serial]: root for serial, root in graph.roots.items()}
             replaced = {place[k]: x for k, x in graph.replaced.items()}
+            leaves = zip(graph.arguments, graph.leaves, strict=True)
+            given = {x.serial: lies(n) for x, n in leaves if n.serial in made.recipes}
             linked = fitting(
                 drafts(
                     graph.arguments,
@@ -179,6 +190,8 @@ class Native(Engine):
                     host().vector_bytes,
                     optimize,
                     replaced,
+                    {serial: order for serial, order in given.items() if order},
+                    {place[serial] for serial in more},
                 )
             )
         linked.again = [place[x.serial] for x in graph.again]

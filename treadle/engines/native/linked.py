@@ -23,6 +23,7 @@ from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.pool import pool
 from treadle.graph.meaning import compute_at
 from treadle.program.alias import overwrites
+from treadle.program.layout import laid
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
 from treadle.rewrite.record import stage
@@ -200,7 +201,12 @@ class Linked:
         addresses = self.fixed.copy()
         alive: dict[int, np.ndarray[Any, Any]] = {}
         for n, x in zip(program.arguments, arrays, strict=True):
-            alive[n] = x = np.asarray(x, order="C")
+            order = program.buffers[n].order
+            if order:  # it lies as an earlier program has left it
+                x = np.asarray(x.transpose(order), order="C")
+                alive[n] = laid(x, order)
+            else:
+                alive[n] = x = np.asarray(x, order="C")
             addresses[n] = x.ctypes.data
         idle: list[int] = []  # copies from a buffer to itself, weights packed before
         free = {program.arguments[k] for k in spent}
@@ -213,9 +219,9 @@ class Linked:
         for b in self.results:
             if b.number in alive:
                 continue
-            alive[b.number], addresses[b.number] = memory.results.lend(
-                b.type.shape, b.type.dtype
-            )
+            shape = [b.type.shape[k] for k in b.order] if b.order else b.type.shape
+            x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
+            alive[b.number] = laid(x, b.order) if b.order else x
         threads = pool(options.threads)
         scratch = np.empty(self.scratch * threads.threads + 64, np.uint8)
         addresses[-2] = scratch.ctypes.data + 63 & ~63
@@ -289,8 +295,7 @@ class Linked:
             t, order = b.type, b.order or tuple(range(b.type.ndim))
             raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(addresses[n]))
             flat = np.frombuffer(raw, np.uint8).view(t.dtype)
-            laid = flat.reshape([t.shape[k] for k in order])
-            return laid.transpose([order.index(k) for k in range(t.ndim)])
+            return laid(flat.reshape([t.shape[k] for k in order]), order)
 
         found = compute_at(
             step.op, step.type, [array(n) for n in step.read], step.origin
