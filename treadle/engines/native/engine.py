@@ -23,7 +23,7 @@ from treadle.engines.native.keys import Structure, lies, structure
 from treadle.engines.native.linked import Linked, PositionError
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
-from treadle.engines.native.residuals import Residuals
+from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.frame import TraceFrame, pushed
@@ -90,15 +90,21 @@ class Native(Engine):
         now = current()
         options = now.optimize, now.rules, now.workspace, host()
         own = key = made.key(keep, *options)
-        more = self.residuals.kept(key, made) - keep
-        if more:
+        self.residuals.note(key, made, keep)
+        more, fresh = self.residuals.kept(key, made)
+        beside = [*fresh, *known(made)]
+        if beside:
+            more |= {x.serial for one in fresh for x in one.nodes}
+            nodes = [*nodes, *(x for one in beside for x in one.all())]
+            made = structure(nodes, feeds, keep | more)
+        more -= keep
+        if more or beside:
             loose = sorted(made.place[s] for s in more)
             own = made.key(keep | more, *options, *loose)
         linked, leaves = self.programs.get(
             own, lambda: self._linked(made, feeds, keep, more)
         )
-        self.residuals.note(key, made, keep)
-        self.residuals.ask(made, linked.again)
+        self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
         self._thread.linked = linked
         arrays = []
@@ -115,7 +121,9 @@ class Native(Engine):
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        return {order[k].serial: array for k, array in found.items()}
+        values: Values = {order[k].serial: array for k, array in found.items()}
+        gathered(values, fresh)
+        return values
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         linked, _ = self._compile(structure(nodes, {}, keep), {}, keep)
@@ -195,6 +203,9 @@ class Native(Engine):
                 )
             )
         linked.again = [place[x.serial] for x in graph.again]
+        linked.inside = [
+            (place[call.serial], x.serial, x.type.nbytes) for call, x in graph.once_more
+        ]
         return linked, [place[x.serial] for x in graph.leaves]
 
 
