@@ -196,6 +196,72 @@ def test_convolutions_are_kept_and_change_no_bit(name: str) -> None:
     assert counts[1:] == [0, 0, 0]
 
 
+def called(kind: str, first: bool, steps: int = 5) -> Any:
+    """Losses and weights of a network of functions, and its products step by step."""
+    td.clear_cache()
+    layers = [td.nn.Linear(16, 16) for _ in range(3)]
+    head = td.nn.Linear(16, 3)
+    params = [p for one in (*layers, head) for p in one.parameters()]
+    for k, p in enumerate(params):
+        p.assign(rows(*p.shape, seed=k) * 0.3)
+
+    def chain(x: Any) -> Any:
+        for layer in layers:
+            x = td.tanh(layer(x))
+        return x
+
+    cells = [td.function(lambda x, own=own: td.tanh(own(x))) for own in layers]
+
+    def nested(x: Any) -> Any:
+        for cell in cells:
+            x = cell(x)
+        return x
+
+    block = {
+        "flat": td.function(chain),
+        "nested": td.function(nested),
+        "checkpoint": td.checkpoint(chain),
+    }[kind]
+    opt = td.optim.Adam(lr=0.01)
+    found, counts, places = [], [], []
+    for k in range(steps):
+        logits = head(block(rows(32, 16, seed=20 + k)))
+        loss = td.nn.functional.cross_entropy(logits, np.arange(32) % 3)
+        del logits
+        forward = float(loss) if first else None
+        before = products() if first else 0
+        last = float(opt.step(loss))
+        found.append(last if forward is None else forward)
+        counts.append((before, products()))
+        places.append({p.committed.stored.ctypes.data for p in params})
+    return [*found, *(p.numpy().tobytes() for p in params)], counts, places
+
+
+@pytest.mark.parametrize(("kind", "again"), [("flat", 7), ("nested", 7)])
+def test_what_calls_compute_inside_is_kept(kind: str, again: int) -> None:
+    together, _, _ = called(kind, False)
+    apart, counts, places = called(kind, True)
+    assert apart == together
+    # Four layers forward; backward two products a layer, and one for the first.
+    assert counts[2:] == [(4, again)] * 3
+    assert places[-1] == places[-2]  # parameters are still written over
+
+
+def test_what_a_checkpoint_computes_inside_is_not_kept() -> None:
+    together, _, _ = called("checkpoint", False)
+    apart, counts, _ = called("checkpoint", True)
+    assert apart == together
+    assert counts[2:] == [(4, 10)] * 3
+
+
+def test_what_was_kept_of_calls_is_dropped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    want, _, _ = called("flat", True)
+    monkeypatch.setattr("treadle.runtime.evaluate.RESIDUAL_BYTES", 3000)
+    found, counts, _ = called("flat", True)
+    assert found == want
+    assert counts[-1][1] > 7
+
+
 def test_what_is_kept_lies_as_it_was_computed() -> None:
     conv = td.nn.Conv2d(2, 8, 3)
     w = conv.weight
