@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import compile, node, start
+from benchmarks import compile, loop, node, start
 from benchmarks.frame import check, compare
 from benchmarks.report import Row, report
 from benchmarks.rounds import Setting, find, interpreters
@@ -20,6 +20,7 @@ from benchmarks.workloads import NAMES, memory, workload, workspace
 # Workloads without peers, as functions of the sizes asked for.
 ALONE: dict[str, Callable[[str], list[Row]]] = {
     "compile": compile.measure,
+    "loop": loop.measure,
     "memory": memory.measure,
     "newshape": compile.newshape,
     "node": lambda sizes: node.measure(),

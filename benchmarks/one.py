@@ -82,6 +82,8 @@ def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]
     figures: dict[str, Any] = {}
     for case in cases:
         figure: dict[str, Any] = {"work": case.work}
+        if work.counts and case.counts is not None:
+            figure["counts"] = dict(case.counts())
         if setting.check:
             figure["values"] = [float(case.run(1)) for _ in range(work.check_steps)]
         else:

@@ -18,7 +18,15 @@ from benchmarks.frame import Outcome
 from benchmarks.report import WIDTH, machine, short
 from benchmarks.verdict import Finding, best_peer, quartiles
 
-__all__ = ["RESULTS", "claims_table", "figures_table", "keep", "kept_name", "show"]
+__all__ = [
+    "RESULTS",
+    "claims_table",
+    "counts_table",
+    "figures_table",
+    "keep",
+    "kept_name",
+    "show",
+]
 
 RESULTS = Path(__file__).parent / "results"
 UNITS = {"time": "ms", "memory": "MB", "bound": "of bound"}
@@ -82,11 +90,28 @@ def claims_table(findings: Sequence[Finding]) -> Table:
     return table
 
 
+def counts_table(outcome: Outcome) -> Table:
+    """What a run is made of: a count a row, an implementation a column."""
+    counts: dict[str, dict[str, float]] = {}
+    for process in outcome.raw:
+        for figure in process["figures"].values():
+            counts.setdefault(process["implementation"], figure.get("counts", {}))
+    table = Table(title="counts of a run", show_header=True)
+    for column in ("", *counts):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for row in dict.fromkeys(name for found in counts.values() for name in found):
+        found = [own.get(row) for own in counts.values()]
+        table.add_row(row, *["" if n is None else f"{n:,.0f}" for n in found])
+    return table
+
+
 def show(outcome: Outcome) -> None:
-    """Print both tables."""
+    """Print the tables there is something for."""
     console = Console()
     console.width = max(console.width, WIDTH)
     console.print(figures_table(outcome))
+    if outcome.workload.counts:
+        console.print(counts_table(outcome))
     if outcome.findings:
         console.print(claims_table(outcome.findings))
 

@@ -17,12 +17,14 @@ class Case:
 
     That number (a loss, an element of the result) must agree between implementations.
     `bounds` says what the machine allows, as seconds by name, measured by `measure`
-    when it is asked for; a case without it is held against peers alone.
+    when it is asked for; a case without it is held against peers alone. `counts` says
+    what one run is made of (nodes, kernels, bytes), before the first.
     """
 
     name: str
     run: Callable[[int], float]
     bounds: Callable[[], Mapping[str, float]] | None = None
+    counts: Callable[[], Mapping[str, float]] | None = None
     work: float = 0.0  # floating-point operations of one run, where they are told
 
 
@@ -75,3 +77,4 @@ class Workload:
     seconds: float = 0.2
     check_steps: int = 5
     memory: bool = True  # whether the peak is a figure of this workload
+    counts: bool = False  # whether what its cases are made of is one

@@ -8,7 +8,7 @@ from benchmarks.workload import Workload
 
 __all__ = ["NAMES", "workload"]
 
-NAMES = ("lenet", "gpt", "resnet", "elementwise", "contraction")
+NAMES = ("lenet", "owl", "gpt", "resnet", "elementwise", "contraction")
 
 
 def workload(name: str) -> Workload:

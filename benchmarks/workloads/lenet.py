@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.counted import of_jax, of_torch, of_treadle
 from benchmarks.pictures import pictures
 from benchmarks.workload import Case, Cases, Claim, Workload
 
@@ -86,6 +87,9 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     optimizer = td.optim.Adagrad(lr=RATE)
     done = 0
 
+    def loss_of(x: Any, y: Any) -> Any:
+        return td.nn.functional.cross_entropy(model(x), y)
+
     def run(count: int) -> float:
         nonlocal done
         for _ in range(count):
@@ -96,7 +100,8 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
             done += 1
         return float(last)
 
-    yield Case("step", run)
+    first = given.images[0], given.labels[0]
+    yield Case("step", run, counts=lambda: of_treadle(loss_of, optimizer, first))
 
 
 def torch(
@@ -140,7 +145,9 @@ def torch(
             done += 1
         return float(loss.detach())
 
-    yield Case("step", run)
+    first, fused = (images[0], labels[0]), variant == "compile"
+    counts = partial(of_torch, compiled, optimizer, first, fused)
+    yield Case("step", run, counts=counts)
 
 
 def _for_jax(weights: dict[str, Array], sizes: Sizes) -> dict[str, Array]:
@@ -198,7 +205,8 @@ def jax(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
             done += 1
         return float(loss)
 
-    yield Case("step", run)
+    first = given.images[0][:, 0], given.labels[0]
+    yield Case("step", run, counts=lambda: of_jax(step, w, squares, key, *first))
 
 
 WORKLOAD = Workload(

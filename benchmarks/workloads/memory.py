@@ -7,9 +7,9 @@ from typing import Any
 
 import treadle as td
 from benchmarks.orders import least_of_random, peak
+from benchmarks.programs import latest
 from benchmarks.report import Row
 from benchmarks.workloads import workload
-from treadle.engines.base import engine
 
 __all__ = ["footprint", "measure"]
 
@@ -43,12 +43,6 @@ def footprint(name: str, part: str, sizes: str) -> Any:
     return memory
 
 
-def _latest() -> Any:
-    """The program of the native engine that was made last."""
-    linked, _ = next(reversed(engine("native").programs.values()))  # type: ignore[attr-defined]
-    return linked.program
-
-
 def _rows(sizes: str) -> Iterator[Row]:
     for name, part in STEPS:
         label = name if part == "step" else f"{name} {part}"
@@ -58,7 +52,7 @@ def _rows(sizes: str) -> Iterator[Row]:
         yield Row(over, "x", (ratio,), 1.15, 1.05)
         goal = ARENA.get(name) if sizes == "plain" else None
         yield Row(f"{label}: arena", "MB", (memory.arena / 1e6,), None, goal)
-        program = _latest()
+        program = latest().program
         least = least_of_random(program, ORDERS if sizes == "plain" else 10)
         over = f"{label}: peak over the best of {ORDERS:,} random orders"
         yield Row(over, "x", (peak(program) / max(least, 1),), 1.2, 1.1)

@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 import treadle as td
+from benchmarks.programs import latest
 from benchmarks.report import Row
 from benchmarks.workloads import workload
-from treadle.engines.base import engine
 from treadle.program.alias import overwrites
 
 __all__ = ["measure"]
@@ -36,13 +36,7 @@ def run(sizes: str, limit: int) -> tuple[tuple[float, ...], int, list[float]]:
             start = time.perf_counter()
             losses.append(case.run(1))
             taken.append((time.perf_counter() - start) * 1e3)
-    return tuple(taken), _latest().workspace(THREADS), losses
-
-
-def _latest() -> Any:
-    """The program of the native engine that ran last."""
-    linked, _ = engine("native").programs.values()[-1]  # type: ignore[attr-defined]
-    return linked
+    return tuple(taken), latest().workspace(THREADS), losses
 
 
 def largest_step(linked: Any) -> int:
@@ -75,7 +69,7 @@ def measure(sizes: str) -> list[Row]:
         if found != losses or used > limit:
             raise RuntimeError(f"in {limit} bytes: {used} taken, losses {found}")
         rows.append(Row(f"{used / 1e6:.1f} MB, {name}", "ms", taken))
-    linked = _latest()
+    linked = latest()
     need = largest_step(linked) + linked.scratch * THREADS
     rows.append(Row("least over the largest step", "x", (least / need,), 1.1))
     return rows

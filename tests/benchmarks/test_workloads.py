@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import treadle as td
+from benchmarks import loop, resident
 from benchmarks import pictures as pictures_module
-from benchmarks import resident
 from benchmarks.bandwidth import copy_seconds, per_element
 from benchmarks.libraries import library_of
 from benchmarks.one import measure
@@ -58,6 +58,25 @@ def test_treadle_is_measured(name: str, part: str) -> None:
     for figure in figures.values():
         assert all(s > 0 for s in figure["seconds"])
         assert ("megabytes" in figure) == workload(name).memory
+
+
+def test_a_step_is_counted() -> None:
+    (figure,) = measured("owl", "step").values()
+    counts = figure["counts"]
+    stages = ["inline", "rewrite", "write out", "convolve", "straighten", "cut"]
+    sizes = [counts[f"after {stage!r}: nodes"] for stage in stages]
+    # A step writes more nodes down than are left when equal ones are one.
+    assert counts["step, nothing shared: nodes"] > sizes[-1] > counts["launched"] > 0
+    assert counts["step, as built: nodes"] < sizes[0] and sizes[1] <= sizes[0]
+    assert counts["bytes"] > 0
+    assert "counts" not in measured("lenet", "step")["step"]
+
+
+def test_a_loop_beside_the_same_as_a_function() -> None:
+    plain, function, ratio = loop.measure("tiny")
+    pairs = zip(plain.samples, function.samples, strict=True)
+    assert ratio.samples == tuple(a / b for a, b in pairs)
+    assert ratio.floor == 1.1
 
 
 @pytest.mark.parametrize("name", NAMES)

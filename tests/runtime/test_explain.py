@@ -35,6 +35,10 @@ def test_counts_stages_and_text() -> None:
     assert stages[:3] == ["inline", "rewrite", "write out"]
     assert stages[-1] == "machine code"
     assert all(seconds >= 0 for _, seconds in why.stages)
+    sizes = {size.stage: (size.nodes, size.edges) for size in why.sizes}
+    assert list(sizes)[:3] == ["graph", "inline", "rewrite"]
+    assert sizes["rewrite"] == (td.stats(why.after).nodes, td.stats(why.after).edges)
+    assert sizes["rewrite"][0] < sizes["inline"][0]
     shown = str(why)
     assert re.search(r"^before: \d+ nodes, \d+ edges$", shown, re.M)
     assert re.search(r"^after: \d+ nodes, \d+ edges$", shown, re.M)

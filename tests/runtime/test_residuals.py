@@ -145,6 +145,142 @@ def test_gradients_alone_find_what_was_kept() -> None:
     assert counts[0] == 3 and counts[2:] == [2, 2, 2]
 
 
+def layers(name: str) -> tuple[Any, tuple[int, ...]]:
+    nn = td.nn
+    end = [nn.Flatten(), nn.Linear(96, 10)]
+    if name == "pools":
+        first = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        second = [nn.Conv2d(16, 24, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2)]
+        return nn.Sequential(*first, nn.Dropout(0.2), *second, *end), (5, 3, 8, 8)
+    if name == "groups":
+        first = [nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU()]
+        second = [nn.Conv2d(8, 16, 1), nn.GELU(), nn.Conv2d(16, 6, 3, stride=2)]
+        return nn.Sequential(*first, *second, *end), (5, 8, 9, 9)
+    first = [nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU()]
+    second = [nn.Conv2d(16, 6, 5), nn.BatchNorm2d(6), nn.ReLU()]
+    return nn.Sequential(*first, *second, *end), (64, 1, 8, 8)
+
+
+def convolved(name: str, first: bool) -> tuple[list[bytes], list[int]]:
+    """Losses and weights of some steps, and the convolutions of the last ones."""
+    td.clear_cache()
+    with td.options(seed=2):
+        model, shape = layers(name)
+        state = {
+            key: rows(*x.shape, seed=k) * 0.2
+            for k, (key, x) in enumerate(model.state_dict().items())
+            if "running" not in key and "batches" not in key
+        }
+        model.load_state_dict({**model.state_dict(), **state})
+        opt, found, counts = td.optim.Adagrad(lr=0.05), [], []
+        for k in range(4):
+            x, t = rows(*shape, seed=9 + k), np.arange(shape[0]) % 10
+            loss = td.nn.functional.cross_entropy(model(x), t)
+            if first:
+                found.append(np.float32(loss).tobytes())
+                opt.step(loss)
+            else:
+                found.append(np.float32(opt.step(loss)).tobytes())
+            program = td.latest_program()
+            assert program is not None
+            counts.append(program.program.count("convolution y"))
+        return [*found, *(p.numpy().tobytes() for p in model.parameters())], counts
+
+
+@pytest.mark.parametrize("name", ["pools", "groups", "norms"])
+def test_convolutions_are_kept_and_change_no_bit(name: str) -> None:
+    together, _ = convolved(name, False)
+    apart, counts = convolved(name, True)
+    assert apart == together
+    assert counts[0] > 0  # the first time they are computed again
+    assert counts[1:] == [0, 0, 0]
+
+
+def called(kind: str, first: bool, steps: int = 5) -> Any:
+    """Losses and weights of a network of functions, and its products step by step."""
+    td.clear_cache()
+    layers = [td.nn.Linear(16, 16) for _ in range(3)]
+    head = td.nn.Linear(16, 3)
+    params = [p for one in (*layers, head) for p in one.parameters()]
+    for k, p in enumerate(params):
+        p.assign(rows(*p.shape, seed=k) * 0.3)
+
+    def chain(x: Any) -> Any:
+        for layer in layers:
+            x = td.tanh(layer(x))
+        return x
+
+    cells = [td.function(lambda x, own=own: td.tanh(own(x))) for own in layers]
+
+    def nested(x: Any) -> Any:
+        for cell in cells:
+            x = cell(x)
+        return x
+
+    block = {
+        "flat": td.function(chain),
+        "nested": td.function(nested),
+        "checkpoint": td.checkpoint(chain),
+    }[kind]
+    opt = td.optim.Adam(lr=0.01)
+    found, counts, places = [], [], []
+    for k in range(steps):
+        logits = head(block(rows(32, 16, seed=20 + k)))
+        loss = td.nn.functional.cross_entropy(logits, np.arange(32) % 3)
+        del logits
+        forward = float(loss) if first else None
+        before = products() if first else 0
+        last = float(opt.step(loss))
+        found.append(last if forward is None else forward)
+        counts.append((before, products()))
+        places.append({p.committed.stored.ctypes.data for p in params})
+    return [*found, *(p.numpy().tobytes() for p in params)], counts, places
+
+
+@pytest.mark.parametrize(("kind", "again"), [("flat", 7), ("nested", 7)])
+def test_what_calls_compute_inside_is_kept(kind: str, again: int) -> None:
+    together, _, _ = called(kind, False)
+    apart, counts, places = called(kind, True)
+    assert apart == together
+    # Four layers forward; backward two products a layer, and one for the first.
+    assert counts[2:] == [(4, again)] * 3
+    assert places[-1] == places[-2]  # parameters are still written over
+
+
+def test_what_a_checkpoint_computes_inside_is_not_kept() -> None:
+    together, _, _ = called("checkpoint", False)
+    apart, counts, _ = called("checkpoint", True)
+    assert apart == together
+    assert counts[2:] == [(4, 10)] * 3
+
+
+def test_what_was_kept_of_calls_is_dropped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    want, _, _ = called("flat", True)
+    monkeypatch.setattr("treadle.runtime.evaluate.RESIDUAL_BYTES", 3000)
+    found, counts, _ = called("flat", True)
+    assert found == want
+    assert counts[-1][1] > 7
+
+
+def test_what_is_kept_lies_as_it_was_computed() -> None:
+    conv = td.nn.Conv2d(2, 8, 3)
+    w = conv.weight
+    for k in range(3):
+        x = td.asarray(rows(2, 2, 6, 6, seed=k))
+        loss = td.tanh(conv(x)).sum()
+        loss.numpy()
+        kept = [n for n in td.nodes(loss) if n.op.name == "Conv"]
+        for node in kept if k else ():
+            value = node.stored
+            assert isinstance(value, np.ndarray)
+            assert value.shape == node.type.shape and value.strides[1] == 4
+            with td.options(engine="reference"):
+                want = conv(x) - conv.bias.reshape((8, 1, 1))
+                np.testing.assert_allclose(value, want.numpy(), rtol=1e-3, atol=1e-4)
+        del kept
+        td.grad(loss, [w])[0].numpy()
+
+
 def test_an_underflowed_softmax_is_still_derived() -> None:
     logits = np.array([[1e4, -1e4, 0.0], [-1e4, 1e4, 5.0]], np.float32)
     hot = np.eye(3, dtype=np.float32)[[1, 0]]

@@ -16,11 +16,12 @@ from treadle.graph.leaves import Argument, as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
-from treadle.graph.tensor import Tensor
-from treadle.ops.families import Family, outputs_of
+from treadle.graph.tensor import Tensor, copied
+from treadle.graph.traversal import rebuild
+from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
 
-__all__: list[str] = []
+__all__ = ["Call", "inputs_of", "inside", "without_calls"]
 
 
 def zeros_of(t: Type) -> Tensor:
@@ -72,6 +73,53 @@ def called(
     """Several results of operands as one node: a call of what f computes from them."""
     own = [Tensor(Argument(k), (), x.type) for k, x in enumerate(xs)]
     return Call(Body(name, own, f(*own)))(*xs)
+
+
+def without_calls(body: Body) -> Body:
+    """The same body with what calls in it compute in their place, made once.
+
+    Calls whose gradient is to compute again what they do stay.
+    """
+    if "without calls" not in body.memo:
+        body.memo["without calls"] = _without_calls(body)
+    found: Body = body.memo["without calls"]
+    return found
+
+
+def _without_calls(body: Body) -> Body:
+    def opens(node: Tensor) -> bool:
+        return isinstance(node.op, Call) and not node.op.again
+
+    if not any(opens(node) for node in body.nodes):
+        return body
+    made: dict[int, Tensor] = {}
+    results: dict[int, list[Tensor]] = {}
+    for node in body.nodes:
+        given = tuple(made.get(x.serial, x) for x in node.inputs)
+        if isinstance(node.op, Output) and node.inputs[0].serial in results:
+            made[node.serial] = results[node.inputs[0].serial][node.op.position]
+        elif isinstance(node.op, Call) and opens(node):
+            inner = without_calls(node.op.body)
+            pairs = zip(inner.arguments, given, strict=True)
+            replaced = {a.serial: x for a, x in pairs}
+            results[node.serial] = rebuild(inner.outputs, replaced)
+        elif any(a is not b for a, b in zip(given, node.inputs, strict=True)):
+            made[node.serial] = copied(node, given)
+    outputs = [made.get(y.serial, y) for y in body.outputs]
+    return Body(body.name, body.arguments, outputs)
+
+
+def inside(node: Tensor, wanted: Sequence[int]) -> list[Tensor]:
+    """What a call computes inside, as results of another call: nodes of its body
+    without calls, by serial.
+    """
+    assert isinstance(node.op, Call)
+    body, key = without_calls(node.op.body), ("inside", tuple(wanted))
+    if key not in body.memo:
+        by_serial = {n.serial: n for n in body.nodes}
+        outputs = [by_serial[serial] for serial in wanted]
+        body.memo[key] = Body(body.name, body.arguments, outputs)
+    return list(outputs_of(Call(body.memo[key], again=True)(*node.inputs)))
 
 
 @op(tolerance="R")

@@ -23,7 +23,7 @@ from treadle.program.convolution import (
 )
 from treadle.program.epilogue import epilogues
 from treadle.program.group import group, ordered
-from treadle.program.layout import orders_of, strides_in
+from treadle.program.layout import Order, orders_of, strides_in
 from treadle.program.places import sources
 from treadle.program.recompute import recompute
 from treadle.program.units import MEMBERS, Unit
@@ -56,6 +56,8 @@ class Arrangement:
 
     `versions` are pairs (new version, the argument it may be written over).
     `finishes` has, by the serial of a product, the unit that the product does itself.
+    `given` has the orders of arguments that are not row-major, `loose` the roots that
+    need not be.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class Arrangement:
         versions: Sequence[tuple[Tensor, Tensor]],
         supported: Callable[[Tensor], bool],
         fuse: bool,
+        given: Mapping[int, Order] | None = None,
+        loose: Collection[int] = (),
     ) -> None:
         self.roots = roots
         self.versions = versions
@@ -71,7 +75,14 @@ class Arrangement:
         self.nodes = [n for n in reach(list(roots.values())) if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
-        self.orders = orders_of(self.nodes, self.results) if fuse else {}
+        asked = {
+            self.lent.get(n.serial, n).serial
+            for k, n in roots.items()
+            if k not in loose or n.serial in self.lent
+        }
+        self.orders = dict(given or {})
+        if fuse:
+            self.orders = orders_of(self.nodes, asked, self.orders)
         if fuse:
             recompute(self.nodes, self.supported)
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.base.types import TupleType, Type
@@ -31,6 +31,7 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel, result_places
 from treadle.program.forms import form_of, once
+from treadle.program.layout import Order
 from treadle.program.program import (
     BodyProgram,
     Buffer,
@@ -98,19 +99,22 @@ def drafts(
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
     inner: Callable[[Op], tuple[BodyProgram, ...]] = lambda op: (),
+    given: Mapping[int, Order] | None = None,
+    loose: Collection[int] = (),
 ) -> Iterator[Draft]:
     """A program that computes the roots, and then others that need ever less memory.
 
     Roots are keyed by the serial they are asked for by. `supported` tells which nodes
     the engine has kernels for; without `fuse` each node is a kernel of its own.
     `replaced` has, by root, the argument that the root is the next version of: it may
-    be overwritten. `inner` gives the programs of an op's bodies.
+    be overwritten. `inner` gives the programs of an op's bodies, `given` the orders of
+    arguments that are not row-major, `loose` the roots that need not be.
     """
     olds = replaced or {}
 
     def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse)
+        return Arrangement(roots, versions, supported, fuse, given, loose)
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:

@@ -8,7 +8,10 @@ is row-major; the kernels at the rim read or write it so.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
@@ -19,7 +22,7 @@ from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.pool import MaxPool, MaxPoolGradient, SumPool, SumPoolGradient
 from treadle.ops.window import Fold
 
-__all__ = ["orders_of", "strides_in"]
+__all__ = ["Order", "laid", "order_of", "orders_of", "strides_in"]
 
 IMAGES = (Conv, ConvInputGradient, Fold)
 
@@ -31,9 +34,14 @@ def channels_last(ndim: int) -> Order:
     return (0, *range(2, ndim), 1)
 
 
-def orders_of(nodes: Sequence[Tensor], asked: Collection[int]) -> dict[int, Order]:
-    """The order of dimensions, outermost first, of the nodes that are not row-major."""
-    found: dict[int, Order] = {}
+def orders_of(
+    nodes: Sequence[Tensor], asked: Collection[int], given: Mapping[int, Order]
+) -> dict[int, Order]:
+    """The order of dimensions, outermost first, of the nodes that are not row-major.
+
+    What is `asked` for is; `given` are the orders of arguments.
+    """
+    found = dict(given)
     readers = users(nodes)
     for node in nodes:
         if node.serial in asked or isinstance(node.type, TupleType):
@@ -80,3 +88,24 @@ def strides_in(node: Tensor, order: Order) -> tuple[int, ...]:
         math.prod(shape[k] for k in order[order.index(d) + 1 :])
         for d in range(len(shape))
     )
+
+
+def laid(memory: np.ndarray[Any, Any], order: Order) -> np.ndarray[Any, Any]:
+    """The array whose dimensions lie in this order in `memory`.
+
+    >>> laid(np.zeros((2, 5, 3)), (0, 2, 1)).shape
+    (2, 3, 5)
+    """
+    return memory.transpose([order.index(k) for k in range(len(order))])
+
+
+def order_of(x: np.ndarray[Any, Any]) -> Order:
+    """The order of an array's dimensions in memory; () if row-major or with gaps.
+
+    >>> order_of(laid(np.zeros((2, 5, 3)), (0, 2, 1))), order_of(np.zeros((2, 3)))
+    ((0, 2, 1), ())
+    """
+    if x.flags.c_contiguous:
+        return ()
+    order = tuple(sorted(range(x.ndim), key=lambda k: (-x.strides[k], k)))
+    return order if x.transpose(order).flags.c_contiguous else ()

@@ -32,8 +32,10 @@ PRICE, SHORT = 1.6e-9, 0.1
 LARGE = 1 << 24  # bytes: less memory is not worth the search
 LEAST = 0.95  # of the memory before; a choice that saves less is not taken
 HIGHEST, FINE = 2**16, 1.1  # prices where memory is short, and how closely they are met
-STEP = 0.95  # of the memory of the largest step, to be reached in a round
-PATIENCE = 16  # rounds in which other steps may be as large
+# Of the memory of the largest step, to be reached in a round: in long strides, then
+# from the least they led to in short ones, which disturb the other steps less.
+STRIDES = (0.95, 0.99)
+PATIENCE, ROUNDS = 8, 32  # of a stride: rounds in which no less is reached, and in all
 
 # Seconds: of any op, of a floating-point operation in a product, of an element that is
 # moved or computed by a cheap op, and of one computed by another op, such as exp.
@@ -224,22 +226,26 @@ def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
     """Arrangements that need ever less memory, at the price of ever more work.
 
     Each round sees to the step that needs the most; what is computed again to relieve
-    it may make another one the next. It ends where no less is reached.
+    it may make another one the next. Where no less is reached by long strides, short
+    ones go on from the least there was.
     """
-    least = Timeline(arranged).largest().bytes
-    idle = 0
-    while idle < PATIENCE:
-        time = Timeline(arranged)
-        demand = time.largest()
-        choice = _cheapest(time, demand, STEP ** (1 + idle) * demand.bytes)
-        if not choice.again:
-            return
-        arranged = arrange(choice.roots())
-        idle += 1
-        found = Timeline(arranged).largest().bytes
-        if found < least:
-            least, idle = found, 0
-            yield arranged
+    best, least = arranged, Timeline(arranged).largest().bytes
+    for stride in STRIDES:
+        arranged, idle = best, 0
+        for _ in range(ROUNDS):
+            if idle == PATIENCE:
+                break
+            time = Timeline(arranged)
+            demand = time.largest()
+            choice = _cheapest(time, demand, stride ** (1 + idle) * demand.bytes)
+            if not choice.again:
+                break
+            arranged = arrange(choice.roots())
+            idle += 1
+            found = Timeline(arranged).largest().bytes
+            if found < least:
+                best, least, idle = arranged, found, 0
+                yield arranged
 
 
 def _cheapest(time: Timeline, demand: Demand, most: float) -> _Choice:

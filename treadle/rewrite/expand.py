@@ -21,15 +21,15 @@ from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update, unbound
-from treadle.ops.call import Call
+from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
-from treadle.ops.convolution import Conv
 from treadle.ops.families import Composite, Elementwise, Movement, Output
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
 _HALF = (float16, bfloat16)
 Results = Tensor | tuple[Tensor, ...]
+Inner = tuple[Tensor, Tensor]  # a call, and a node of its body without calls in it
 
 
 def is_literal(node: Tensor) -> bool:
@@ -45,6 +45,8 @@ class Expanded:
     the argument with the old version of the Variable that a root updates; `known` the
     old nodes that have a value although their recipe is in the graph, as roots; `lost`
     those that were computed on the way to them, of which `again` are needed once more.
+    `inside` has, by roots of their own, what calls among those computed inside: the
+    call, and the node of its body; `once_more` those that are needed.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
@@ -54,6 +56,8 @@ class Expanded:
     known: dict[int, Tensor] = field(default_factory=dict)
     lost: dict[int, Tensor] = field(default_factory=dict)
     again: list[Tensor] = field(default_factory=list)
+    inside: dict[int, Inner] = field(default_factory=dict)
+    once_more: list[Inner] = field(default_factory=list)
 
     def bound(self, node: Tensor, type_: Type) -> Tensor:
         """A new argument that takes the value of an old node."""
@@ -125,6 +129,7 @@ class _Numbering:
         self.claimed = claimed
         self.table: dict[Any, Tensor] = {}
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
+        self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         key = (op, like.type, *[x.serial for x in inputs])
@@ -154,7 +159,7 @@ class _Numbering:
         if isinstance(op, Update):
             return inputs[1]
         if isinstance(op, Call):
-            return self._inline(op, inputs)
+            return self._inline(node, inputs)
         primitive = isinstance(op, Elementwise) and op.traits.primitive
         written = isinstance(op, (Composite, Elementwise)) and not primitive
         if written and not self.claimed(op):
@@ -170,12 +175,15 @@ class _Numbering:
         self._walk(fresh, made)
         return tuple(_one(made[y.serial]) for y in results)
 
-    def _inline(self, op: Call, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        assert isinstance(node.op, Call)
+        body = without_calls(node.op.body)
         made: dict[int, Results] = {
-            x.serial: own for x, own in zip(op.body.arguments, inputs, strict=True)
+            x.serial: own for x, own in zip(body.arguments, inputs, strict=True)
         }
-        self._walk(op.body.nodes, made)
-        return tuple(_one(made[y.serial]) for y in op.body.outputs)
+        self._walk(body.nodes, made)
+        self.called[node.serial] = made
+        return tuple(_one(made[y.serial]) for y in body.outputs)
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
@@ -259,11 +267,25 @@ def expand(
             raise argument_error(node)
         else:
             made[node.serial] = numbering._converted(node, made)
-    found.lost = _lost(nodes, recipes, keep)
+    below = _below(nodes, recipes)
+    found.lost = {
+        n.serial: n
+        for n in below
+        if n.stored is None and n.serial not in keep and _has_weight(n)
+    }
     for serial in [*keep, *found.known, *found.lost]:
         root = made[serial]
         if isinstance(root, Tensor) and isinstance(root.type, Type):
             found.roots[serial] = root
+    for call in below:
+        if not isinstance(call.op, Call) or call.op.again:
+            continue
+        computed = numbering.called[call.serial]
+        for inner in without_calls(call.op.body).nodes:
+            if _has_weight(inner):
+                key = -1 - len(found.inside)
+                found.inside[key] = call, inner
+                found.roots[key] = _one(computed[inner.serial])
     for node in nodes:
         if isinstance(node.op, Update) and node.serial in found.roots:
             old = made[node.inputs[0].serial]
@@ -272,22 +294,26 @@ def expand(
     return found
 
 
-def _lost(
-    nodes: Sequence[Tensor], recipes: Set[int], keep: Set[int]
-) -> dict[int, Tensor]:
-    """The nodes without a value that values were computed from, if of any weight."""
-    below = set(recipes)
-    found: dict[int, Tensor] = {}
+def _below(nodes: Sequence[Tensor], recipes: Set[int]) -> list[Tensor]:
+    """The nodes that values with a recipe were computed from, and these."""
+    below, found = set(recipes), []
     for node in reversed(nodes) if recipes else ():
-        if node.serial not in below:
-            continue
-        below.update(x.serial for x in node.inputs)
-        # A convolution's result has a layout inside a program that sums over it follow.
-        light = isinstance(node.op, (Movement, Elementwise, Conv)) or not node.inputs
-        single = isinstance(node.type, Type)
-        if node.stored is None and single and not light and node.serial not in keep:
-            found[node.serial] = node
+        if node.serial in below:
+            below.update(x.serial for x in node.inputs)
+            found.append(node)
     return found
+
+
+def _has_weight(node: Tensor) -> bool:
+    """Whether a node is better kept than computed again.
+
+    What a call gives out is what a node inside of it is.
+    """
+    if not node.inputs or isinstance(node.op, (Movement, Elementwise)):
+        return False
+    call = node.inputs[0].op
+    inner = isinstance(node.op, Output) and isinstance(call, Call) and not call.again
+    return isinstance(node.type, Type) and not inner
 
 
 def write_out(

@@ -24,7 +24,8 @@ from treadle.ops.families import Composite, Elementwise
 from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
-from treadle.rewrite.expand import Expanded, expand, write_out
+from treadle.rewrite.expand import Expanded, Inner, expand, write_out
+from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal
 from treadle.rewrite.straighten import straighten
@@ -147,18 +148,19 @@ def prepare(
     Under `td.options(check=True)` each stage is followed by the verifier, by a look at
     its guarantee, and by the values of its graph beside those of the one before.
     """
+    sized("graph", nodes)
     with timed("inline"):
         graph = expand(nodes, feeds, keep, lambda op: True)
     check = current().check
+    _after(_INLINE, graph, ways)
     if check:
-        _check(_INLINE, graph, ways)
         judge = Judge(graph, nodes, feeds, keep)
     for stage in stages:
         before = graph.roots
         with timed(stage.name):
             graph.roots = stage.run(graph, ways)
+        _after(stage, graph, ways)
         if check:
-            _check(stage, graph, ways)
             earlier = replace(graph, roots=before)
             again = partial(stage.run, earlier, ways)
             judge.stage(stage.name, before, graph.roots, again)
@@ -180,32 +182,39 @@ def read_known(graph: Expanded) -> None:
         if final is not None and not isinstance(final.op, Leaf):
             made.setdefault(final.serial, graph.bound(node, final.type))
     lost: dict[int, Tensor] = {}
+    inside: dict[int, Inner] = {}
     for serial, node in graph.lost.items():
         final = graph.roots.pop(serial, None)
         if final is not None and not isinstance(final.op, Leaf):
             lost.setdefault(final.serial, node)
+    for serial, inner in graph.inside.items():
+        final = graph.roots.pop(serial)
+        if not isinstance(final.op, Leaf) and final.serial not in lost:
+            inside.setdefault(final.serial, inner)
     if made:
         keys = list(graph.roots)
         built = rebuild(graph.roots.values(), made)
         graph.roots = dict(zip(keys, built, strict=True))
-    graph.again = _again(graph.roots.values(), lost)
+    graph.again, graph.once_more = _again(graph.roots.values(), lost, inside)
 
 
-def _again(roots: Iterable[Tensor], lost: Mapping[int, Tensor]) -> list[Tensor]:
-    """The lost nodes that the roots read, but for what is a cheap step from others."""
-    nodes = reach(roots, lambda node: node.serial in lost)
-    wanted = [lost[node.serial] for node in nodes if node.serial in lost]
-    kept: set[int] = set()
-    for node in sorted(wanted, key=lambda node: node.serial):
-        near = all(x.stored is not None or x.serial in kept for x in node.inputs)
-        if not (near and isinstance(node.op, Elementwise)):
-            kept.add(node.serial)
-    return [node for node in wanted if node.serial in kept]
+def _again(
+    roots: Iterable[Tensor], lost: Mapping[int, Tensor], inside: Mapping[int, Inner]
+) -> tuple[list[Tensor], list[Inner]]:
+    """The lost nodes that the roots read, and those that were lost inside of calls."""
+    nodes = reach(roots, lambda node: node.serial in lost or node.serial in inside)
+    again = [lost[node.serial] for node in nodes if node.serial in lost]
+    return again, [inside[node.serial] for node in nodes if node.serial in inside]
 
 
-def _check(stage: Stage, graph: Expanded, ways: Ways) -> None:
-    """The verifier, and whether the guarantee of a stage holds after it."""
+def _after(stage: Stage, graph: Expanded, ways: Ways) -> None:
+    """What is seen to after a stage: its size is noted, what it promises checked."""
+    if recording() is None and not current().check:
+        return
     nodes = reach(graph.roots.values())
+    sized(stage.name, nodes)
+    if not current().check:
+        return
     inner = [node for body in bodies_of(nodes) for node in body.nodes]
     for node, message in problems([*nodes, *inner]):
         raise RunError(f"after {stage.name!r}: {message}").located(node.name)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.rule import Rule
 
-__all__ = ["Fired", "Record", "fired", "recorded", "recording", "stage"]
+__all__ = [
+    "Fired",
+    "Record",
+    "Sized",
+    "fired",
+    "recorded",
+    "recording",
+    "sized",
+    "stage",
+]
 
 
 @dataclass(frozen=True)
@@ -23,11 +32,24 @@ class Fired:
     after: Tensor
 
 
+@dataclass(frozen=True)
+class Sized:
+    """How large a graph is after a stage."""
+
+    stage: str
+    nodes: int
+    edges: int
+
+
 @dataclass
 class Record:
-    """The stages of one compilation with their seconds, and the rules applied."""
+    """The stages of one compilation with their seconds, and the rules applied.
+
+    `sizes` begins with the graph as it was given.
+    """
 
     stages: list[tuple[str, float]] = field(default_factory=list)
+    sizes: list[Sized] = field(default_factory=list)
     fired: list[Fired] = field(default_factory=list)
     rewritten: tuple[Tensor, ...] = ()  # the graph when no rule fits it any more
 
@@ -64,6 +86,14 @@ def stage(name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     record.stages.append((name, time.perf_counter() - start))
+
+
+def sized(name: str, nodes: Sequence[Tensor]) -> None:
+    """Note how large the graph of these nodes is, if there is a record."""
+    record = recording()
+    if record is not None:
+        edges = sum(len(node.inputs) for node in nodes)
+        record.sizes.append(Sized(name, len(nodes), edges))
 
 
 def fired(rule: Rule, before: Tensor, after: Tensor) -> None:

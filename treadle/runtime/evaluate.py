@@ -267,16 +267,23 @@ def _keep_residual(node: Tensor, value: Any, carried: bool) -> None:
     """Give a node its value for a gradient to come; the oldest of these are dropped."""
     if node.mark is not None and "no_grad" in node.mark:
         return
-    settle(node, value)
-    node.mark = {**(node.mark or {}), "carried": carried}
-    _history.residuals.append((weakref.ref(node), node.type.nbytes))
-    _history.residual_bytes += node.type.nbytes
+    if isinstance(value, dict):  # what a call has computed inside
+        size = sum(x.nbytes for x in value.values())
+        node.mark = {**(node.mark or {}), "inside": value}
+    else:
+        size = node.type.nbytes
+        settle(node, value)
+        node.mark = {**(node.mark or {}), "carried": carried}
+    _history.residuals.append((weakref.ref(node), size))
+    _history.residual_bytes += size
     while _history.residual_bytes > RESIDUAL_BYTES:
         reference, size = _history.residuals.popleft()
         _history.residual_bytes -= size
         old = reference()
-        if old is not None and old.inputs:
-            old.stored = None  # it is computed again if it is asked for
+        if old is not None and old.inputs:  # it is computed again if it is asked for
+            old.stored = None
+            if old.mark and "inside" in old.mark:
+                old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
 
 
 def _trim() -> None:

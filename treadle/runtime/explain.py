@@ -15,7 +15,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor, copied
 from treadle.graph.text import bare, expression, text
 from treadle.graph.traversal import pending, reach
-from treadle.rewrite.record import Fired, recorded
+from treadle.rewrite.record import Fired, Sized, recorded
 
 __all__ = ["Explanation", "explain"]
 
@@ -38,14 +38,16 @@ class Explanation:
     """A graph before and after rewriting, and what happened in between.
 
     `applied` has the rules in the order in which they first fitted, a row for each
-    line of the user's; `stages` are (name, seconds) in order, up to machine code.
-    `lowered` is what `td.lower` gives.
+    line of the user's; `stages` are (name, seconds) in order, up to machine code, and
+    `sizes` the nodes and edges of the graph as it was given and after each stage that
+    changes it. `lowered` is what `td.lower` gives.
     """
 
     before: tuple[Tensor, ...]
     after: tuple[Tensor, ...]
     applied: tuple[Applied, ...]
     stages: tuple[tuple[str, float], ...]
+    sizes: tuple[Sized, ...]
     lowered: Lowered
 
     def counts(self) -> dict[str, int]:
@@ -66,7 +68,11 @@ class Explanation:
         lines += [f"after: {_size(self.after)}", _indented(text(list(self.after)))]
         lines.append("stages:")
         width = max((len(name) for name, _ in self.stages), default=0)
-        lines += [f"  {n:{width}}  {s * 1e3:8.2f} ms" for n, s in self.stages]
+        sizes = {x.stage: f"   {x.nodes} nodes, {x.edges} edges" for x in self.sizes}
+        lines += [
+            f"  {name:{width}}  {seconds * 1e3:8.2f} ms{sizes.get(name, '')}"
+            for name, seconds in self.stages
+        ]
         memory, steps = self.lowered.memory, self.lowered.steps
         lines.append(f"program: {steps} steps, {memory.arena:,} bytes of arena")
         return "\n".join(lines)
@@ -104,6 +110,7 @@ def explain(*tensors: Any) -> Explanation:
         record.rewritten,
         tuple(_applied(record.fired)),
         tuple(record.stages),
+        tuple(record.sizes),
         found,
     )
 

@@ -24,7 +24,7 @@ from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.programs import Programs
-from treadle.engines.native.residuals import Residuals
+from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.resident import Resident
@@ -55,12 +55,21 @@ class Native(Engine):
         now = current()
         options = now.optimize, now.rules, now.workspace, now.check, host()
         own = key = made.key(keep, *options)
-        more = keep | self.residuals.kept(key, made)
-        if len(more) > len(keep):
-            own = made.key(more, *options)
-        linked, leaves = self.programs.get(own, lambda: self._linked(made, feeds, more))
         self.residuals.note(key, made, keep)
-        self.residuals.ask(made, linked.again)
+        more, fresh = self.residuals.kept(key, made)
+        beside = [*fresh, *known(made)]
+        if beside:
+            more |= {x.serial for one in fresh for x in one.nodes}
+            nodes = [*nodes, *(x for one in beside for x in one.all())]
+            made = structure(nodes, feeds, keep | more)
+        more -= keep
+        if more or beside:
+            loose = sorted(made.place[s] for s in more)
+            own = made.key(keep | more, *options, *loose)
+        linked, leaves = self.programs.get(
+            own, lambda: self._linked(made, feeds, keep, more)
+        )
+        self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
         self._thread.linked = linked
         arrays = []
@@ -77,7 +86,9 @@ class Native(Engine):
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        return {order[k].serial: array for k, array in found.items()}
+        values: Values = {order[k].serial: array for k, array in found.items()}
+        gathered(values, fresh)
+        return values
 
     def rows(self, forest: Forest, gradient: bool) -> Run | None:
         made = Run(forest, gradient)
@@ -127,10 +138,14 @@ class Native(Engine):
             kept.clear()
 
     def _linked(
-        self, made: Structure, feeds: Mapping[int, Any], keep: Set[int]
+        self,
+        made: Structure,
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        more: Set[int],
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
-        linked, leaves = self._compile(made, feeds, keep)
+        linked, leaves = self._compile(made, feeds, keep, more)
         linked.link()
         return linked, leaves
 
@@ -139,11 +154,16 @@ class Native(Engine):
         made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
+        more: Set[int] = frozenset(),
     ) -> tuple[Linked, list[int]]:
+        """As above, not compiled. What is kept in `more` lies as it is computed."""
         place = made.place
-        linked, leaves, again = translated(made.nodes, feeds, keep, place)
-        linked.again = [place[x.serial] for x in again]
-        return linked, [place[x.serial] for x in leaves]
+        linked, graph = translated(made.nodes, feeds, keep, place, more, made.recipes)
+        linked.again = [place[x.serial] for x in graph.again]
+        linked.inside = [
+            (place[call.serial], x.serial, x.type.nbytes) for call, x in graph.once_more
+        ]
+        return linked, [place[x.serial] for x in graph.leaves]
 
 
 provide_engine("native", Native)

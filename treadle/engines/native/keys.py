@@ -10,13 +10,16 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from treadle.graph.body import sign_of
 from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
+from treadle.program.layout import order_of
 
-__all__ = ["Structure", "structure"]
+__all__ = ["Structure", "lies", "structure"]
 
 KNOWN = 1 << 16  # ops and types that have a number
 
@@ -32,6 +35,15 @@ def number(x: Any) -> int:
             _numbers.clear()
         found = _numbers.setdefault(x, next(_next))
     return found
+
+
+def lies(node: Tensor) -> tuple[int, ...]:
+    """The order in which the value of a node lies, if it is not row-major.
+
+    So do values that a program has kept for a gradient to come.
+    """
+    value = node.stored
+    return order_of(value) if isinstance(value, np.ndarray) else ()
 
 
 class Structure:
@@ -91,7 +103,7 @@ def structure(
         order.append(node)
         op = node.op
         if own:
-            parts.append(number("recipe"))
+            parts.append(number(("recipe", lies(node))))
         # Of which Variable an Update is a version is nothing to its program.
         parts.append(number(Update if type(op) is Update else sign_of(op)))
         for x in inputs:

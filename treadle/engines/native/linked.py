@@ -32,8 +32,9 @@ class Linked:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        # Places of what an earlier program could have kept.
+        # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
+        self.inside: Sequence[tuple[int, int, int]] = ()
         with stage("write code"):
             steps = program.steps
             codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]

@@ -2,33 +2,77 @@
 
 The first gradient after a value computes again what it reads. It tells which nodes
 these were; from then on the program that made the value keeps them, as long as
-gradients follow. So who never derives keeps nothing.
+gradients follow. So who never derives keeps nothing. What a call computes inside has no
+node in the graph: it is kept as results of another call, beside it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from treadle.engines.native.keys import Structure
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.tensor import Tensor, settle
+from treadle.ops.call import inside
 
-__all__ = ["Residuals"]
+__all__ = ["Beside", "Residuals", "gathered", "known"]
 
 Key = tuple[int, ...]
 PROGRAMS = 256
 BYTES = 256 << 20
 IDLE = 8  # runs without a gradient after which nothing is kept any more
 NOTE = "program"  # the mark of a value: the key it was made under, and the places
+INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
 
 
 @dataclass
 class _Wish:
-    """Places of nodes to be kept, and how many runs no gradient has followed."""
+    """Places of nodes to be kept, and how many runs no gradient has followed.
+
+    `inside` has pairs of the place of a call and the serial of a node of its body.
+    """
 
     places: set[int] = field(default_factory=set)
+    inside: set[tuple[int, int]] = field(default_factory=set)
     idle: int = 0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A call, nodes of its body, and the nodes that stand for them in a run."""
+
+    call: Tensor
+    inner: tuple[int, ...]
+    nodes: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(call: Tensor, inner: Iterable[int]) -> Beside:
+        wanted = tuple(sorted(inner))
+        with pushed(TraceFrame("what is kept")):
+            return Beside(call, wanted, tuple(inside(call, wanted)))
+
+    def all(self) -> list[Tensor]:
+        """These nodes, after the call whose results they are."""
+        return [self.nodes[0].inputs[0], *self.nodes]
+
+
+def known(made: Structure) -> list[Beside]:
+    """What calls that are yet to be derived have computed inside, with values."""
+    found = []
+    for node in made.nodes if made.recipes else ():
+        values = (node.mark or {}).get(INSIDE)
+        if values:
+            own = Beside.of(node, values)
+            for serial, x in zip(own.inner, own.nodes, strict=True):
+                settle(x, values[serial])
+            found.append(own)
+    return found
 
 
 class Residuals:
@@ -38,19 +82,24 @@ class Residuals:
         self._lock = threading.Lock()
         self._wishes: OrderedDict[Key, _Wish] = OrderedDict()
 
-    def kept(self, key: Key, made: Structure) -> set[int]:
-        """The serials of what a run is to keep besides what is asked for."""
+    def kept(self, key: Key, made: Structure) -> tuple[set[int], list[Beside]]:
+        """What a run keeps besides what is asked for: serials, and inside calls."""
         if not self._wishes:
-            return set()
+            return set(), []
         with self._lock:
             wish = self._wishes.get(key)
             if wish is None:
-                return set()
+                return set(), []
             wish.idle += 1
             if wish.idle > IDLE:
                 del self._wishes[key]
-                return set()
-            return {made.nodes[k].serial for k in wish.places}
+                return set(), []
+            places, inner = set(wish.places), sorted(wish.inside)
+        calls: dict[int, list[int]] = {}
+        for place, serial in inner:
+            calls.setdefault(place, []).append(serial)
+        beside = [Beside.of(made.nodes[k], own) for k, own in calls.items()]
+        return {made.nodes[k].serial for k in places}, beside
 
     def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
         """Tell evaluated nodes how they were made, for a gradient to come."""
@@ -59,29 +108,53 @@ class Residuals:
             if node.inputs:
                 node.mark = {**(node.mark or {}), NOTE: (key, made.place)}
 
-    def ask(self, made: Structure, wanted: Iterable[int]) -> None:
-        """After a gradient: what was computed again is kept the next time."""
+    def ask(
+        self,
+        made: Structure,
+        wanted: Iterable[int],
+        inner: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """After a gradient: what was computed again is kept the next time.
+
+        `inner` has places of calls, nodes of their bodies and the bytes of these.
+        """
         again = [made.nodes[k].serial for k in wanted]
+        calls = [(made.nodes[k].serial, serial) for k, serial, _ in inner]
         size = sum(made.nodes[k].type.nbytes for k in wanted)
+        size += sum(nbytes for _, _, nbytes in inner)
         for serial in made.recipes:
             mark = made.nodes[made.place[serial]].mark
             if not mark or NOTE not in mark:
                 continue
             key, places = mark[NOTE]
             own = {places[s] for s in again if s in places}
+            inside = {(places[s], n) for s, n in calls if s in places}
             if size > BYTES:  # more than is kept: it is computed again each time
                 continue
             with self._lock:
                 wish = self._wishes.get(key)
-                if wish is None and own:
+                if wish is None and (own or inside):
                     wish = self._wishes[key] = _Wish()
                     if len(self._wishes) > PROGRAMS:
                         self._wishes.popitem(last=False)
                 if wish is not None:
                     wish.places |= own
+                    wish.inside |= inside
                     wish.idle = 0
 
     def clear(self) -> None:
         """Keep nothing until it is asked for again."""
         with self._lock:
             self._wishes.clear()
+
+
+def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
+    """Put what calls computed inside under the calls' own serials."""
+    for own in beside:
+        arrays: dict[int, np.ndarray[Any, Any]] = {
+            serial: found.pop(x.serial)
+            for serial, x in zip(own.inner, own.nodes, strict=True)
+            if x.serial in found
+        }
+        if arrays:
+            found[own.call.serial] = arrays

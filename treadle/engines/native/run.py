@@ -17,6 +17,7 @@ from treadle.engines.native.kept import Kept
 from treadle.engines.native.pool import pool
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.meaning import compute_at
+from treadle.program.layout import laid
 from treadle.program.program import Fallback
 
 if TYPE_CHECKING:
@@ -94,7 +95,12 @@ class Run:
             if x is not self.given[k]:
                 n = program.arguments[k]
                 self.given[k] = x
-                self.own[n] = x = np.asarray(x, order="C")
+                order = program.buffers[n].order
+                if order:  # it lies as an earlier program has left it
+                    x = np.asarray(x.transpose(order), order="C")
+                    self.own[n] = laid(x, order)
+                else:
+                    self.own[n] = x = np.asarray(x, order="C")
                 addresses[n] = x.ctypes.data
         alive = self.own.copy()
         idle: list[int] = []  # copies from a buffer to itself, weights packed before
@@ -107,9 +113,9 @@ class Run:
                     idle.append(linked.copies[result])
         for b in linked.results:
             if b.number not in alive:
-                alive[b.number], addresses[b.number] = memory.results.lend(
-                    b.type.shape, b.type.dtype
-                )
+                shape = [b.type.shape[k] for k in b.order] if b.order else b.type.shape
+                x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
+                alive[b.number] = laid(x, b.order) if b.order else x
         if self.lease is None:
             self.lease = memory.arena.lease(linked.sizes, linked.plan)
         careful = type(self.lease) is not Lease
@@ -173,8 +179,7 @@ class Run:
             t, order = b.type, b.order or tuple(range(b.type.ndim))
             raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(self.addresses[n]))
             flat = np.frombuffer(raw, np.uint8).view(t.dtype)
-            laid = flat.reshape([t.shape[k] for k in order])
-            return laid.transpose([order.index(k) for k in range(t.ndim)])
+            return laid(flat.reshape([t.shape[k] for k in order]), order)
 
         with ExitStack() as stack:
 

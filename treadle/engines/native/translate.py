@@ -10,6 +10,7 @@ from treadle.base.dtypes import DType
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.native.host import host
+from treadle.engines.native.keys import lies
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
@@ -25,6 +26,7 @@ from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
+from treadle.rewrite.expand import Expanded
 from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Stage, Ways, prepare
 from treadle.rewrite.record import recording
 
@@ -99,27 +101,34 @@ def translated(
     feeds: Mapping[int, Any],
     keep: Set[int],
     place: Mapping[int, int] | None = None,
-) -> tuple[Linked, list[Tensor], list[Tensor]]:
-    """The planned program of a graph; what its arguments are, in order; what it
-    computes again. Roots are known by `place`, or by their serials.
+    more: Set[int] = frozenset(),
+    recipes: Set[int] = frozenset(),
+) -> tuple[Linked, Expanded]:
+    """The planned program of a graph, and the graph as it was compiled.
+
+    Roots are known by `place`, or by their serials; those in `more` lie as they are
+    computed, and so do what has both a value and one of the `recipes`.
     """
     optimize = bool(current().optimize)
     # What rules build here is never run.
     with pushed(TraceFrame("a program")), held():
-        graph = prepare(nodes, feeds, keep, WAYS, stages())
+        graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
         name = place.__getitem__ if place is not None else int
         roots = {name(serial): root for serial, root in graph.roots.items()}
         replaced = {name(k): x for k, x in graph.replaced.items()}
-        vector_bytes = host().vector_bytes
+        leaves = zip(graph.arguments, graph.leaves, strict=True)
+        given = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
         linked = fitting(
             drafts(
                 graph.arguments,
                 roots,
                 supported,
-                vector_bytes,
+                host().vector_bytes,
                 optimize,
                 replaced,
                 inner,
+                {serial: order for serial, order in given.items() if order},
+                {name(serial) for serial in more},
             )
         )
-    return linked, graph.leaves, graph.again
+    return linked, graph

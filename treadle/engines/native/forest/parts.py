@@ -73,8 +73,8 @@ class _Translated:
 def _translate(body: Body) -> _Translated:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
-    linked, leaves, _ = translated(body.nodes, arguments, keep.keys())
-    order = tuple(arguments[x.serial] for x in leaves)
+    linked, graph = translated(body.nodes, arguments, keep.keys())
+    order = tuple(arguments[x.serial] for x in graph.leaves)
     where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
     return _Translated(linked, order, tuple(where[y.serial] for y in body.outputs))
 
