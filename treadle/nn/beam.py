@@ -11,8 +11,8 @@ from treadle.graph.frame import no_grad
 from treadle.nn.generation import (
     Hypothesis,
     Step,
+    advanced,
     check_limits,
-    checked,
     first_tokens,
     taken,
 )
@@ -61,8 +61,8 @@ def beam_search(
     with no_grad():
         state = taken(state, rows, len(first))
         while True:
-            log_probabilities, state = step(state, tokens)
-            values = checked(log_probabilities, search.alive.reshape(-1), end)
+            alive = search.alive.reshape(-1)
+            values, state = advanced(step, state, tokens, alive, end)
             search.advance(values)
             if not search.alive.any():
                 return [search.best(sentence) for sentence in range(len(first))]

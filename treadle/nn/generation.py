@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.operators import Operand
+from treadle.runtime.evaluate import evaluate
 
 __all__ = ["Hypothesis"]
 
@@ -54,11 +55,30 @@ def check_limits(max_length: int, end: int | None) -> None:
         raise ArgumentError(f"end is a token or None, not {end!r}")
 
 
-def checked(log_probabilities: Any, alive: Array, end: int | None) -> Array:
-    """What step returned as float64[rows, vocabulary], if it is that."""
-    if isinstance(log_probabilities, Operand):
-        log_probabilities = log_probabilities.numpy()
+def advanced(
+    step: Step, state: Any, tokens: Array, alive: Array, end: int | None
+) -> tuple[Array, Any]:
+    """What step returns: log probabilities as float64[rows, vocabulary], and the state.
+
+    Both are evaluated in one run: a part of the state that the log probabilities do not
+    depend on would else be a longer expression after each step.
+    """
+    returned = step(state, tokens)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise ArgumentError(
+            f"step returned a {type(returned).__name__}, not (log probabilities, state)"
+        )
+    evaluate(
+        *(leaf for leaf in trees.flatten(returned)[0] if isinstance(leaf, Operand))
+    )
+    log_probabilities, state = returned
     values = np.asarray(log_probabilities).astype(np.float64)
+    _check(values, alive, end)
+    return values, state
+
+
+def _check(values: Array, alive: Array, end: int | None) -> None:
+    """Refuse what are no log probabilities of the tokens after those of the rows."""
     if values.ndim != 2 or len(values) != len(alive) or not values.shape[1]:
         raise ShapeError(
             f"step returned log probabilities {list(values.shape)} for "
@@ -73,7 +93,6 @@ def checked(log_probabilities: Any, alive: Array, end: int | None) -> Array:
             f"step returned {most}, which is no log probability",
             hint="apply td.log_softmax to logits",
         )
-    return values
 
 
 def taken(state: Any, rows: Array, count: int) -> Any:

@@ -12,8 +12,8 @@ from treadle.graph.frame import no_grad
 from treadle.nn.generation import (
     Hypothesis,
     Step,
+    advanced,
     check_limits,
-    checked,
     first_tokens,
     taken,
 )
@@ -65,8 +65,7 @@ def sample(
     with no_grad():
         state = taken(state, rows, len(first))
         for _ in range(max_length):
-            log_probabilities, state = step(state, tokens)
-            values = checked(log_probabilities, alive, end)
+            values, state = advanced(step, state, tokens, alive, end)
             values[~alive] = 0.0  # whatever a model says of what has ended
             tokens = choice.tokens(values)
             drawn.add(tokens, values, alive)
