@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import treadle as td
 from treadle.base.errors import ArgumentError, DataFileError, ShapeError, StateError
 from treadle.data.catalog import load_images
 from treadle.data.dataset import ArrayDataset, permutation
@@ -228,3 +231,15 @@ def test_mutations(
         assert str(path) in str(error)
     finally:
         path.unlink()
+
+
+def test_the_room_is_loaded_when_it_is_named() -> None:
+    """`import treadle` reads no files, so it needs nothing that does."""
+    program = (
+        "import sys, treadle as td\n"
+        "assert not {'treadle.data', 'treadle.io.files', 'zipfile'} & set(sys.modules)\n"
+        "assert 'data' in dir(td) and td.data.Loader and td.data is td.data\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'dates'"):
+        td.dates
