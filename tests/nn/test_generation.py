@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import treadle as td
@@ -302,6 +302,7 @@ def test_sequences_are_drawn_by_their_probability() -> None:
     st.integers(1, 9) | st.none(), st.floats(0.01, 1.0) | st.none(),
     st.floats(0.1, 5.0),
 )  # fmt: skip
+@example([-3e-19, 0.0], None, 0.5, 1.0)  # equal once they are normalized
 def test_truncation_keeps_the_most_probable(
     values: list[float], top_k: int | None, top_p: float | None, temperature: float
 ) -> None:

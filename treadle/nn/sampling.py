@@ -135,7 +135,8 @@ class _Choice:
             left = _normalized((rows - most) / self.temperature)
         if self.top_k is None and self.top_p is None:
             return left
-        order = np.argsort(-left, axis=-1, kind="stable")
+        # By what was given: rounding since may have made neighbors equal.
+        order = np.argsort(-rows, axis=-1, kind="stable")
         ranked = np.take_along_axis(left, order, -1)
         if self.top_k is not None:
             ranked[..., self.top_k :] = -np.inf
