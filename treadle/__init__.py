@@ -7,6 +7,10 @@
 ('6.9093', '2.5839')
 """
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from treadle import nn as nn
 from treadle import optim as optim
 from treadle.autodiff.forward import *
@@ -91,3 +95,18 @@ from treadle.viz.dot import *
 from treadle.viz.show import *
 
 __version__ = "0.1.0"
+
+if _TYPE_CHECKING:
+    from treadle import data as data
+
+_LATER = frozenset({"data"})  # loaded when first named: `import treadle` needs no files
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        return _importlib.import_module(f"treadle.{name}")
+    raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -1,1 +1,43 @@
-"""Data sets, and batches of them in an order that can be resumed."""
+"""Data sets, batches in an order that can be resumed, text and trees as numbers."""
+
+from treadle.data.catalog import load_images
+from treadle.data.conllu import Row, Sentence, parse_conllu, read_conllu
+from treadle.data.dataset import (
+    ArrayDataset,
+    Dataset,
+    Images,
+    ListDataset,
+    ScaleFirst,
+    permutation,
+)
+from treadle.data.listops import generate_listops, listops_value
+from treadle.data.loader import Loader
+from treadle.data.padding import pad
+from treadle.data.text import Tagged, read_lines, read_tagged, read_text
+from treadle.data.tree import Tree, read_trees
+from treadle.data.vocabulary import Vocabulary
+
+__all__ = [
+    "ArrayDataset",
+    "Dataset",
+    "Images",
+    "ListDataset",
+    "Loader",
+    "Row",
+    "ScaleFirst",
+    "Sentence",
+    "Tagged",
+    "Tree",
+    "Vocabulary",
+    "generate_listops",
+    "listops_value",
+    "load_images",
+    "pad",
+    "parse_conllu",
+    "permutation",
+    "read_conllu",
+    "read_lines",
+    "read_tagged",
+    "read_text",
+    "read_trees",
+]

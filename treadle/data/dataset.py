@@ -1,16 +1,24 @@
-"""Arrays whose first axes run over the same examples."""
+"""Examples: rows of arrays, or objects in a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
 
-__all__ = ["ArrayDataset", "Images", "ScaleFirst", "permutation"]
+__all__ = [
+    "ArrayDataset",
+    "Dataset",
+    "Images",
+    "ListDataset",
+    "ScaleFirst",
+    "permutation",
+]
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Array, ...]
@@ -43,7 +51,37 @@ class ScaleFirst:
         return batch[0].astype(np.float32) * np.float32(self.factor), *batch[1:]
 
 
-class ArrayDataset:
+class Dataset(ABC):
+    """A number of examples; an array of their numbers gives a batch."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any: ...
+
+    @abstractmethod
+    def example(self, number: int) -> Any:
+        """One example as it is kept."""
+
+    @abstractmethod
+    def take(self, index: Array) -> Self:
+        """The data set of these examples."""
+
+    def split(self, held_out: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two data sets: for training, and the share held out, chosen by the seed.
+
+        >>> [len(part) for part in ArrayDataset(np.zeros(10)).split(0.3)]
+        [7, 3]
+        """
+        if not 0 < held_out < 1:
+            raise ArgumentError(f"held_out is a share between 0 and 1, not {held_out}")
+        order = permutation(len(self), seed, 0)
+        count = round(len(self) * held_out)
+        return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
+
+
+class ArrayDataset(Dataset):
     """Examples as rows of arrays; `transform` is applied to each batch taken.
 
     >>> data = ArrayDataset(np.arange(6).reshape(3, 2), np.array([0, 1, 0]))
@@ -70,25 +108,63 @@ class ArrayDataset:
         batch = tuple(array[index] for array in self.arrays)
         return batch if self.transform is None else self.transform(batch)
 
-    def take(self, index: Array) -> ArrayDataset:
+    def example(self, number: int) -> Batch:
+        """The rows of one example, not transformed."""
+        return tuple(array[number] for array in self.arrays)
+
+    def take(self, index: Array) -> Self:
         """The data set of these examples."""
-        return ArrayDataset(
-            *(array[index] for array in self.arrays), transform=self.transform
-        )
+        rows = (array[index] for array in self.arrays)
+        return type(self)(*rows, transform=self.transform)
 
-    def split(
-        self, held_out: float = 0.2, seed: int = 0
-    ) -> tuple[ArrayDataset, ArrayDataset]:
-        """Two data sets: for training, and the share held out, chosen by the seed.
 
-        >>> [len(part) for part in ArrayDataset(np.zeros(10)).split(0.3)]
-        [7, 3]
-        """
-        if not 0 < held_out < 1:
-            raise ArgumentError(f"held_out is a share between 0 and 1, not {held_out}")
-        order = permutation(len(self), seed, 0)
-        count = round(len(self) * held_out)
-        return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
+class ListDataset(Dataset):
+    """Examples of any kind; `collate` makes a batch of a list of them.
+
+    An array or a slice gives a batch, a number the example itself. With `prefetch` the
+    Loader calls `collate` in its thread, so it should make NumPy arrays.
+
+    >>> data = ListDataset(["a", "bc", "def"], collate="+".join)
+    >>> len(data), data[1], data[np.array([2, 0])], data[:2]
+    (3, 'bc', 'def+a', 'a+bc')
+    """
+
+    def __init__(
+        self, examples: Sequence[Any], collate: Callable[[list[Any]], Any] = list
+    ) -> None:
+        if not isinstance(examples, Sequence):
+            raise ArgumentError(
+                f"examples are a list, not {type(examples).__name__}",
+                hint="list(...) makes one of a reader; arrays go into ArrayDataset",
+            )
+        self.examples = examples
+        self.collate = collate
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, (int, np.integer)):
+            return self.examples[int(index)]
+        if isinstance(index, slice):
+            return self.collate(list(self.examples[index]))
+        return self.collate([self.examples[k] for k in _numbers(index)])
+
+    def example(self, number: int) -> Any:
+        """One example as it stands in the list."""
+        return self.examples[number]
+
+    def take(self, index: Array) -> Self:
+        """The data set of these examples."""
+        return type(self)([self.examples[k] for k in _numbers(index)], self.collate)
+
+
+def _numbers(index: Any) -> list[int]:
+    """Whole numbers from an array, as NumPy would use it to index."""
+    array = np.asarray(index)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ArgumentError(f"examples are taken by an array of numbers, not {index!r}")
+    return array.astype(np.int64).tolist()
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, StateError
-from treadle.data.dataset import ArrayDataset, permutation
+from treadle.data.dataset import Dataset, permutation
 
 __all__ = ["Loader"]
 
 Array = np.ndarray[Any, Any]
+Length = Callable[[Any], int] | int | str | Array
+
+_BATCHES = 1 << 63  # the order of batches is drawn apart from that of examples
 
 
 class Loader:
@@ -21,52 +27,139 @@ class Loader:
     A broken-off iteration goes on where it stopped, in this process or, through
     `state` and `restore`, in another.
 
-    >>> data = ArrayDataset(np.arange(5))
-    >>> loader = Loader(data, batch=2, shuffle=False)
+    With `length`, examples of like length share a batch, and the batches come in random
+    order: a function of the example, the number or the name of the field whose length
+    counts, or an array with one number an example. The whole epoch is sorted, or `pool`
+    batches at a time. `prefetch` batches are made ahead by a thread.
+
+    >>> from treadle.data.dataset import ArrayDataset, ListDataset
+    >>> loader = Loader(ArrayDataset(np.arange(5)), batch_size=2, shuffle=False)
     >>> [x.tolist() for (x,) in loader], loader.state()["epoch"]
     ([[0, 1], [2, 3], [4]], 1)
+    >>> words = ListDataset("a hound an owl the cat".split())
+    >>> list(Loader(words, batch_size=2, shuffle=False, length=len))
+    [['a', 'an'], ['owl', 'the'], ['cat', 'hound']]
     """
 
     def __init__(
         self,
-        dataset: ArrayDataset,
-        batch: int = 32,
+        dataset: Dataset,
+        batch_size: int = 32,
         *,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
+        length: Length | None = None,
+        pool: int = 0,
+        prefetch: int = 0,
     ) -> None:
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ArgumentError(f"batch is a positive number of examples, not {batch}")
+        if not isinstance(dataset, Dataset):
+            raise ArgumentError(
+                f"a loader takes a data set, not {type(dataset).__name__}",
+                hint="td.data.ArrayDataset(x, y) or td.data.ListDataset(examples)",
+            )
+        if not _is_count(batch_size, 1):
+            raise ArgumentError(
+                f"batch_size is a positive number of examples, not {batch_size!r}"
+            )
+        for name, value in (("pool", pool), ("prefetch", prefetch)):
+            if not _is_count(value, 0):
+                raise ArgumentError(f"{name} is a number of batches, not {value!r}")
+        if pool and length is None:
+            raise ArgumentError("pool goes with length")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ArgumentError(f"a seed is a whole number, not {seed!r}")
         self.dataset = dataset
-        self.batch = batch
+        self.batch_size = batch_size
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.seed = seed
+        self.pool = pool
+        self.prefetch = prefetch
         self.epoch = 0
         self.position = 0
+        self._lengths = None if length is None else _lengths(dataset, length)
+        lengths = b"" if self._lengths is None else self._lengths.tobytes()
+        self._checksum = zlib.crc32(lengths)
+        self._turn = 0  # counts iterations and restores: only the last may go on
 
     def __len__(self) -> int:
         """The batches of one epoch."""
         count = len(self.dataset)
-        return count // self.batch if self.drop_last else -(-count // self.batch)
+        size = self.batch_size
+        return count // size if self.drop_last else -(-count // size)
 
-    def order(self, epoch: int) -> Array:
-        """The examples of an epoch in the order they are taken."""
-        count = len(self.dataset)
-        if not self.shuffle:
-            return np.arange(count)
-        return permutation(count, self.seed, epoch)
+    def batches(self, epoch: int) -> list[Array]:
+        """The examples of an epoch by their numbers, batch by batch."""
+        count, size = len(self.dataset), self.batch_size
+        if self.shuffle:
+            order = permutation(count, self.seed, epoch)
+        else:
+            order = np.arange(count)
+        if self.drop_last:  # before sorting: it would always be the longest
+            order = order[: count // size * size]
+        if self._lengths is not None:
+            pool = np.arange(len(order)) // (self.pool * size or max(1, count))
+            order = order[np.lexsort((self._lengths[order], pool))]
+        found = [order[k : k + size] for k in range(0, len(order), size)]
+        if self._lengths is not None and self.shuffle:
+            shuffled = permutation(len(found), self.seed, _BATCHES + epoch)
+            found = [found[k] for k in shuffled]
+        return found
 
-    def __iter__(self) -> Iterator[tuple[Array, ...]]:
-        order = self.order(self.epoch)
-        while self.position < len(self):
-            begin = self.position * self.batch
+    def __iter__(self) -> Iterator[Any]:
+        self._turn += 1
+        return self._from_here(self._turn)
+
+    def _from_here(self, turn: int) -> Iterator[Any]:
+        self._check_turn(turn)
+        left = self.batches(self.epoch)[self.position :]
+        made = self._made_ahead(left) if self.prefetch else map(self._made, left)
+        for position, batch in enumerate(made, self.position + 1):
             # Before the batch is handed out: a state saved after it counts it.
-            self.position += 1
-            yield self.dataset[order[begin : begin + self.batch]]
+            self.position = position
+            yield batch
+            self._check_turn(turn)
         self.epoch += 1
         self.position = 0
+
+    def _made(self, numbers: Array) -> Any:
+        return self.dataset[numbers]
+
+    def _made_ahead(self, left: Sequence[Array]) -> Iterator[Any]:
+        """The batches in their order, of which a thread makes a few ahead."""
+        waiting: deque[Future[Any]] = deque()
+        thread = ThreadPoolExecutor(1, "treadle-loader")
+        try:
+            for numbers in left:
+                waiting.append(thread.submit(self._made, numbers))
+                if len(waiting) > self.prefetch:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            # Not waited for: the collector may end this in that very thread.
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    def _check_turn(self, turn: int) -> None:
+        if turn != self._turn:
+            raise StateError(
+                "a later iteration or restore ended this one",
+                hint="a loader stands at one place: make a second Loader",
+            )
+
+    # -- what is kept --------------------------------------------------------------
+
+    def _kind(self) -> dict[str, int]:
+        """What has to be the same where a position is to mean the same."""
+        return {
+            "examples": len(self.dataset),
+            "batch_size": self.batch_size,
+            "shuffle": int(self.shuffle),
+            "drop_last": int(self.drop_last),
+            "pool": self.pool,
+            "lengths": self._checksum,
+        }
 
     def state(self) -> dict[str, int]:
         """Where the loader stands, as integers: seed, epoch, batches taken, sizes."""
@@ -74,22 +167,62 @@ class Loader:
             "seed": self.seed,
             "epoch": self.epoch,
             "position": self.position,
-            "batch": self.batch,
-            "examples": len(self.dataset),
+            **self._kind(),
         }
 
     def restore(self, state: Mapping[str, int]) -> None:
         """Go on where the loader that gave `state` stood.
 
-        Raises StateError if the data or the batch are not those it had.
+        Raises StateError if the data or the batches are not those it had.
         """
-        expected = {"batch": self.batch, "examples": len(self.dataset)}
-        for name, value in expected.items():
+        for name, value in self._kind().items():
             if state.get(name) != value:
                 raise StateError(
-                    f"the loader stood at {name}={state.get(name)}, this has {value}"
+                    f"the loader stood at {name}={state.get(name)}, this has {value}",
+                    hint="make the loader with the arguments it had",
                 )
-        numbers = [state.get(name) for name in ("seed", "epoch", "position")]
-        if not all(isinstance(n, int) and n >= 0 for n in numbers):
+        seed, epoch, position = (state.get(n) for n in ("seed", "epoch", "position"))
+        if (
+            not isinstance(seed, int)
+            or not isinstance(epoch, int)
+            or not isinstance(position, int)
+            or not (epoch >= 0 and 0 <= position <= len(self))
+        ):
             raise StateError(f"{dict(state)} is not the state of a loader")
-        self.seed, self.epoch, self.position = (int(n or 0) for n in numbers)
+        self.seed, self.epoch, self.position = seed, epoch, position
+        self._turn += 1
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _lengths(dataset: Dataset, length: Length) -> Array:
+    """The length of each example: int64, or float64 where a function gives floats."""
+    if isinstance(length, np.ndarray):
+        found = length
+    elif callable(length):
+        found = np.array([length(dataset.example(k)) for k in range(len(dataset))])
+    else:
+        found = np.array(
+            [len(_field(dataset.example(k), length)) for k in range(len(dataset))]
+        )
+    if found.shape != (len(dataset),) or found.dtype.kind not in "biuf":
+        raise ArgumentError(
+            f"{len(dataset)} examples have lengths {found.dtype}{list(found.shape)}",
+            hint="length gives one number an example",
+        )
+    return found.astype(np.float64 if found.dtype.kind == "f" else np.int64)
+
+
+def _field(example: Any, name: int | str) -> Any:
+    """The field of an example: an item of a tuple or a dict, or an attribute."""
+    try:
+        if isinstance(name, str) and not isinstance(example, Mapping):
+            return getattr(example, name)
+        return example[name]
+    except (AttributeError, LookupError, TypeError) as problem:
+        raise ArgumentError(
+            f"an example, a {type(example).__name__}, has no field {name!r}",
+            hint="length takes a function of the example as well",
+        ) from problem
