@@ -58,3 +58,16 @@ def test_elements_are_picked_along_an_axis() -> None:
     got = td.take_along_axis(x, first, 1).numpy()
     assert np.array_equal(got, x[:, 1:2])
     assert np.array_equal(td.take(x, [[2, 0]], 1).numpy(), np.take(x, [[2, 0]], 1))
+
+
+def test_a_sum_of_thousands_of_look_ups_is_sparse() -> None:
+    table = td.param("table", init=np.ones((5, 2), np.float32))
+    one = td.grad(td.rows(table, [3]).sum(), [table])[0]
+    total = one
+    for _ in range(3000):
+        total = total + one
+    found = sparse_rows(-total * 0.5 + one)
+    assert found is not None
+    ids, values = found
+    assert ids.shape == (3002,) and values.op.name == "Concat"
+    assert values.numpy().sum(0).tolist() == [1 - 3001 / 2] * 2
