@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         help="repeat what is measured while others use more than N processors",
     )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="where the figures are kept")
+    parser.add_argument(
+        "--data", metavar="DIR", help="where sst/ and wikiner/ are; also TREADLE_DATA"
+    )
     parser.add_argument("--quick", action="store_true", help="a look, for no claim")
     parser.add_argument("--perturbed", action="store_true", help="other sizes")
     parser.add_argument("--tiny", action="store_true", help="sizes of the tests")
@@ -58,6 +62,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Measure one workload and print its table; 1 where a check fails."""
     chosen = arguments()
+    if chosen.data is not None:
+        os.environ["TREADLE_DATA"] = str(Path(chosen.data).resolve())
     sizes = "perturbed" if chosen.perturbed else "tiny" if chosen.tiny else "plain"
     if chosen.workload in ALONE:
         report(chosen.workload, ALONE[chosen.workload](sizes), chosen.json)

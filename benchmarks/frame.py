@@ -49,7 +49,11 @@ class Outcome:
     def findings(self) -> list[Finding]:
         """What became of the claims."""
         samples = self.samples
-        return [judge(claim, samples) for claim in self.workload.claims]
+        return [
+            judge(claim, samples)
+            for claim in self.workload.claims
+            if claim.threads in (None, self.setting.threads)
+        ]
 
 
 def collect(raw: Sequence[Mapping[str, Any]]) -> Figures:
@@ -111,6 +115,8 @@ def compare(
         outcome.told.append(text)
         tell(text)
 
+    if work.source is not None:
+        note(work.source())
     names = (("treadle",) if own else ()) + peers.present
     for name in names[:1]:
         try:
@@ -156,6 +162,8 @@ def check(work: Workload, setting: Setting, peers: Peers, tell: Tell) -> bool:
     With no peer to compare with, nothing is known to agree.
     """
     agree = bool(peers.present)
+    if work.source is not None:
+        tell(work.source())
     for part in work.parts:
         values: dict[str, dict[str, Any]] = {}
         for name in ("treadle", *peers.present):

@@ -8,7 +8,9 @@ from typing import Any
 
 __all__ = ["PACKAGES", "library_of", "prepare", "versions"]
 
-PACKAGES = ("treadle", "numpy", "scipy-openblas64", "llvmlite", "torch", "jax")
+PACKAGES = (
+    "treadle", "numpy", "scipy-openblas64", "llvmlite", "torch", "jax", "dynet38"
+)  # fmt: skip
 
 
 def library_of(implementation: str) -> str:
@@ -37,7 +39,13 @@ def prepare(implementation: str, threads: int) -> None:
     What a library loads at its first convolution, product, optimizer or compilation
     is then not counted as memory of the workload.
     """
-    touch = {"treadle": _treadle, "torch": _torch, "jax": _jax, "openblas": _openblas}
+    touch = {
+        "treadle": _treadle,
+        "torch": _torch,
+        "jax": _jax,
+        "openblas": _openblas,
+        "dynet": _dynet,
+    }
     touch[library_of(implementation)](implementation, threads)
 
 
@@ -74,6 +82,18 @@ def _jax(implementation: str, threads: int) -> None:
     numpy: Any = import_module("jax.numpy")
     small = jax.jit(lambda x: numpy.tanh(x @ x).sum())
     small(numpy.ones((4, 4))).block_until_ready()
+
+
+def _dynet(implementation: str, threads: int) -> None:
+    config: Any = import_module("dynet_config")  # which counts before the import only
+    config.set(mem=4096, random_seed=1, autobatch=implementation.endswith("autobatch"))
+    dy: Any = import_module("dynet")
+    model = dy.ParameterCollection()
+    loss = dy.squared_norm(model.add_parameters((3, 2)) * dy.inputVector([1.0, 2.0]))
+    trainer = dy.SimpleSGDTrainer(model, 0.1)
+    loss.forward()
+    loss.backward()
+    trainer.update()
 
 
 def _openblas(implementation: str, threads: int) -> None:

@@ -21,7 +21,6 @@ from benchmarks.workloads import workload
 
 __all__ = ["measure"]
 
-WARM = 3  # runs before the first sample
 SAMPLES = 5  # samples of a case, where the workload does not count iterations
 
 
@@ -55,7 +54,7 @@ def timed(case: Case, count: int) -> float:
 
 def samples(case: Case, work: Workload, quick: bool) -> list[float]:
     """Seconds of a run, once for each sample, warm."""
-    case.run(1 if quick else WARM)
+    case.run(1 if quick else work.warm)
     if work.iterations is not None:
         count = max(1, work.iterations // 10) if quick else work.iterations
         resident.reset_peak()
@@ -81,7 +80,7 @@ def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]
     )
     figures: dict[str, Any] = {}
     for case in cases:
-        figure: dict[str, Any] = {"work": case.work}
+        figure: dict[str, Any] = {"work": case.work, "unit": case.unit}
         if work.counts and case.counts is not None:
             figure["counts"] = dict(case.counts())
         if setting.check:

@@ -31,7 +31,10 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 3600  # seconds after which a process is given up
 TRIES, PAUSE = 5, 10.0  # how often, after how many seconds, a disturbed one is repeated
-PACKAGE = {"openblas": "numpy"}  # the package of a library, where it has another name
+PACKAGE = {
+    "openblas": "numpy",
+    "dynet": "dynet38",
+}  # the package of a library, where it has another name
 
 
 Tell = Callable[[str], None]

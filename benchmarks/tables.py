@@ -39,11 +39,11 @@ def figures_table(outcome: Outcome) -> Table:
     title = f"{outcome.workload.name}, sizes {setting.sizes}, {setting.threads} threads"
     table = Table(title=title + quick)
     work = {
-        case: figure.get("work", 0.0)
+        case: (figure.get("work", 0.0), figure.get("unit", "FLOP"))
         for process in outcome.raw
         for case, figure in process["figures"].items()
     }
-    rates = ("GFLOP/s",) if any(work.values()) else ()
+    rates = ("rate",) if any(amount for amount, _ in work.values()) else ()
     columns = (
         "case", "implementation", "median", "quartiles", "least", "unit", "x peer"
     )  # fmt: skip
@@ -61,12 +61,26 @@ def figures_table(outcome: Outcome) -> Table:
             spread = f"{short(low)} .. {short(high)}"
             row = [label, name, short(median), spread, short(min(found))]
             row += [UNITS[quantity], ratio]
-            if rates and quantity == "time" and work[case]:
-                row.append(short(work[case] / median / 1e6))
+            if rates and quantity == "time":
+                row.append(rate(*work[case], median))
             table.add_row(*row)
             label = ""
         table.add_section()
     return table
+
+
+def rate(work: float, unit: str, milliseconds: float) -> str:
+    """So much work in a second; nothing where none is told.
+
+    >>> rate(3e9, "FLOP", 10.0), rate(64, "trees", 50.0)
+    ('300 GFLOP/s', '1280 trees/s')
+    """
+    if not work:
+        return ""
+    done = work / milliseconds * 1e3
+    return (
+        f"{short(done / 1e9)} GFLOP/s" if unit == "FLOP" else f"{short(done)} {unit}/s"
+    )
 
 
 def claims_table(findings: Sequence[Finding]) -> Table:

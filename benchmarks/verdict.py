@@ -92,10 +92,12 @@ def judge(claim: Claim, samples: Samples) -> Finding:
 
 
 def best_peer(figures: Mapping[str, Sequence[float]], against: str) -> str | None:
-    """The peer with the least median: of all, or of the variants of one library."""
+    """The peer with the least median: of all, of a library's variants, or this one."""
     peers = {
         name: statistics.median(found)
         for name, found in figures.items()
-        if name != "treadle" and found and against in ("fastest", library_of(name))
+        if name != "treadle"
+        and found
+        and against in ("fastest", name, library_of(name))
     }
     return min(peers, key=lambda name: peers[name]) if peers else None

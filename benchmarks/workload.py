@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SIZES", "Case", "Cases", "Claim", "Implementation", "Workload"]
+__all__ = [
+    "SIZES",
+    "Case",
+    "Cases",
+    "Claim",
+    "Implementation",
+    "Workload",
+    "stepping",
+]
 
 SIZES = ("plain", "perturbed", "tiny")
 
@@ -18,14 +26,16 @@ class Case:
     That number (a loss, an element of the result) must agree between implementations.
     `bounds` says what the machine allows, as seconds by name, measured by `measure`
     when it is asked for; a case without it is held against peers alone. `counts` says
-    what one run is made of (nodes, kernels, bytes), before the first.
+    what one run is made of (nodes, kernels, bytes), before the first. `work` is how many
+    of `unit` one run does, for a rate.
     """
 
     name: str
     run: Callable[[int], float]
     bounds: Callable[[], Mapping[str, float]] | None = None
     counts: Callable[[], Mapping[str, float]] | None = None
-    work: float = 0.0  # floating-point operations of one run, where they are told
+    work: float = 0.0
+    unit: str = "FLOP"
 
 
 Cases = Iterator[Case]
@@ -38,9 +48,10 @@ class Claim:
 
     `case` is a name or a pattern (as of fnmatch); of several cases `statistic` takes
     the geometric "mean" of the ratios or the "worst". `against` is "fastest" (the least
-    median of all peers), the name of a library (the least of its variants) or "bound"
-    (the part of what the machine allows: higher is better). `floor` and `goal` are
-    ratios to that.
+    median of all peers), the name of a variant or of a library (the least of its
+    variants) or "bound" (the part of what the machine allows: higher is better).
+    `floor` and `goal` are ratios to that; with `threads` they are claimed for so many
+    alone.
     """
 
     case: str
@@ -49,6 +60,7 @@ class Claim:
     floor: float | None
     goal: float | None
     statistic: str = "worst"
+    threads: int | None = None
 
     @property
     def higher(self) -> bool:
@@ -64,7 +76,8 @@ class Workload:
     is counted; an implementation, called with sizes, part, data and whether results
     are to be checked (no dropout then), yields its cases. Each part is measured in
     processes of its own. `iterations` of a case make one sample; None chooses them so
-    that a sample takes `seconds`.
+    that a sample takes `seconds`. `warm` runs come before the first sample. `source`
+    tells where the data is from, where that can differ.
     """
 
     name: str
@@ -78,3 +91,25 @@ class Workload:
     check_steps: int = 5
     memory: bool = True  # whether the peak is a figure of this workload
     counts: bool = False  # whether what its cases are made of is one
+    warm: int = 3
+    source: Callable[[], str] | None = None
+
+
+def stepping(
+    name: str,
+    step: Callable[..., Any],
+    batches: Sequence[tuple[Any, ...]],
+    work: float = 0.0,
+    unit: str = "",
+) -> Case:
+    """The case whose runs step through `batches` in turn; the last one's loss."""
+    done = 0
+
+    def run(count: int) -> float:
+        nonlocal done
+        for _ in range(count):
+            last = step(*batches[done % len(batches)])
+            done += 1
+        return float(last)
+
+    return Case(name, run, work=work, unit=unit)

@@ -8,7 +8,10 @@ from benchmarks.workload import Workload
 
 __all__ = ["NAMES", "workload"]
 
-NAMES = ("lenet", "owl", "gpt", "resnet", "elementwise", "contraction")
+NAMES = (
+    "lenet", "owl", "tree", "tagger", "rnnlm", "ragged", "gpt", "resnet",
+    "elementwise", "contraction",
+)  # fmt: skip
 
 
 def workload(name: str) -> Workload:

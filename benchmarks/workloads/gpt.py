@@ -9,7 +9,6 @@ gradients everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Case, Cases, Claim, Workload
+from benchmarks.workload import Cases, Claim, Workload, stepping
 
 __all__ = ["WORKLOAD"]
 
@@ -45,6 +44,11 @@ class Data:
 
     tokens: Array
     weights: dict[str, Array]
+
+    @property
+    def pairs(self) -> list[tuple[Array, Array]]:
+        """Inputs and targets: every token and the one after it."""
+        return [(batch[:, :-1], batch[:, 1:]) for batch in self.tokens]
 
 
 def data(sizes: Sizes, part: str) -> Data:
@@ -77,21 +81,6 @@ def data(sizes: Sizes, part: str) -> Data:
     norm("last")
     matrix("head.weight", sizes.vocabulary, width, bias=False)
     return Data(tokens, weights)
-
-
-def stepping(step: Callable[[Array, Array], Any], tokens: Array) -> Case:
-    """The case of a step of inputs and targets that returns something with a value."""
-    done = 0
-
-    def run(count: int) -> float:
-        nonlocal done
-        for _ in range(count):
-            batch = tokens[done % BATCHES]
-            last = step(batch[:, :-1], batch[:, 1:])
-            done += 1
-        return float(last)
-
-    return Case("step", run)
 
 
 def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
@@ -144,7 +133,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     def step(inputs: Array, targets: Array) -> Any:
         return optimizer.step(loss_of(inputs, targets))
 
-    yield stepping(step, given.tokens)
+    yield stepping("step", step, given.pairs)
 
 
 def torch(
@@ -189,7 +178,7 @@ def torch(
         optimizer.step()
         return loss.detach()
 
-    yield stepping(step, given.tokens)
+    yield stepping("step", step, given.pairs)
 
 
 def jax(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
@@ -242,7 +231,7 @@ def jax(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
         *state[:], loss = update(*state, inputs, targets)
         return loss
 
-    yield stepping(step, given.tokens)
+    yield stepping("step", step, given.pairs)
 
 
 WORKLOAD = Workload(

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from benchmarks.tables import keep, kept_name, show
 from benchmarks.workload import Claim, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("bandwidth", "frame", "libraries", "rounds", "tables", "verdict", "workload")
+MODULES = (
+    "bandwidth", "corpora", "frame", "libraries", "rounds", "tables", "verdict",
+    "workload",
+)  # fmt: skip
 WORK = Workload(
     name="toy",
     sizes={},
@@ -77,6 +81,21 @@ def test_an_a_a_pair_then_all_in_turn(processes: Any) -> None:
     assert told[0] == "A/A of treadle: 0.0% apart in the median, 0.0% at worst"
     (finding,) = outcome.findings
     assert (finding.peer, finding.verdict) == ("torch-compile", "floor met")
+
+
+def test_a_claim_for_so_many_threads_speaks_of_them_alone(processes: Any) -> None:
+    processes()
+    both = (
+        Claim("step", "time", "torch", 1.0, None, threads=1),
+        Claim("step", "time", "torch-compile", 0.8, None, threads=2),
+    )
+    work = replace(WORK, claims=both, source=lambda: "data: drawn")
+    told: list[str] = []
+    for threads, against in ((1, "torch"), (2, "torch-compile")):
+        outcome = compare(work, Setting(threads), PEERS, 1, True, told.append)
+        (finding,) = outcome.findings
+        assert finding.claim.against == against
+        assert outcome.told[0] == "data: drawn"
 
 
 def test_one_that_fails_is_told_and_left_out(processes: Any) -> None:
@@ -174,6 +193,8 @@ def test_interpreters_by_option_and_environment(
 ) -> None:
     monkeypatch.delenv("TREADLE_BENCH_PYTHON", raising=False)
     monkeypatch.setenv("TREADLE_BENCH_PYTHON_JAX", "/jax/python")
+    monkeypatch.setenv("TREADLE_BENCH_PYTHON_DYNET", "/dynet/python")
+    assert interpreters([])["dynet"] == "/dynet/python"
     assert interpreters(["torch=/a"])["torch"] == "/a"
     assert interpreters([])["jax"] == "/jax/python"
     assert interpreters([])["torch"] == sys.executable

@@ -51,6 +51,7 @@ def test_the_fastest_is_the_least_median_not_the_least_sample() -> None:
 def test_a_library_stands_for_its_variants_alone() -> None:
     assert best_peer(TIMES["step", "time"], "torch") == "torch-compile"
     assert best_peer(TIMES["step", "time"], "jax") == "jax"
+    assert best_peer({"torch": [1.0], "torch-x": [2.0]}, "torch-x") == "torch-x"
     memory = judge(Claim("step", "memory", "torch", 0.5, 1 / 3), TIMES)
     assert (memory.peer, memory.verdict) == ("torch", "goal met")
 

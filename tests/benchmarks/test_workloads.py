@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import treadle as td
-from benchmarks import loop, resident
+from benchmarks import corpora, loop, resident
 from benchmarks import pictures as pictures_module
 from benchmarks.bandwidth import copy_seconds, per_element
 from benchmarks.libraries import library_of
 from benchmarks.one import measure
 from benchmarks.pictures import pictures
-from benchmarks.workload import SIZES
+from benchmarks.workload import SIZES, stepping
 from benchmarks.workloads import NAMES, contraction, elementwise, memory, workload
 
 PARTS = [(name, part) for name in NAMES for part in workload(name).parts]
@@ -27,8 +27,9 @@ STEPS = [(name, part) for name, part in PARTS if workload(name).check_steps > 1]
 
 
 @pytest.fixture(autouse=True)
-def own_options() -> Iterator[None]:
+def own_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A measurement sets the threads of its process; give them back."""
+    monkeypatch.delenv("TREADLE_DATA", raising=False)
     with td.options():
         yield
 
@@ -47,8 +48,8 @@ def test_a_workload_is_whole(name: str) -> None:
     assert work.name == name
     assert set(work.sizes) == set(SIZES)
     assert "treadle" in work.implementations
-    libraries = {library_of(name) for name in work.implementations}
-    assert all(c.against in {*libraries, "fastest", "bound"} for c in work.claims)
+    known = {*work.implementations, *map(library_of, work.implementations)}
+    assert all(c.against in {*known, "fastest", "bound"} for c in work.claims)
 
 
 @pytest.mark.parametrize(("name", "part"), PARTS)
@@ -98,7 +99,7 @@ def test_checked_values_are_the_same_each_time(name: str, part: str) -> None:
     assert first == second
     (figure,) = first.values()
     assert all(math.isfinite(value) for value in figure["values"])
-    learns = part in ("step", "train")
+    learns = not part.startswith("forward")
     assert (len(set(figure["values"])) > 1) == learns
 
 
@@ -140,6 +141,53 @@ def test_pictures_are_real_or_of_the_same_shape(
         assert labels.shape == (2, 3) and labels.dtype == np.int64
         assert 0 <= images.min() < images.max() <= 1
         assert labels.min() >= 0 and labels.max() < 10
+
+
+def test_a_step_takes_the_batches_in_turn() -> None:
+    case = stepping("step", lambda a, b: a + b, [(1, 2), (3, 4), (5, 6)], 2.0, "words")
+    assert [case.run(1), case.run(2), case.run(1)] == [3.0, 11.0, 3.0]
+    assert (case.work, case.unit) == (2.0, "words")
+
+
+def size(tree: corpora.Tree) -> int:
+    return sum(map(size, tree)) if isinstance(tree, tuple) else 1
+
+
+def test_trees_and_sentences_are_those_of_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, text in (
+        (
+            corpora.TREES,
+            "(3 (2 A) (1 (2 dull) (2 film)))\n(4 (2 Good))\n(0 (2 x) (2 y))",
+        ),
+        (corpora.SENTENCES, "In|O Rome|I-LOC a|b|O\n\n.|O"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(text)
+    monkeypatch.setenv("TREADLE_DATA", str(tmp_path))
+    assert corpora.trees(2) == [(("A", ("dull", "film")), 3), ("Good", 4)]
+    assert corpora.trees(9, longest=2) == [("Good", 4), (("x", "y"), 0)]
+    long = [("In", "O"), ("Rome", "I-LOC"), ("a|b", "O")]
+    assert corpora.sentences() == [long, [(".", "O")]]
+    assert corpora.sentences(longest=1) == [[(".", "O")]]
+    assert str(tmp_path) in corpora.source(corpora.TREES)
+
+
+def test_without_a_folder_they_are_random_and_of_their_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TREADLE_DATA", raising=False)
+    assert "random" in corpora.source(corpora.SENTENCES)
+    trees, again = corpora.trees(300), corpora.trees(300)
+    assert trees == again
+    assert 17 < np.mean([size(tree) for tree, _ in trees]) < 21
+    assert {label for _, label in trees} == set(range(5))
+    assert all(size(tree) <= 3 for tree, _ in corpora.trees(20, longest=3))
+    lengths = [len(s) for s in corpora.sentences()]
+    assert 21 < np.mean(lengths) < 25 and min(lengths) >= 1
+    assert max(map(len, corpora.sentences(longest=2))) <= 2
 
 
 def test_the_peak_is_seen_and_reset() -> None:

@@ -85,3 +85,16 @@ def test_a_number_chooses_a_row_as_data() -> None:
 def test_a_row_of_a_named_table_keeps_the_other_names() -> None:
     table = td.param("table", init=TABLE, sparse=True, axes=("word", "width"))
     assert table[1].type.axes == ("width",) == td.rows(table, 1).type.axes
+
+
+def test_a_sum_of_thousands_of_look_ups_is_sparse() -> None:
+    table = td.param("table", init=np.ones((5, 2), np.float32))
+    one = td.grad(td.rows(table, [3]).sum(), [table])[0]
+    total = one
+    for _ in range(3000):
+        total = total + one
+    found = sparse_rows(-total * 0.5 + one)
+    assert found is not None
+    ids, values = found
+    assert ids.shape == (3002,) and values.op.name == "Concat"
+    assert values.numpy().sum(0).tolist() == [1 - 3001 / 2] * 2

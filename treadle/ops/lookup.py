@@ -214,27 +214,46 @@ def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
     >>> [part.tolist() for part in td.sparse_rows(g)]
     [[2, 2], [[1.0], [1.0]]]
     """
-    op_ = g.op
-    if isinstance(op_, RowsToDense):
-        ids, values = g.inputs
-        n = ids.type.size
-        return reshape(ids, (n,)), reshape(values, (n, *g.type.shape[1:]))
+    ids: list[Tensor] = []
+    values: list[Tensor] = []
+    # A sum has a term for each look-up, thousands where a graph is built word by word.
+    open_: list[tuple[Tensor, tuple[Any, ...]]] = [(g, ())]
+    while open_:
+        x, around = open_.pop()
+        if isinstance(x.op, RowsToDense):
+            where, value = x.inputs
+            n = where.type.size
+            value = reshape(value, (n, *g.type.shape[1:]))
+            for wrap in reversed(around):
+                value = wrap(value)
+            ids.append(reshape(where, (n,)))
+            values.append(value)
+        elif isinstance(x.op, Add):
+            if any(term.type.shape != x.type.shape for term in x.inputs):
+                return None
+            open_ += [(term, around) for term in reversed(x.inputs)]
+        else:
+            inner, wrap = _multiple(x)
+            if inner is None:
+                return None
+            open_.append((inner, (*around, wrap)))
+    if len(ids) == 1:
+        return ids[0], values[0]
+    return functions.concat(ids), functions.concat(values)
+
+
+def _multiple(x: Tensor) -> tuple[Tensor | None, Any]:
+    """What `x` is a multiple of by a scalar, and what makes it so; or None."""
+    op_ = x.op
     if isinstance(op_, (Negative, Cast)):
-        found = sparse_rows(g.inputs[0])
-        return found and (found[0], op_(found[1]))
-    if isinstance(op_, (Multiply, Divide)) and g.inputs[1].type.size == 1:
-        found = sparse_rows(g.inputs[0]) if not g.inputs[1].type.shape else None
-        return found and (found[0], op_(found[1], g.inputs[1]))
-    if isinstance(op_, Multiply) and not g.inputs[0].type.shape:
-        found = sparse_rows(g.inputs[1])
-        return found and (found[0], op_(g.inputs[0], found[1]))
-    if isinstance(op_, Add):
-        parts = [sparse_rows(x) for x in g.inputs if x.type.shape == g.type.shape]
-        known = [part for part in parts if part is not None]
-        if len(known) == 2:
-            (i, a), (j, b) = known
-            return functions.concat([i, j]), functions.concat([a, b])
-    return None
+        return x.inputs[0], op_
+    if isinstance(op_, (Multiply, Divide)) and not x.inputs[1].type.shape:
+        factor = x.inputs[1]
+        return x.inputs[0], lambda value: op_(value, factor)
+    if isinstance(op_, Multiply) and not x.inputs[0].type.shape:
+        factor = x.inputs[0]
+        return x.inputs[1], lambda value: op_(factor, value)
+    return None, None
 
 
 @op(tolerance="R")
