@@ -36,6 +36,7 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
+from treadle.program import forms
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
@@ -153,6 +154,7 @@ class Native(Engine):
     def clear_cache(self, disk: bool = False) -> None:
         self.programs.clear()
         self.residuals.clear()
+        forms.clear()
         jit.clear()
         kept = disk_cache() if disk else None
         if kept is not None:
