@@ -26,8 +26,8 @@ class Case:
     That number (a loss, an element of the result) must agree between implementations.
     `bounds` says what the machine allows, as seconds by name, measured by `measure`
     when it is asked for; a case without it is held against peers alone. `counts` says
-    what one run is made of (nodes, kernels, bytes), before the first. `work` is how many
-    of `unit` one run does, for a rate.
+    what one run is made of (nodes, kernels, bytes), before the first. `work` is how
+    many of `unit` one run does, for a rate.
     """
 
     name: str

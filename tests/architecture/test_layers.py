@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "treadle"
 LAYERS = [
-    "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program", "engines",
-    "runtime", "nn", "optim", "io", "viz", "data", "train", "cli",
+    "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program",
+    "engines", "runtime", "nn", "optim", "io", "viz", "data", "train", "cli",
 ]  # fmt: skip
 FILES = sorted(p for p in ROOT.rglob("*.py"))
 

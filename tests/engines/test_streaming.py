@@ -5,7 +5,7 @@ Whatever address they begin at, no bit is other than in caches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from treadle.loops.interpreter import interpret
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
+from treadle.program import forms
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((37, 203)).astype(np.float32)
@@ -35,12 +36,24 @@ CASES: dict[str, tuple[Callable[[td.Tensor], td.Tensor], Callable[[Any], Any]]] 
 }
 
 
+@pytest.fixture(autouse=True)
+def kernels_are_made_here() -> Iterator[None]:
+    yield
+    forms.clear()
+
+
+def stream_from(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let arrays of so many bytes be larger than caches."""
+    monkeypatch.setattr(stream, "STREAM", size)
+    forms.clear()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_streamed_results_are_the_same(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, by_numpy = CASES[name]
-    monkeypatch.setattr(stream, "STREAM", 1)
+    stream_from(1, monkeypatch)
     y = make(td.asarray(X))
     down = td.lower(y)
     assert "streamed" in down.kernels and "!nontemporal" in down.llvm
@@ -51,7 +64,7 @@ def test_streamed_results_are_the_same(
 def test_an_unaligned_variable_is_updated_in_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream, "STREAM", 1)
+    stream_from(1, monkeypatch)
     odd = np.zeros(1001, np.float32)[1:]
     v = td.param("v", init=1.0, shape=(1000,))
     w = td.Parameter(odd, copy=False)
@@ -99,7 +112,7 @@ def test_rows_of_large_arrays_have_the_same_bits(
             return [y.numpy() for y in ys]
 
     want = found(1)
-    monkeypatch.setattr(stream, "STREAM", 1)
+    stream_from(1, monkeypatch)
     for threads in (1, 2):
         for a, b in zip(found(threads), want, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -150,7 +163,7 @@ of n0, n1, n2, n3, n4
 @pytest.mark.parametrize("name", TEXTS)
 def test_kernels_of_large_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, want = TEXTS[name]
-    monkeypatch.setattr(stream, "STREAM", 1)
+    stream_from(1, monkeypatch)
     program = program_of(make(td.asarray(X)))
     (step,) = kernels_of(program)
     assert kernel_text(step.kernel) == want.strip()
@@ -163,7 +176,7 @@ def test_interpreting_rows_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     x = X[:3, :40]
     kernels = []
     for large in (1 << 30, 1):
-        monkeypatch.setattr(stream, "STREAM", large)
+        stream_from(large, monkeypatch)
         (step,) = kernels_of(program_of(*pulled_softmax(x)))
         kernels.append(bound(step.kernel, step.integers))
     assert [a.scratch > 0 for a in kernels[1].arguments] == [False] * 4 + [True]

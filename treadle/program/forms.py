@@ -13,7 +13,7 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import Strides, is_virtual
 from treadle.loops.region import Region
 
-__all__ = ["Form", "form_of", "once"]
+__all__ = ["Form", "clear", "form_of", "once"]
 
 KNOWN = 2048  # forms whose kernels are kept
 
@@ -75,6 +75,11 @@ def _leaf(x: Tensor, has_buffer: Callable[[Tensor], bool], strides: Strides) -> 
     if has_buffer(x) or array is None:
         return x.type, strides(x)
     return x.type, array.tobytes()
+
+
+def clear() -> None:
+    """Forget what was made for any form."""
+    _known.clear()
 
 
 Made = tuple[Any, Sequence[Tensor]]

@@ -29,6 +29,7 @@ from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.program import forms
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
@@ -132,6 +133,7 @@ class Native(Engine):
     def clear_cache(self, disk: bool = False) -> None:
         self.programs.clear()
         self.residuals.clear()
+        forms.clear()
         jit.clear()
         kept = disk_cache() if disk else None
         if kept is not None:
