@@ -94,6 +94,7 @@ def collect(nodes: Sequence[Tensor]) -> Units:
                 values[node] = start + op.position  # type: ignore[attr-defined]
             continue
         signature: Signature | None = None
+        operands: Sequence[Tensor] = ()
         if kind is Call:
             body = op.body  # type: ignore[attr-defined]
             own = calls.get(body.number)

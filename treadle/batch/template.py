@@ -241,7 +241,8 @@ class _Derived:
             for x in reach(roots, lambda n: n.serial in self.source or made(n))
             if x.serial in self.source or made(x)
         ]
-        replaced, sources = {}, []
+        replaced: dict[int, Tensor] = {}
+        sources: list[tuple[str, int]] = []
         for x in ends:
             if x.serial not in self.source:
                 self.source[x.serial] = "kept", len(self.kept)

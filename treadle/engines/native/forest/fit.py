@@ -62,10 +62,10 @@ def _fit(x: Any, y: Any, low: int, high: int) -> Maker:
         return lambda n: Type(shape(n), x.dtype, x.axes)
     if is_dataclass(x) and not isinstance(x, Kernel):
         kind: Any = type(x)
-        launch = isinstance(x, Launch)
+        launch = isinstance(x, Launch)  # whose grain is no part of the law
         names = [f.name for f in fields(x) if not (launch and f.name == "grain")]
         own = {k: _fit(getattr(x, k), getattr(y, k), low, high) for k in names}
-        if launch:
+        if isinstance(x, Launch):
             own["grain"] = _grain(x, y, own["total"])
         return lambda n: kind(**{k: part(n) for k, part in own.items()})
     if x != y:
