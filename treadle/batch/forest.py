@@ -110,7 +110,7 @@ def collect(nodes: Sequence[Tensor]) -> Units:
             signature = known.get(key)
             if signature is None and key not in known:
                 signature = known[key] = _added(found, node, ())
-        numbers = list(map(get, operands)) if signature is not None else ()
+        numbers: list[Any] = list(map(get, operands))
         if signature is None or (
             None in numbers and not _leaves(found, operands, numbers)
         ):
