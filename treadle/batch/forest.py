@@ -203,7 +203,7 @@ class Forest:
         makers = np.searchsorted(first, read[made], "right") - 1
         depths = np.fromiter(map(_depth, units.nodes), np.int64, len(own))
         step = agenda(own, depths, readers[made], makers)
-        kept = _needed(step, readers[made], makers)
+        kept = _needed(own, step, readers[made], makers)
         self.first = first
         self.kept = kept
         self.instances: list[Instance] = []
@@ -268,10 +268,14 @@ class Forest:
         return int(self.instance[unit]), output, int(self.row[unit])
 
 
-def _needed(step: Numbers, readers: Numbers, makers: Numbers) -> Any:
-    """Which units are rows: not those that are alone in a group which none needs."""
-    sizes = np.bincount(step)
-    kept = sizes[step] > 1
+def _needed(own: Numbers, step: Numbers, readers: Numbers, makers: Numbers) -> Any:
+    """Which units are rows: not those whose kind is alone in every group, if no row
+    reads them.
+    """
+    sizes = np.bincount(step)[step]
+    largest = np.zeros(int(own.max(initial=0)) + 1, np.int64)
+    np.maximum.at(largest, own, sizes)
+    kept = largest[own] > 1
     (single,) = np.nonzero(~kept[makers])
     order = single[np.argsort(-step[readers[single]], kind="stable")]
     edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)

@@ -46,7 +46,11 @@ class _Run:
         for serial, sparse in self.order:
             if sparse:
                 values = found.sparse[serial]
-                parts.append(np.concatenate(values) if len(values) > 1 else values[0])
+                count = sum(map(len, values))
+                more = np.zeros(
+                    (_room(count) - count, *values[0].shape[1:]), values[0].dtype
+                )
+                parts.append(np.concatenate([*values, more]))
                 continue
             total, *more = found.dense[serial]
             for x in more:
@@ -135,7 +139,7 @@ def _tape(forest: Forest, run: _Run) -> Tape:
             node = shared[k]
             rows = run.made.ids(number, own)
             ids.setdefault(node.serial, []).append(rows)
-            every = np.concatenate(ids[node.serial])
+            every = _padded(np.concatenate(ids[node.serial]))
             t = node.type
             values = type(t)((len(every), *t.shape[1:]), t.dtype)
             found[node.serial, True] = Part(node, values, every)
@@ -144,6 +148,19 @@ def _tape(forest: Forest, run: _Run) -> Tape:
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
     return Tape(run, list(sources.values()), list(found.values()))
+
+
+def _room(count: int) -> int:
+    """A number of rows of a gradient, at least so many and one of few: the programs
+    that follow are made for each.
+    """
+    step = 1 << max(count.bit_length() - 3, 0)
+    return -(-count // step) * step
+
+
+def _padded(ids: Any) -> Any:
+    """Ids and more of the first, to which rows of zeros will be added."""
+    return np.concatenate([ids, np.full(_room(len(ids)) - len(ids), ids[0], ids.dtype)])
 
 
 def _exits(
