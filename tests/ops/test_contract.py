@@ -30,7 +30,7 @@ from treadle.ops.families import (
 )
 
 # Leaves, results and state have no samples: tests/graph and tests/runtime cover them.
-SPECIAL = {Output, registry["Update"], registry["Derivative"]}
+SPECIAL = {Output, *(registry[x] for x in ("Update", "Derivative", "TapeGradient"))}
 OPS = {
     name: cls
     for name, cls in sorted(registry.items())

@@ -139,7 +139,9 @@ def _passes(
     """Which inputs of a node get a cotangent."""
     op, inputs = node.op, node.inputs
     dtype = None if present is not None else node._type.dtype
-    key = (sign_of(op), dtype, inputs[0]._type.dtype, len(inputs), present)
+    # A mask of truth values gets none where one of numbers does.
+    own = tuple([getattr(x._type, "dtype", None) for x in inputs])
+    key = (sign_of(op), dtype, own, present)
     known = _passing.get(key)
     if known is None:
         try:

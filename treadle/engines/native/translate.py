@@ -26,11 +26,12 @@ from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
+from treadle.rewrite import pipeline
 from treadle.rewrite.expand import Expanded
-from treadle.rewrite.pipeline import PIPELINE, REQUIRED, Stage, Ways, prepare
+from treadle.rewrite.pipeline import Stage, Ways, prepare
 from treadle.rewrite.record import recording
 
-__all__ = ["translated"]
+__all__ = ["claimed", "direct", "supported", "translated"]
 
 
 def supported(node: Tensor) -> bool:
@@ -93,7 +94,7 @@ def body_program(body: Body) -> BodyProgram:
 
 def stages() -> Sequence[Stage]:
     """What a graph is taken through, by the options."""
-    return PIPELINE if current().optimize else REQUIRED
+    return pipeline.PIPELINE if current().optimize else pipeline.REQUIRED
 
 
 def translated(
