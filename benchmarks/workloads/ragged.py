@@ -62,7 +62,7 @@ def data(sizes: Sizes, part: str) -> Data:
         for name, shape in (("weight_ih", (4 * n, n)), ("weight_hh", (4 * n, n))):
             drawn = rng.uniform(-limit, limit, shape)
             weights[name + tag] = drawn.astype(np.float32)
-        weights[f"bias_ih{tag}"] = np.repeat(np.float32([0, 1, 0, 0]), n)
+        weights[f"bias_ih{tag}"] = np.repeat(np.array([0, 1, 0, 0], np.float32), n)
         weights[f"bias_hh{tag}"] = np.zeros(4 * n, np.float32)
     return Data(batches, weights)
 
@@ -74,7 +74,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     n = sizes.width
 
     def direction(tag: str) -> Any:
-        made = td.nn.LSTMCell(n, n)
+        made: Any = td.nn.LSTMCell(n, n)
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         made.load_state_dict({k: given.weights[k + tag] for k in names})
         made.bias_hh.trainable = False  # there is one bias

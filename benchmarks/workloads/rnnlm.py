@@ -84,7 +84,7 @@ def data(sizes: Sizes, part: str) -> Data:
         "embed": matrix(sizes.vocabulary, sizes.width),
         "x": matrix(4 * n, sizes.width),
         "h": matrix(4 * n, n),
-        "bias": np.repeat(np.float32([0, 1, 0, 0]), n),
+        "bias": np.repeat(np.array([0, 1, 0, 0], np.float32), n),
         "out.weight": matrix(sizes.vocabulary, n),
         "out.bias": np.zeros(sizes.vocabulary, np.float32),
     }
@@ -103,7 +103,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
 
     w = given.weights
     table = td.nn.Embedding(sizes.vocabulary, sizes.width)
-    lstm = td.nn.LSTM(sizes.width, sizes.hidden)
+    lstm: Any = td.nn.LSTM(sizes.width, sizes.hidden)
     out = td.nn.Linear(sizes.hidden, sizes.vocabulary)
     table.load_state_dict({"weight": w["embed"]})
     lstm.load_state_dict(_torch_weights(w))

@@ -73,7 +73,7 @@ def data(sizes: Sizes, part: str) -> Data:
     for name in DIRECTIONS:
         weights[f"{name}.x"] = matrix(4 * n, sizes.width)
         weights[f"{name}.h"] = matrix(4 * n, n)
-        weights[f"{name}.bias"] = np.repeat(np.float32([0, 1, 0, 0]), n)
+        weights[f"{name}.bias"] = np.repeat(np.array([0, 1, 0, 0], np.float32), n)
     weights["mlp"] = matrix(MLP, 2 * n)
     weights["out"] = matrix(len(tags), MLP)
     return Data(batches, weights)
@@ -105,7 +105,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
         module.load_state_dict({"weight": w[name]})
 
     def direction(name: str) -> Any:
-        lstm = td.nn.LSTMCell(sizes.width, sizes.hidden)
+        lstm: Any = td.nn.LSTMCell(sizes.width, sizes.hidden)
         lstm.load_state_dict(_torch_weights(w, name, ""))
         lstm.bias_hh.trainable = False  # there is one bias
         return td.function(lambda x, state: lstm(x, state))
