@@ -40,7 +40,7 @@ def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:
     "E" means the same bits, "U" some ulps, "R" the rounding of sums of `terms`.
 
     >>> difference([1.0], [1.0 + 1e-16], "E"), difference(1.0, 2.0, "R")
-    ('', '1.0 differs from 2.0')
+    ('', '[1.] differs from [2.]')
     """
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
