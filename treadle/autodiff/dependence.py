@@ -141,7 +141,7 @@ def _passes(
     dtype = None if present is not None else node._type.dtype
     # A mask of truth values gets none where one of numbers does.
     own = tuple([getattr(x._type, "dtype", None) for x in inputs])
-    key = (sign_of(op), dtype, own, present)
+    key = (sign_of(op), dtype, own, _repeats(inputs), present)
     known = _passing.get(key)
     if known is None:
         try:
@@ -155,6 +155,13 @@ def _passes(
             _passing.clear()
         _passing[key] = known
     return known
+
+
+def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
+    """Which operands are the same: an op may give their cotangent to one of them."""
+    places: dict[int, int] = {}
+    found = [places.setdefault(x.serial, k) for k, x in enumerate(inputs)]
+    return tuple(found) if len(places) < len(inputs) else ()
 
 
 def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:

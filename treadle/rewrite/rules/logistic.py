@@ -8,7 +8,6 @@ powers, which overflow in the gradient of exp(x) / (1 + exp(x)).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from treadle.rewrite.rules.products import Products, stable
 __all__ = ["LOGISTIC"]
 
 DEPTH = 8  # levels of an expression that are looked into
+NEAR = 5  # levels in which there must be an exponential or a divisor
 TERMS = 12  # of a sum
 Powers = tuple[int, int]
 _SUMS = (Add, Subtract)
@@ -68,6 +68,7 @@ class _Terms:
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
+        self.seen = False  # a sigmoid of it
 
     def atom(self, node: Tensor) -> Term | None:
         """s, c, exp(x), exp(-x) or 1 + exp(x), 1 + exp(-x) as a term."""
@@ -78,6 +79,7 @@ class _Terms:
                 return None
             if kind is Exp:
                 return Term(1, sign, -sign)
+            self.seen = True
             return Term(1, 1, 0) if sign > 0 else Term(1, 0, 1)
         if kind is Subtract and is_number(node.inputs[0], 1):
             one = self.atom(node.inputs[1])
@@ -181,31 +183,40 @@ def _joined(powers: dict[Powers, float]) -> bool:
     return False
 
 
-def _below_of(root: Tensor) -> Iterator[Tensor]:
-    """The nodes that an expression is seen to be made of."""
+def _danger(root: Tensor) -> Tensor | None:
+    """The x of an exponential or a divisor near the root that overflows, if any."""
     level = [root]
-    for _ in range(DEPTH):
-        level = [v for node in level if type(node.op) in _OPEN for v in node.inputs]
-        yield from level[: 2 * TERMS]
+    for _ in range(NEAR):
+        below: list[Tensor] = []
+        for node in level:
+            kind = type(node.op)
+            if kind is Divide or kind is Reciprocal:
+                d = node.inputs[-1]
+                if type(d.op) is Subtract:  # one less a sigmoid
+                    d = d.inputs[1]
+                if type(d.op) is Sigmoid:
+                    return _base(d.inputs[0])[0]
+            if kind is Exp:
+                return _base(node.inputs[0])[0]
+            if kind in _OPEN:
+                below += node.inputs
+        level = below[: 2 * TERMS]
+    return None
 
 
 def _logistic(m: Match) -> Any:
     """The polynomial, where exponentials and divisions by s and c go by it."""
-    inside = list(_below_of(m.root))
-    sigmoids = [v for v in inside if type(v.op) is Sigmoid]
-    if not sigmoids:
+    x = _danger(m.root)
+    if x is None:
         return None
-    x, _ = _base(sigmoids[0].inputs[0])
     terms = _Terms(x)
-    overflowing = any(
-        (type(v.op) is Exp and terms.atom(v) is not None)
-        or (type(v.op) is Divide and terms.atom(v.inputs[1]) is not None)
-        for v in (m.root, *inside)
-    )
-    found = terms.of(m.root) if overflowing else None
-    if found is None or any(t.ones < 0 or t.others < 0 for t in _collected(found)):
+    found = terms.of(m.root)
+    if found is None or not terms.seen:
         return None
-    return terms.build(_collected(found))
+    made = _collected(found)
+    if any(t.ones < 0 or t.others < 0 for t in made):
+        return None
+    return terms.build(made)
 
 
 # -- the table -----------------------------------------------------------------------
