@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from treadle.graph.leaves import Argument
-from treadle.graph.tensor import Tensor, newest_serial, watchers
+from treadle.graph.tensor import Notes, Tensor, newest_serial, watchers
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
@@ -83,7 +83,7 @@ class _State(threading.local):
         self.frames: list[Frame] = [Frame()]
         self.explicit = 0
         self.no_grad = 0
-        self.metadata: dict[str, Any] = {}
+        self.metadata = Notes()
 
 
 state = _State()
@@ -126,28 +126,25 @@ def _note(node: Tensor) -> None:
     if state.no_grad:
         node.mark = {**(node.mark or {}), "no_grad": True}
     if state.metadata:
-        node.metadata.update(state.metadata)
+        if node._metadata is None:
+            node._metadata = state.metadata  # one for all, until one is written to
+        else:
+            node.metadata.update(state.metadata)
 
 
 _watching = 0
 _lock = threading.Lock()
 
 
-@contextmanager
-def _watched() -> Iterator[None]:
+def _watch(more: int) -> None:
     """Have `_note` see new nodes while any thread needs it."""
     global _watching
     with _lock:
-        _watching += 1
-        if _watching == 1:
+        before, _watching = _watching, _watching + more
+        if not before:
             watchers.append(_note)
-    try:
-        yield
-    finally:
-        with _lock:
-            _watching -= 1
-            if _watching == 0:
-                watchers.remove(_note)
+        elif not _watching:
+            watchers.remove(_note)
 
 
 @contextmanager
@@ -161,19 +158,20 @@ def no_grad() -> Iterator[None]:
     >>> float(td.grad(x * target, [x])[0])
     6.0
     """
-    with _watched():
-        state.no_grad += 1
-        try:
-            yield
-        finally:
-            state.no_grad -= 1
+    _watch(1)
+    state.no_grad += 1
+    try:
+        yield
+    finally:
+        state.no_grad -= 1
+        _watch(-1)
 
 
 @contextmanager
 def apart() -> Iterator[None]:
     """Inside, new nodes are not those of the scopes around: what is made of others."""
     before = state.no_grad, state.metadata
-    state.no_grad, state.metadata = 0, {}
+    state.no_grad, state.metadata = 0, Notes()
     try:
         yield
     finally:
@@ -190,10 +188,22 @@ def metadata(**notes: Any) -> Iterator[None]:
     >>> y.metadata
     {'layer': 'first'}
     """
+    before = begin_notes(notes)
+    try:
+        yield
+    finally:
+        end_notes(before)
+
+
+def begin_notes(notes: dict[str, Any]) -> Notes:
+    """Let new nodes carry more notes; what they carried until now."""
     before = state.metadata
-    with _watched():
-        state.metadata = {**before, **notes}
-        try:
-            yield
-        finally:
-            state.metadata = before
+    state.metadata = Notes(before, **notes)
+    _watch(1)
+    return before
+
+
+def end_notes(before: Notes) -> None:
+    """Let new nodes carry again what they did."""
+    _watch(-1)
+    state.metadata = before

@@ -29,6 +29,10 @@ _rename = itertools.count()
 watchers: list[Callable[[Tensor], None]] = []
 
 
+class Notes(dict[str, Any]):
+    """Notes that many nodes share; who writes to them gets a copy."""
+
+
 class Tensor(Operand):
     """The result of an op on inputs: immutable, typed, evaluated when it is asked for.
 
@@ -111,8 +115,8 @@ class Tensor(Operand):
     @property
     def metadata(self) -> dict[str, Any]:
         """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
-        if self._metadata is None:
-            self._metadata = {}
+        if self._metadata is None or type(self._metadata) is Notes:
+            self._metadata = dict(self._metadata or ())
         return self._metadata
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.graph.frame import explicit_updates, metadata
+from treadle.graph.frame import begin_notes, end_notes, explicit_updates
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.runtime.evaluate import run
 
@@ -65,8 +65,11 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # The innermost module names the nodes; pictures put those of one in a box.
-        with metadata(module=self._path or type(self).__name__):
+        before = begin_notes({"module": self._path or type(self).__name__})
+        try:
             return self.forward(*args, **kwargs)
+        finally:
+            end_notes(before)
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)

@@ -85,7 +85,7 @@ class Known:
     holds: Callable[[], bool]
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
-    bare: bool  # whether all arguments are tensors
+    bare: bool  # whether all arguments are tensors, in no containers
 
 
 class Function(Wrapper):
@@ -107,13 +107,20 @@ class Function(Wrapper):
         return types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:  # without containers, too, the signature is at hand
-            key = tuple([x._type if isinstance(x, Tensor) else id(x) for x in args])
+        if not kwargs:  # the signature is at hand, but for deeper containers
+            key = tuple(
+                [
+                    x._type
+                    if isinstance(x, Tensor)
+                    else tuple([_sign(y) for y in x])
+                    if type(x) is tuple
+                    else id(x)
+                    for x in args
+                ]
+            )
             known = self.known.get(key)
             if known is not None and known.holds():
-                if not known.bare:
-                    args = tuple([x for x in args if isinstance(x, Tensor)])
-                return known.entry.call(args)
+                return known.entry.call(args if known.bare else _tensors_of(args))
         leaves, structure = trees.flatten((args, kwargs))
         tensors: list[Tensor] = []
         kinds: list[Any] = []
@@ -148,7 +155,8 @@ class Function(Wrapper):
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        bare = all(type(k) is Type for k in kinds)
+        flat = structure[2][0][2]  # of the arguments by position
+        bare = all(type(k) is Type for k in kinds) and set(flat) <= {"leaf"}
         return Known(guard.check(), entry, tuple(kinds), bare)
 
     def _find(
@@ -207,10 +215,31 @@ class Function(Wrapper):
         return Traced(traced, self.again, *result)
 
 
-def _is_flat(args: tuple[Any, ...]) -> bool:
-    """Whether what tells a call apart is its arguments themselves, or their types."""
+def _sign(x: Any) -> Any:
+    """What tells a part of an argument apart."""
+    return x._type if isinstance(x, Tensor) else id(x)
+
+
+def _tensors_of(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The tensors among arguments and the parts of tuples."""
+    found: list[Tensor] = []
+    for x in args:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif type(x) is tuple:
+            found += [y for y in x if isinstance(y, Tensor)]
+    return tuple(found)
+
+
+def _is_flat(args: tuple[Any, ...], deep: bool = False) -> bool:
+    """Whether what tells a call apart is its arguments, or parts of tuples of them,
+    themselves, or their types.
+    """
     other = (tuple, list, dict, np.ndarray, np.generic, float)
-    return not any(isinstance(x, other) for x in args)
+    return all(
+        (not deep and type(x) is tuple and _is_flat(x, True)) or not isinstance(x, other)
+        for x in args
+    )
 
 
 def _is_array(y: Any) -> bool:
