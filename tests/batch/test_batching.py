@@ -199,3 +199,17 @@ def test_regular_graphs_are_left_alone() -> None:
         y = td.tanh(y @ x)
     td.grad(y.sum(), [x])[0].numpy()
     assert counts.runs == before
+
+
+def test_many_rows_joined_are_read_together() -> None:
+    net, forest = Net(), trees(11, 70)
+
+    def run() -> list[Any]:
+        tops = [net.encode(t)[0] for t in forest]
+        logits = td.stack(tops) @ net.top
+        labels = [k % 3 for k in range(len(tops))]
+        loss = td.nn.functional.cross_entropy(logits, labels)
+        grads = td.grad(loss, net.parameters)
+        return [float(loss), *[g.numpy() for g in grads]]
+
+    agree(both(run))

@@ -27,6 +27,7 @@ from treadle.ops.families import Output
 
 __all__ = ["Forest", "Instance", "Units", "collect"]
 
+WIDE = 64  # operands of a node that may be a row
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _depth = attrgetter("depth")
 
@@ -105,7 +106,7 @@ def collect(nodes: Sequence[Tensor]) -> Units:
             signature = own.known.get(shared)
             if signature is None and shared not in own.known:
                 signature = own.known[shared] = _added(found, node, shared)
-        elif inputs and not apart(op):
+        elif inputs and len(inputs) <= WIDE and not apart(op):
             key, operands = _key(values, op, inputs)
             signature = known.get(key)
             if signature is None and key not in known:
@@ -256,16 +257,15 @@ class Forest:
         """The leaves below which a derivative may go on."""
         return [x for x in self.all.leaves if _carries(x)]
 
-    def place(self, node: Tensor) -> tuple[int, int, int] | None:
-        """Instance, output and row of a node's value; None where it is no row."""
-        number = self.all.values.get(node, -1)
-        if number < 0:
+    def places(self, nodes: Sequence[Tensor]) -> Numbers | None:
+        """Instance, output and row of each value; None where one is no row."""
+        get = self.all.values.get
+        numbers = np.array([get(node, -1) for node in nodes], np.int64)
+        units = np.searchsorted(self.first, numbers, "right") - 1
+        if not len(numbers) or (numbers < 0).any() or not self.kept[units].all():
             return None
-        unit = int(np.searchsorted(self.first, number, "right")) - 1
-        if not self.kept[unit]:
-            return None
-        output = number - int(self.first[unit])
-        return int(self.instance[unit]), output, int(self.row[unit])
+        parts = self.instance[units], numbers - self.first[units], self.row[units]
+        return np.stack(parts, 1)
 
 
 def _needed(own: Numbers, step: Numbers, readers: Numbers, makers: Numbers) -> Any:

@@ -236,10 +236,11 @@ def _is_flat(args: tuple[Any, ...], deep: bool = False) -> bool:
     themselves, or their types.
     """
     other = (tuple, list, dict, np.ndarray, np.generic, float)
-    return all(
-        (not deep and type(x) is tuple and _is_flat(x, True)) or not isinstance(x, other)
-        for x in args
-    )
+    for x in args:
+        tuple_ = not deep and type(x) is tuple and _is_flat(x, True)
+        if not tuple_ and isinstance(x, other):
+            return False
+    return True
 
 
 def _is_array(y: Any) -> bool:

@@ -15,13 +15,14 @@ import numpy as np
 from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.batch.forest import Forest, collect
+from treadle.batch.forest import WIDE, Forest, collect
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import pending
+from treadle.ops.join import Concat
 
 __all__ = ["counts", "run_rows"]
 
@@ -30,18 +31,24 @@ LOOK = 512  # nodes that may be enough to see it
 PAYS = 2  # rows there have to be in a group on average
 
 
+Exit = tuple[Tensor, np.ndarray[Any, Any]]  # a node, and the places it is made of
+
+
 class _Run:
     """A run of a forest, seen by its rows' numbers."""
 
-    def __init__(self, made: Any, places: list[tuple[int, int, int]]) -> None:
+    def __init__(self, made: Any, exits: list[Exit]) -> None:
         self.made = made
-        self.places = places
+        self.exits = [(places, node.type) for node, places in exits]
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
         """The parts of the gradient in the order of the tape's parts, then rows."""
-        pairs = [(self.places[k], g) for k, g in given.items()]
-        found = self.made.backward(pairs, [self.places[k] for k in asked])
+        pairs = [(self.exits[k][0], self._apart(k, g)) for k, g in given.items()]
+        found = self.made.backward(pairs, [self.exits[k][0] for k in asked])
+        types = [self.exits[k][1] for k in asked]
+        rows = zip(found.rows, types, strict=True)
+        found.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
         for serial, sparse in self.order:
             if sparse:
@@ -57,6 +64,20 @@ class _Run:
                 total = total + x
             parts.append(total)
         return parts + found.rows
+
+    def value(self, number: int) -> np.ndarray[Any, Any]:
+        """The value of an exit."""
+        places, t = self.exits[number]
+        found: np.ndarray[Any, Any] = self.made.value(places).reshape(t.shape)
+        return found
+
+    def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:
+        """The cotangent of an exit, by the rows that it is made of."""
+        places, t = self.exits[number]
+        count, shape = len(places), t.shape
+        if count > 1:
+            shape = (shape[0] // count, *shape[1:])
+        return np.asarray(g).reshape(count, *shape)
 
 
 def irregular(nodes: Sequence[Tensor]) -> bool:
@@ -107,11 +128,10 @@ def run_rows(roots: Sequence[Tensor]) -> bool:
     made = engine(options.engine).rows(forest, gradient)
     if made is None:
         return False
-    places = [place for _, place in exits]
-    run = _Run(made, places)
+    run = _Run(made, exits)
     tape = _tape(forest, run) if gradient else None
-    for number, (node, place) in enumerate(exits):
-        settle(node, made.value(place))
+    for number, (node, _) in enumerate(exits):
+        settle(node, run.value(number))
         cut(node, Row(tape, number))
         if tape is not None:
             tape.made(node)
@@ -163,19 +183,36 @@ def _padded(ids: Any) -> Any:
     return np.concatenate([ids, np.full(_room(len(ids)) - len(ids), ids[0], ids.dtype)])
 
 
-def _exits(
-    forest: Forest, roots: Sequence[Tensor]
-) -> list[tuple[Tensor, tuple[int, int, int]]]:
-    """The rows that others read, and those among the roots."""
+def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
+    """The rows that others read, and those among the roots.
+
+    Many rows joined one after the other are one: they are not read one by one.
+    """
     wanted = {root: None for root in roots if root.stored is None}
+    found: list[Exit] = []
     for node in [*forest.all.outside, *forest.alone()]:
-        wanted.update(dict.fromkeys(node.inputs))
-    found = []
+        joined = len(node.inputs) > WIDE and _joined(node)
+        places = forest.places(node.inputs) if joined else None
+        if places is not None:
+            found.append((node, places))
+        else:
+            wanted.update(dict.fromkeys(node.inputs))
     for node in wanted:
-        place = forest.place(node)
-        if place is not None and not isinstance(node.type, TupleType):
-            found.append((node, place))
+        places = forest.places([node])
+        if places is not None and not isinstance(node.type, TupleType):
+            found.append((node, places))
     return found
+
+
+def _joined(node: Tensor) -> bool:
+    """Whether a node is others of one type, one after the other."""
+    first = node.inputs[0]._type
+    op = node.op
+    return (
+        isinstance(op, Concat)
+        and op.axis == 0
+        and all(x._type is first for x in node.inputs)
+    )
 
 
 def _held(nodes: Sequence[Tensor]) -> list[Tensor]:

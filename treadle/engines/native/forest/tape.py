@@ -24,7 +24,7 @@ from treadle.graph.tensor import Tensor
 
 __all__ = ["Run"]
 
-Spot = tuple[int, int, int]  # instance, output, row
+Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
 
 
 class Run:
@@ -88,22 +88,16 @@ class Run:
                 return False
         return True
 
-    def value(self, place: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-        """The value of an output of a row."""
-        number, output, row = place
-        t = self.forest.instances[number].signature.body.types[output]
-        size = t.nbytes
-        start = self.values.address(number, ("output", output), row)
-        begin = start - self.values.block.ctypes.data
-        raw = self.values.block[begin : begin + size]
-        return raw.view(t.dtype).reshape(t.shape).copy()
+    def value(self, places: Spots) -> np.ndarray[Any, Any]:
+        """The values of some outputs of rows, which have one type, one by one."""
+        return _taken(self.values, places)
 
     # -- backward ----------------------------------------------------------------------
 
     def backward(
         self,
-        given: Sequence[tuple[Spot, np.ndarray[Any, Any]]],
-        asked: Sequence[Spot] = (),
+        given: Sequence[tuple[Spots, np.ndarray[Any, Any]]],
+        asked: Sequence[Spots] = (),
     ) -> Cotangents:
         """Cotangents of what the forest read, for those of some of its values, and of
         the values that are asked for.
@@ -125,8 +119,10 @@ class Run:
         grads.allocate(zero=True)
         leaves.allocate(zero=True)
         fresh.allocate()
-        for (number, output, row), g in given:
-            grads.array(number, ("output", output))[row] += g
+        for places, g in given:
+            for number, output, mine in _matrices_of(places):
+                rows = places[mine, 2]
+                np.add.at(grads.array(number, ("output", output)), rows, g[mine])
         sink = np.zeros(max((x.nbytes for x in self.leaves), default=0) + 64, np.uint8)
         spots = np.full(len(self.leaves), sink.ctypes.data, np.int64)
         for k, x in enumerate(self.leaves):
@@ -146,8 +142,7 @@ class Run:
             self._totals(steps, number, instance, found)
         steps.run(current().threads)
         self._sparse(found)
-        for number, output, row in asked:
-            found.rows.append(grads.array(number, ("output", output))[row].copy())
+        found.rows += [_taken(grads, places) for places in asked]
         carried = {x.serial for x in forest.carried()}
         for k, node in enumerate(forest.all.leaves):
             if node.serial in carried and adds(self.leaves[k].dtype):
@@ -274,6 +269,34 @@ class Cotangents:
         self.dense: dict[int, list[np.ndarray[Any, Any]]] = {}
         self.sparse: dict[int, list[np.ndarray[Any, Any]]] = {}
         self.rows: list[np.ndarray[Any, Any]] = []
+
+
+def _matrices_of(places: Spots) -> list[tuple[int, int, Any]]:
+    """The matrices that some values lie in, with which of the values."""
+    if len(places) == 1:
+        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
+    codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
+    found = []
+    for code in np.unique(codes):
+        (mine,) = np.nonzero(codes == code)
+        number, output = places[mine[0], :2].tolist()
+        found.append((number, output, mine))
+    return found
+
+
+def _taken(matrices: Matrices, places: Spots) -> np.ndarray[Any, Any]:
+    """Copies of some values, one after the other."""
+    parts = [
+        (mine, matrices.array(number, ("output", output))[places[mine, 2]])
+        for number, output, mine in _matrices_of(places)
+    ]
+    if len(parts) == 1:
+        return parts[0][1]
+    first = parts[0][1]
+    found = np.empty((len(places), *first.shape[1:]), first.dtype)
+    for mine, part in parts:
+        found[mine] = part
+    return found
 
 
 def _array(node: Tensor) -> np.ndarray[Any, Any]:
