@@ -213,3 +213,26 @@ def test_many_rows_joined_are_read_together() -> None:
         return [float(loss), *[g.numpy() for g in grads]]
 
     agree(both(run))
+
+
+def test_gradients_by_data() -> None:
+    net = Net()
+    words = [np.sin(np.arange(6.0) + k) for k in range(40)]
+
+    def run() -> list[Any]:
+        xs = [td.constant(x, "float64") for x in words]
+        tops = [net.leaf_cell(x)[0] for x in xs]
+        loss = td.stack([(h * h).sum() for h in tops]).sum()
+        grads = td.grad(loss, [net.below, xs[0], xs[39]])
+        return [float(loss), *[g.numpy() for g in grads]]
+
+    agree(both(run))
+
+
+def test_gradients_by_data_are_asked_for_before_values() -> None:
+    net = Net()
+    xs = [td.constant(np.sin(np.arange(6.0) + k), "float64") for k in range(40)]
+    loss = td.stack([(net.leaf_cell(x)[0] ** 2).sum() for x in xs]).sum()
+    assert float(loss) > 0
+    with pytest.raises(td.GradientError, match="before the value"):
+        td.grad(loss, [xs[3]])

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import Targets, blocks, fitted, pull
-from treadle.autodiff.tape import Tape, tape_of, through
+from treadle.autodiff.tape import Tape, tape_of, through, unasked
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.graph.frame import apart, top
@@ -70,7 +70,7 @@ def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Rea
 
     What can run as rows does so now: a derivative goes through its tape as a whole.
     """
-    functions.run_rows(ys)
+    functions.run_rows(ys, targets.nodes)
     found = reached(ys, targets)
     if not found.derivatives:
         return list(ys), found
@@ -151,6 +151,9 @@ def _by_tapes(
             return total
         tape, own = waiting.pop(max(waiting))
         targets, ys, gs = Targets(xs), [], []
+        for x in xs:
+            if isinstance(x, Tensor) and x.serial in tape.data:
+                raise unasked(x).located("gradient", repr(x.type), x.line)
         mine = [k for k, x in asked.items() if tape_of(x) is tape]
         sources, cotangents = through(tape, own, [asked[k] for k in mine])
         total.update(zip(mine, cotangents, strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ __all__ = [
     "tape_of",
     "through",
     "twice",
+    "unasked",
 ]
 
 TWICE = "the gradient of a batched run"  # what a Cut says that it was
@@ -58,17 +59,23 @@ class Part:
 class Tape:
     """A run that is derived as a whole.
 
-    `sources` are the nodes with values that it read and a derivative may go on to. A
-    tape of a later run has the greater number.
+    `sources` are the nodes with values that it read and a derivative may go on to;
+    `data` has the serials of what it read besides. A tape of a later run has the
+    greater number.
     """
 
     def __init__(
-        self, run: Pull, sources: Sequence[Tensor], parts: Sequence[Part]
+        self,
+        run: Pull,
+        sources: Sequence[Tensor],
+        parts: Sequence[Part],
+        data: Set[int] = frozenset(),
     ) -> None:
         self.number = next(_numbers)
         self.run = run
         self.sources = tuple(sources)
         self.parts = tuple(parts)
+        self.data = frozenset(data) - {x.serial for x in sources}
         self._rows: list[weakref.ref[Tensor]] = []
 
     def made(self, row: Tensor) -> None:
@@ -125,6 +132,14 @@ class TapeGradient(Op):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         raise twice()
+
+
+def unasked(x: Tensor) -> GradientError:
+    """The error of a derivative by what a run took for data."""
+    return GradientError(
+        f"a batched run has read {x.type!r} as data, for no derivative",
+        hint="ask for the gradient before the value, or make it td.param(...)",
+    )
 
 
 def twice() -> GradientError:

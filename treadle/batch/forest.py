@@ -6,7 +6,7 @@ creation order; leaves, which have a value already, from -1 downwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -192,8 +192,10 @@ class Forest:
     number of rows).
     """
 
-    def __init__(self, units: Units) -> None:
+    def __init__(self, units: Units, asked: Container[int] = ()) -> None:
+        """`asked` has the serials of leaves that a derivative is taken by."""
         self.all = units
+        self.asked = asked
         own = np.array(units.own, np.int64)
         counts = np.array([len(s.rows) for s in units.signatures], np.int64)[own]
         ends = np.cumsum(counts)
@@ -235,7 +237,7 @@ class Forest:
 
     def _choose_templates(self) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
-        derived = np.array([_carries(x) for x in self.all.leaves], bool)
+        derived = np.array([self._carries(x) for x in self.all.leaves], bool)
         for instance in self.instances:
             wanted = []
             for k, sources in instance.sources.items():
@@ -255,7 +257,11 @@ class Forest:
 
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
-        return [x for x in self.all.leaves if _carries(x)]
+        return [x for x in self.all.leaves if self._carries(x)]
+
+    def _carries(self, leaf: Tensor) -> bool:
+        """Whether a derivative arrives at a node that has a value, or goes on there."""
+        return leaf.serial in self.asked or _carries(leaf)
 
     def places(self, nodes: Sequence[Tensor]) -> Numbers | None:
         """Instance, output and row of each value; None where one is no row."""

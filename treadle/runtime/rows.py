@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Part, Row, Tape
+from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.batch.forest import WIDE, Forest, collect
@@ -105,8 +106,11 @@ counts = _Counts()
 
 
 @provide
-def run_rows(roots: Sequence[Tensor]) -> bool:
-    """Run what of these roots can run as rows, if that pays; whether something ran."""
+def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
+    """Run what of these roots can run as rows, if that pays; whether something ran.
+
+    `asked` has the serials of nodes that a derivative is taken by.
+    """
     options = current()
     if not options.autobatch or options.eager or top().tracing or not options.optimize:
         return False
@@ -120,7 +124,7 @@ def run_rows(roots: Sequence[Tensor]) -> bool:
     units = collect(nodes)
     if len(units.nodes) < FEW:
         return False
-    forest = Forest(units)
+    forest = Forest(units, asked)
     if forest.rows < PAYS * len(forest.steps) or not forest.steps:
         return False
     exits = _exits(forest, [*roots, *held])
@@ -167,7 +171,8 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    return Tape(run, list(sources.values()), list(found.values()))
+    data = {x.serial for x in forest.all.leaves if is_inexact(x.type.dtype)}
+    return Tape(run, list(sources.values()), list(found.values()), data)
 
 
 def _room(count: int) -> int:
