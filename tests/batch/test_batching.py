@@ -236,3 +236,23 @@ def test_gradients_by_data_are_asked_for_before_values() -> None:
     assert float(loss) > 0
     with pytest.raises(td.GradientError, match="before the value"):
         td.grad(loss, [xs[3]])
+
+
+def test_parts_of_data_are_one_kind_of_rows() -> None:
+    net = Net()
+    sequences = [np.sin(np.arange(6.0 * n)).reshape(n, 6) for n in (3, 9, 14, 20)]
+
+    def run() -> list[Any]:
+        before = counts.groups
+        states = []
+        for x in sequences:
+            h, c = net.leaf_cell(td.zeros(6, "float64"))
+            for part in td.unstack(td.constant(x, "float64")):
+                h, c = net.inner_cell(part, c, h, c)
+            states.append(h)
+        loss = td.stack([(h * h).sum() for h in states]).sum()
+        grads = td.grad(loss, [net.below, net.inner])
+        assert counts.groups - before < 40
+        return [float(loss), *[g.numpy() for g in grads]]
+
+    agree(both(run))

@@ -21,9 +21,9 @@ from treadle.batch.template import Template
 from treadle.graph.body import Body, sign_of
 from treadle.graph.leaves import LITERAL, Cut, Version
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import Call
-from treadle.ops.families import Output
+from treadle.ops.families import Movement, Output
 
 __all__ = ["Forest", "Instance", "Units", "collect"]
 
@@ -75,8 +75,12 @@ def _several(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]
     return (lambda x: ()) if own is None else (lambda x: (x[own],))
 
 
-def collect(nodes: Sequence[Tensor]) -> Units:
-    """The units among the nodes of a run: what is a row, and reads nothing else."""
+def collect(nodes: Sequence[Tensor], asked: Container[int] = ()) -> Units:
+    """The units among the nodes of a run: what is a row, and reads nothing else.
+
+    Parts of data are evaluated on the way: where one begins is no signature. Data is
+    what is not `asked` for a derivative.
+    """
     found = Units()
     calls: dict[int, _Calls] = {}
     known: dict[Any, Signature | None] = {}
@@ -106,6 +110,9 @@ def collect(nodes: Sequence[Tensor]) -> Units:
             signature = own.known.get(shared)
             if signature is None and shared not in own.known:
                 signature = own.known[shared] = _added(found, node, shared)
+        elif isinstance(op, Movement) and all(_is_data(x, asked) for x in inputs):
+            settle(node, op.numpy(*[x.array for x in inputs]))
+            continue
         elif inputs and len(inputs) <= WIDE and not apart(op):
             key, operands = _key(values, op, inputs)
             signature = known.get(key)
@@ -125,6 +132,13 @@ def collect(nodes: Sequence[Tensor]) -> Units:
         found.nodes.append(node)
     found.count = count
     return found
+
+
+def _is_data(x: Tensor, asked: Container[int]) -> bool:
+    """Whether a node has a value that nothing is derived by."""
+    if x.stored is None or type(x.op) is Version or x.serial in asked:
+        return False
+    return not _carries(x)
 
 
 def _added(found: Units, node: Tensor, shared: Sequence[Tensor]) -> Signature | None:
@@ -263,15 +277,14 @@ class Forest:
         """Whether a derivative arrives at a node that has a value, or goes on there."""
         return leaf.serial in self.asked or _carries(leaf)
 
-    def places(self, nodes: Sequence[Tensor]) -> Numbers | None:
-        """Instance, output and row of each value; None where one is no row."""
+    def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
+        """Instance, output and row of each value, and which of the nodes are rows."""
         get = self.all.values.get
         numbers = np.array([get(node, -1) for node in nodes], np.int64)
         units = np.searchsorted(self.first, numbers, "right") - 1
-        if not len(numbers) or (numbers < 0).any() or not self.kept[units].all():
-            return None
+        rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
-        return np.stack(parts, 1)
+        return np.stack(parts, 1), rows
 
 
 def _needed(own: Numbers, step: Numbers, readers: Numbers, makers: Numbers) -> Any:
@@ -297,4 +310,7 @@ def _carries(leaf: Tensor) -> bool:
         return False
     if type(leaf.op) is Row:
         return leaf.op.tape is not None
+    if isinstance(leaf.op, Movement):  # a part of data may have been evaluated
+        (x,) = leaf.inputs
+        return type(x.op) is Version or _carries(x)
     return bool(leaf.inputs) or (type(leaf.op) is Cut and leaf.op.carried)

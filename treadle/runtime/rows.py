@@ -27,6 +27,7 @@ from treadle.ops.join import Concat
 
 __all__ = ["counts", "run_rows"]
 
+KINDS = 512  # of rows: more take longer to compile than the graph to run
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
 PAYS = 2  # rows there have to be in a group on average
@@ -41,6 +42,21 @@ class _Run:
     def __init__(self, made: Any, exits: list[Exit]) -> None:
         self.made = made
         self.exits = [(places, node.type) for node, places in exits]
+
+    def values(self) -> list[np.ndarray[Any, Any]]:
+        """The values of the exits: single rows of one matrix are read together."""
+        found: list[Any] = [None] * len(self.exits)
+        single: dict[tuple[int, int], list[int]] = {}
+        for k, (places, t) in enumerate(self.exits):
+            if len(places) > 1:
+                found[k] = self.made.value(places).reshape(t.shape)
+            else:
+                single.setdefault((*places[0, :2].tolist(),), []).append(k)
+        for mine in single.values():
+            every = np.concatenate([self.exits[k][0] for k in mine])
+            for k, value in enumerate(rows_of(self.made.value(every))):
+                found[mine[k]] = value
+        return found
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
@@ -65,12 +81,6 @@ class _Run:
                 total = total + x
             parts.append(total)
         return parts + found.rows
-
-    def value(self, number: int) -> np.ndarray[Any, Any]:
-        """The value of an exit."""
-        places, t = self.exits[number]
-        found: np.ndarray[Any, Any] = self.made.value(places).reshape(t.shape)
-        return found
 
     def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:
         """The cotangent of an exit, by the rows that it is made of."""
@@ -121,11 +131,13 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     if any(node.op.family == "derivative" for node in nodes) or not irregular(nodes):
         return False
     held = _held(nodes)
-    units = collect(nodes)
+    units = collect(nodes, asked)
     if len(units.nodes) < FEW:
         return False
     forest = Forest(units, asked)
     if forest.rows < PAYS * len(forest.steps) or not forest.steps:
+        return False
+    if len(forest.instances) > KINDS:
         return False
     exits = _exits(forest, [*roots, *held])
     gradient = not state.no_grad and _derivable(forest)
@@ -134,8 +146,9 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
         return False
     run = _Run(made, exits)
     tape = _tape(forest, run) if gradient else None
+    values = run.values()
     for number, (node, _) in enumerate(exits):
-        settle(node, run.value(number))
+        settle(node, values[number])
         cut(node, Row(tape, number))
         if tape is not None:
             tape.made(node)
@@ -197,16 +210,23 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
     found: list[Exit] = []
     for node in [*forest.all.outside, *forest.alone()]:
         joined = len(node.inputs) > WIDE and _joined(node)
-        places = forest.places(node.inputs) if joined else None
-        if places is not None:
+        if joined:
+            places, rows = forest.places(node.inputs)
+            joined = bool(rows.all())
+        if joined:
             found.append((node, places))
         else:
             wanted.update(dict.fromkeys(node.inputs))
-    for node in wanted:
-        places = forest.places([node])
-        if places is not None and not isinstance(node.type, TupleType):
-            found.append((node, places))
+    nodes = [node for node in wanted if not isinstance(node.type, TupleType)]
+    places, rows = forest.places(nodes)
+    for k in np.flatnonzero(rows).tolist():
+        found.append((nodes[k], places[k : k + 1]))
     return found
+
+
+def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """The rows of a matrix, as arrays over its memory."""
+    return [matrix[k, ...] for k in range(len(matrix))]
 
 
 def _joined(node: Tensor) -> bool:
