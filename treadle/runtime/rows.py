@@ -27,7 +27,6 @@ from treadle.ops.join import Concat
 
 __all__ = ["counts", "run_rows"]
 
-KINDS = 512  # of rows: more take longer to compile than the graph to run
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
 PAYS = 2  # rows there have to be in a group on average
@@ -137,7 +136,7 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     forest = Forest(units, asked)
     if forest.rows < PAYS * len(forest.steps) or not forest.steps:
         return False
-    if len(forest.instances) > KINDS:
+    if forest.rows < PAYS * len(forest.instances):
         return False
     exits = _exits(forest, [*roots, *held])
     gradient = not state.no_grad and _derivable(forest)
