@@ -17,6 +17,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.batch.forest import WIDE, Forest, collect
+from treadle.batch.room import room
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, as_tensor
@@ -71,7 +72,7 @@ class _Run:
                 values = found.sparse[serial]
                 count = sum(map(len, values))
                 more = np.zeros(
-                    (_room(count) - count, *values[0].shape[1:]), values[0].dtype
+                    (room(count) - count, *values[0].shape[1:]), values[0].dtype
                 )
                 parts.append(np.concatenate([*values, more]))
                 continue
@@ -187,17 +188,9 @@ def _tape(forest: Forest, run: _Run) -> Tape:
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 
-def _room(count: int) -> int:
-    """A number of rows of a gradient, at least so many and one of few: the programs
-    that follow are made for each.
-    """
-    step = 1 << max(count.bit_length() - 3, 0)
-    return -(-count // step) * step
-
-
 def _padded(ids: Any) -> Any:
     """Ids and more of the first, to which rows of zeros will be added."""
-    return np.concatenate([ids, np.full(_room(len(ids)) - len(ids), ids[0], ids.dtype)])
+    return np.concatenate([ids, np.full(room(len(ids)) - len(ids), ids[0], ids.dtype)])
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:

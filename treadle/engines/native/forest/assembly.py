@@ -62,8 +62,7 @@ class Assembly:
         sizes: Sequence[int],
     ) -> None:
         """A body, with the addresses of its arguments and results, and their bytes."""
-        linked = made.linked
-        own = linked.fixed.copy()
+        own = made.fixed.copy()
         # The last is set first: an argument that is not read has number -1.
         own[made.arguments] = arguments[: len(made.arguments)]
         if made.copied:
@@ -74,9 +73,9 @@ class Assembly:
         self.parts.append((len(self.table), self.size, made, own))
         self.table.append(None)
         base = self.size
-        for function, place, total, grain, *_ in linked.records.tolist():
+        for function, place, total, grain in made.records.tolist():
             self.records.append((function, place + base, total, grain))
-        self.size += len(linked.table)
+        self.size += len(made.table)
         for k in made.copied:
             self.copy(int(own[made.results[k]]), results[k], sizes[k])
 
@@ -89,13 +88,12 @@ class Assembly:
         base = -(-room.ctypes.data // 64) * 64
         status = np.zeros(1, np.int64)
         for place, _, made, own in self.parts:
-            linked = made.linked
             if made.offsets is not None:
-                own[linked.placed] = base + made.offsets
+                own[made.placed] = base + made.offsets
             own[-2] = base + -(-arena // 64) * 64
             own[-1] = status.ctypes.data
-            table = linked.table.copy()
-            table[linked.slots] = own[linked.which] + linked.shifts
+            table = made.table.copy()
+            table[made.slots] = own[made.which] + made.shifts
             self.table[place] = table
         table = np.concatenate(self.table) if self.table else np.zeros(1, np.int64)
         records = np.zeros((len(self.records), FIELDS), np.int64)

@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
+from treadle.batch.room import room
 
 __all__ = ["Matrices", "row_types"]
 
@@ -29,7 +30,11 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
 
 
 class Matrices:
-    """Memory for one matrix per instance and value, in one block."""
+    """Memory for one matrix per instance and value, in one block.
+
+    A matrix has room for some rows more, which are zeros: sums over rows are taken of
+    few different numbers of them.
+    """
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[int, Place], int] = {}
@@ -44,13 +49,22 @@ class Matrices:
         self.rows[number] = rows
         self.offsets[number, place] = self.size
         self.types[number, place] = type_
-        self.size += -(-rows * type_.nbytes // LINE) * LINE
+        self.size += -(-room(rows) * type_.nbytes // LINE) * LINE
 
     def allocate(self, zero: bool = False) -> None:
         """Take the memory, of zeros or of whatever there is."""
         make = np.zeros if zero else np.empty
         self.block = make(self.size + LINE, np.uint8)
-        self.base = -(-self.block.ctypes.data // LINE) * LINE
+        start = self.block.ctypes.data
+        self.base = -(-start // LINE) * LINE
+        if zero:
+            return
+        shift = self.base - start
+        for (number, place), offset in self.offsets.items():
+            rows, size = self.rows[number], self.types[number, place].nbytes
+            begin, more = shift + offset + rows * size, room(rows) - rows
+            if more:
+                self.block[begin : begin + more * size] = 0
 
     def address(self, number: int, place: Place, row: int = 0) -> int:
         """Where a row begins."""

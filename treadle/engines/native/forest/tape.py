@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
+from treadle.batch.room import room
 from treadle.batch.template import Part, Sparse
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.matrices import (
@@ -134,9 +135,9 @@ class Run:
             {k: where[instance.sources[k]] for k in instance.template.row_cotangents}
             for instance in forest.instances
         ]
-        room = self._room()
+        space = self._space()
         for number, a, n in reversed(forest.steps):
-            self._pull(steps, number, a, n, targets[number], room)
+            self._pull(steps, number, a, n, targets[number], space)
         found = Cotangents()
         for number, instance in enumerate(forest.instances):
             self._totals(steps, number, instance, found)
@@ -151,7 +152,7 @@ class Run:
                 )
         return found
 
-    def _room(self) -> np.ndarray[Any, Any]:
+    def _space(self) -> np.ndarray[Any, Any]:
         """Memory for the cotangents of what one group reads."""
         most = 0
         for number, _, n in self.forest.steps:
@@ -170,7 +171,7 @@ class Run:
         a: int,
         n: int,
         targets: Mapping[int, np.ndarray[Any, Any]],
-        room: np.ndarray[Any, Any],
+        space: np.ndarray[Any, Any],
     ) -> None:
         instance = self.forest.instances[number]
         template = instance.template
@@ -178,7 +179,7 @@ class Run:
         if part is None:
             return
         results, sums = [], []
-        place = -(-room.ctypes.data // 64) * 64
+        place = -(-space.ctypes.data // 64) * 64
         for k in template.row_cotangents:
             t = instance.signature.body.arguments[k].type
             sums.append((targets[k], place, t))
@@ -198,8 +199,8 @@ class Run:
         part = template.total
         if part is None:
             return
-        n = instance.count
-        made = compiled((part.body.number, "total"), template.total_at).at(n)
+        n = room(instance.count) if template.sums else instance.count
+        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
         arguments = [self._address(number, s, 0) for s in part.sources]
         results, sizes = [], []
         for k, y in zip(template.shared_cotangents, part.body.outputs, strict=True):
