@@ -50,26 +50,25 @@ class Signature:
     `shared` has those nodes by argument of the body, `rows` the other arguments.
     """
 
-    __slots__ = ("body", "count", "number", "outputs", "rows", "shared")
+    __slots__ = ("body", "number", "outputs", "rows", "shared")
 
     def __init__(
-        self, number: int, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
+        self, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
     ) -> None:
-        self.number = number
+        self.number = 0  # among those of a run
         self.body = body
         self.shared = shared
         self.rows = rows
         self.outputs = len(body.outputs)
-        self.count = 0
 
     @classmethod
-    def of(cls, number: int, node: Tensor) -> Signature | None:
+    def of(cls, node: Tensor) -> Signature | None:
         """The signature of a node whose operands have values or are rows."""
         op, inputs = node.op, node.inputs
         if type(op) is Call:
             places, rows = shared_of(op.body)
             shared = {k: inputs[k] for k in places}
-            made = cls(number, op.body, shared, rows)
+            made = cls(op.body, shared, rows)
         else:
             body = _single(op, inputs)
             if body is None:
@@ -77,7 +76,7 @@ class Signature:
             operands = [x for x in inputs if x.op is not LITERAL]
             shared = {k: x for k, x in enumerate(operands) if type(x.op) is Version}
             rows = [k for k in range(len(operands)) if k not in shared]
-            made = cls(number, body, shared, rows)
+            made = cls(body, shared, rows)
         given = [k not in made.shared for k in range(len(made.body.arguments))]
         if not any(given) or not _works(made.body, tuple(given)):
             return None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,11 +12,12 @@ from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.batch.forest import WIDE, Forest, collect
+from treadle.batch.forest import Forest
 from treadle.batch.room import room
+from treadle.batch.units import WIDE, collect
+from treadle.batch.walk import Walk
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import pending
@@ -130,8 +127,9 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     # What is yet to be derived keeps its recipe.
     if any(node.op.family == "derivative" for node in nodes) or not irregular(nodes):
         return False
-    held = _held(nodes)
-    units = collect(nodes, asked)
+    walk = Walk(nodes)
+    held = walk.held()
+    units = collect(walk, asked)
     if len(units.nodes) < FEW:
         return False
     forest = Forest(units, asked)
@@ -230,26 +228,3 @@ def _joined(node: Tensor) -> bool:
         and op.axis == 0
         and all(x._type is first for x in node.inputs)
     )
-
-
-def _held(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes that something outside this list and these inputs refers to."""
-    counts = list(map(sys.getrefcount, nodes))
-    inside = Counter(chain.from_iterable(map(_inputs, nodes)))
-    own = list(map(inside.__getitem__, nodes))
-    del inside
-    return [
-        node
-        for node, count, known in zip(nodes, counts, own, strict=True)
-        if count > known + _ALONE and node.stored is None
-    ]
-
-
-def _extra_references() -> int:
-    """What is counted of a node that only a list refers to."""
-    nodes = [Tensor(Cut(), (), as_tensor(0.0).type)]
-    return next(iter(list(map(sys.getrefcount, nodes))))
-
-
-_inputs = attrgetter("inputs")
-_ALONE = _extra_references()

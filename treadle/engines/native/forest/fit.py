@@ -130,7 +130,7 @@ def _alike(x: Compiled, y: Compiled) -> bool:
         other = y.records[first : first + count, 0]
         if not isinstance(step, Product) and not np.array_equal(functions, other):
             return False
-    same = [
+    same: list[tuple[Any, Any]] = [
         (x.records[:, 1], y.records[:, 1]),
         (x.slots, y.slots),
         (x.which, y.which),
@@ -139,10 +139,9 @@ def _alike(x: Compiled, y: Compiled) -> bool:
         (x.results, y.results),
         (x.copied, y.copied),
     ]
-    if len(x.table) != len(y.table) or not all(np.array_equal(*p) for p in same):
+    if len(x.table) != len(y.table) or not all(np.array_equal(p, q) for p, q in same):
         return False
-    own, other = a.program.constants, b.program.constants
-    if len(own) != len(other) or not all(map(_same, own, other)):
+    if not _same(a.program.constants, b.program.constants):
         return False
     return all(s <= t for s, t in zip(a.sizes, b.sizes, strict=True))
 
