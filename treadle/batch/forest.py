@@ -12,6 +12,7 @@ from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Units, carries
 from treadle.batch.walk import Numbers
+from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 
 __all__ = ["Forest", "Instance"]
@@ -42,7 +43,6 @@ class Forest:
     def __init__(self, units: Units, asked: Container[int] = ()) -> None:
         """`asked` has the serials of leaves that a derivative is taken by."""
         self.all = units
-        self.asked = asked
         own, first = units.own, units.first
         readers, read = _edges(units)
         makers = np.searchsorted(first, read, "right") - 1
@@ -74,11 +74,20 @@ class Forest:
             groups += [(s, number, a, n) for s, a, n in rows]
         groups.sort()
         self.steps = [(number, a, n) for _, number, a, n in groups]
+        # The leaves below which a derivative may go on, or that it is taken by.
+        plain = [x.op is CONSTANT and x.serial not in asked for x in units.leaves]
+        self.derived = np.array(
+            [
+                not own and (x.serial in asked or carries(x))
+                for own, x in zip(plain, units.leaves, strict=True)
+            ],
+            np.bool_,
+        )
         self._choose_templates()
 
     def _choose_templates(self) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
-        derived = np.array([self._carries(x) for x in self.all.leaves], bool)
+        derived = self.derived
         for instance in self.instances:
             wanted = []
             for k, sources in instance.sources.items():
@@ -99,11 +108,7 @@ class Forest:
 
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
-        return [x for x in self.all.leaves if self._carries(x)]
-
-    def _carries(self, leaf: Tensor) -> bool:
-        """Whether a derivative arrives at a node that has a value, or goes on there."""
-        return leaf.serial in self.asked or carries(leaf)
+        return [self.all.leaves[k] for k in np.flatnonzero(self.derived).tolist()]
 
     def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""

@@ -104,7 +104,7 @@ def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Ten
     """A leaf holding this very array, which nobody may change any more."""
     array.setflags(write=False)
     type_ = Type(array.shape, OWN[array.dtype], axes)
-    return new_node(_CONSTANT, (), type_, 2, array)
+    return new_node(CONSTANT, (), type_, 2, array)
 
 
 def integer_node(value: int) -> Tensor:
@@ -121,7 +121,7 @@ def integer_node(value: int) -> Tensor:
         array.setflags(write=False)
         if 0 <= value < _FEW:
             _integers[value] = array
-    return new_node(_CONSTANT, (), _INTEGER, 2, array)
+    return new_node(CONSTANT, (), _INTEGER, 2, array)
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
@@ -144,7 +144,7 @@ def _is_literal(value: Any) -> bool:
     return small and is_written(value)
 
 
-_CONSTANT = Constant()
+CONSTANT = Constant()
 _INTEGER = Type((), int64)
 LITERAL = Literal()
 _DRAW = Draw()

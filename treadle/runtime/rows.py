@@ -182,7 +182,7 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    data = {x.serial for x in forest.all.leaves if is_inexact(x.type.dtype)}
+    data = {x.serial for x in forest.all.leaves if is_inexact(x._type.dtype)}
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,14 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
+from treadle.engines.native.forest.moves import adds
+from treadle.graph.tensor import Tensor
 
-__all__ = ["Matrices", "row_types"]
+__all__ = ["Leaves", "Matrices", "addresses", "row_types"]
 
 LINE = 64
+SMALL = 512  # bytes of a leaf that is copied
+_nbytes = attrgetter("nbytes")
 Place = tuple[str, int]  # a source, as `Template` names them
 
 
@@ -27,6 +33,33 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
     for k, t in enumerate(template.kept if gradient else ()):
         found["kept", k] = t
     return found
+
+
+class Leaves:
+    """Values that rows read and no row makes, at an address each.
+
+    Small ones are copied to one place: that is faster than asking each where it lies.
+    """
+
+    def __init__(self, nodes: Sequence[Tensor]) -> None:
+        self.arrays: list[Any] = [x.array for x in nodes]
+        self.dtypes = [x.dtype for x in self.arrays]
+        # Those that a derivative can be taken by.
+        kinds = {dtype for dtype in self.dtypes if adds(dtype)}
+        self.floats = [k for k, dtype in enumerate(self.dtypes) if dtype in kinds]
+        sizes = np.fromiter(map(_nbytes, self.arrays), np.int64, len(nodes))
+        self.most = int(sizes.max(initial=0))
+        small = sizes <= SMALL
+        for k in np.flatnonzero(~small).tolist():
+            self.arrays[k] = np.asarray(self.arrays[k], order="C")
+        own = [self.arrays[k] for k in np.flatnonzero(small).tolist()]
+        self.block = np.frombuffer(
+            b"".join(map(np.ndarray.tobytes, own)) or b"\0", "u1"
+        )
+        ends = np.cumsum(np.where(small, sizes, 0))
+        self.addresses = self.block.ctypes.data + ends - sizes
+        for k in np.flatnonzero(~small).tolist():
+            self.addresses[k] = self.arrays[k].ctypes.data
 
 
 class Matrices:

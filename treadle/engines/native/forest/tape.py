@@ -15,13 +15,13 @@ from treadle.batch.room import room
 from treadle.batch.template import Part, Sparse
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.matrices import (
+    Leaves,
     Matrices,
     addresses,
     row_types,
 )
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import Compiled, compiled
-from treadle.graph.tensor import Tensor
 
 __all__ = ["Run"]
 
@@ -44,14 +44,13 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = [_array(x) for x in forest.all.leaves]
+        self.leaves = Leaves(forest.all.leaves)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
         forest, values = self.forest, self.values
         values.allocate()
-        leaves = np.array([x.ctypes.data for x in self.leaves], np.int64)
-        where = addresses(forest, values, "output", leaves)
+        where = addresses(forest, values, "output", self.leaves.addresses)
         steps = Assembly()
         self.pointers: list[dict[int, np.ndarray[Any, Any]]] = []
         for instance in forest.instances:
@@ -113,9 +112,9 @@ class Run:
                     grads.add(number, instance.count, ("output", k), t)
             for k, t in enumerate(instance.template.frontier):
                 fresh.add(number, instance.count, ("frontier", k), t)
-        for k, x in enumerate(self.leaves):
-            if adds(x.dtype):
-                leaves.add(k, 1, ("leaf", 0), Type(x.shape, x.dtype))
+        for k in self.leaves.floats:
+            x = self.leaves.arrays[k]
+            leaves.add(k, 1, ("leaf", 0), Type(x.shape, x.dtype))
         self.fresh = fresh
         grads.allocate(zero=True)
         leaves.allocate(zero=True)
@@ -124,11 +123,10 @@ class Run:
             for number, output, mine in _matrices_of(places):
                 rows = places[mine, 2]
                 np.add.at(grads.array(number, ("output", output)), rows, g[mine])
-        sink = np.zeros(max((x.nbytes for x in self.leaves), default=0) + 64, np.uint8)
-        spots = np.full(len(self.leaves), sink.ctypes.data, np.int64)
-        for k, x in enumerate(self.leaves):
-            if adds(x.dtype):
-                spots[k] = leaves.address(k, ("leaf", 0))
+        sink = np.zeros(self.leaves.most + 64, np.uint8)
+        spots = np.full(len(self.leaves.arrays), sink.ctypes.data, np.int64)
+        for k in self.leaves.floats:
+            spots[k] = leaves.address(k, ("leaf", 0))
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
         targets = [
@@ -144,12 +142,10 @@ class Run:
         steps.run(current().threads)
         self._sparse(found)
         found.rows += [_taken(grads, places) for places in asked]
-        carried = {x.serial for x in forest.carried()}
-        for k, node in enumerate(forest.all.leaves):
-            if node.serial in carried and adds(self.leaves[k].dtype):
-                found.dense.setdefault(node.serial, []).append(
-                    leaves.array(k, ("leaf", 0))[0].copy()
-                )
+        for k in self.leaves.floats:
+            if forest.derived[k]:
+                own = found.dense.setdefault(forest.all.leaves[k].serial, [])
+                own.append(leaves.array(k, ("leaf", 0))[0].copy())
         return found
 
     def _space(self) -> np.ndarray[Any, Any]:
@@ -298,9 +294,3 @@ def _taken(matrices: Matrices, places: Spots) -> np.ndarray[Any, Any]:
     for mine, part in parts:
         found[mine] = part
     return found
-
-
-def _array(node: Tensor) -> np.ndarray[Any, Any]:
-    array = node.array
-    assert array is not None
-    return np.asarray(array, order="C")
