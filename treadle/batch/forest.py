@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
+from treadle.batch.parts import carries
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
-from treadle.batch.units import Units, carries
+from treadle.batch.units import Units
 from treadle.batch.walk import Numbers
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
@@ -75,14 +76,11 @@ class Forest:
         groups.sort()
         self.steps = [(number, a, n) for _, number, a, n in groups]
         # The leaves below which a derivative may go on, or that it is taken by.
-        plain = [x.op is CONSTANT and x.serial not in asked for x in units.leaves]
-        self.derived = np.array(
-            [
-                not own and (x.serial in asked or carries(x))
-                for own, x in zip(plain, units.leaves, strict=True)
-            ],
-            np.bool_,
-        )
+        self.derived = np.array([_goes_on(x, asked) for x in units.leaves], np.bool_)
+        self.whole = np.ones(len(units.leaves), np.bool_)
+        for part in units.parts:
+            self.whole[part.leaf] = False
+            self.derived[part.leaf] = self.derived[part.of]
         self._choose_templates()
 
     def _choose_templates(self) -> None:
@@ -108,7 +106,8 @@ class Forest:
 
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
-        return [self.all.leaves[k] for k in np.flatnonzero(self.derived).tolist()]
+        own = np.flatnonzero(self.derived & self.whole)
+        return [self.all.leaves[k] for k in own.tolist()]
 
     def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""
@@ -118,6 +117,13 @@ class Forest:
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
+
+
+def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:
+    """Whether a derivative goes on below a leaf, or is taken by it."""
+    if leaf.serial in asked:
+        return True
+    return leaf.op is not CONSTANT and leaf.stored is not None and carries(leaf)
 
 
 def _edges(units: Units) -> tuple[Numbers, Numbers]:

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.tape import Row
-from treadle.base.dtypes import is_inexact
-from treadle.batch.signature import Signature, apart, shared_of
+from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
+from treadle.batch.parts import Inside, parts_of_data, parts_of_leaves
+from treadle.batch.signature import Signature, shared_of
 from treadle.batch.walk import Marks, Numbers, Walk
-from treadle.graph.body import sign_of
-from treadle.graph.leaves import LITERAL, Cut, Version
-from treadle.graph.tensor import Tensor, settle
-from treadle.ops.call import Call
-from treadle.ops.families import Movement, Output
+from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.tensor import Tensor
 
-__all__ = ["NONE", "Units", "carries", "collect"]
+__all__ = ["NONE", "Part", "Units", "collect"]
 
 WIDE = 64  # operands of a node that may be a row
 NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
-
-PLAIN, LEFT, OUTPUT, CALL, MOVE = range(5)  # what an op is here
 
 
 @dataclass
@@ -50,50 +44,29 @@ class Units:
     kinds: list[Kind]
     value: Numbers  # of each node
     leaves: list[Tensor]
+    parts: list[Part]  # the leaves that are parts of others
     outside: list[Tensor]
     count: int  # values
 
 
-class _Ops:
-    """What the different ops of a run are, and what they have in common."""
+@dataclass(frozen=True)
+class Part:
+    """A leaf that lies inside another one, from a byte of it on."""
 
-    def __init__(self, walk: Walk) -> None:
-        self.ops, self.which = walk.ops()
-        codes: dict[Any, int] = {}
-        kinds, signs, places = [], [], []
-        for op in self.ops:
-            kind = self._kind(op)
-            kinds.append(kind)
-            sign = ("call", op.body.number) if kind == CALL else sign_of(op)
-            signs.append(codes.setdefault(sign, len(codes)))
-            places.append(op.position if kind == OUTPUT else 0)
-        self.kind = np.array(kinds, np.int64)[self.which]
-        self.sign = np.array(signs, np.int64)[self.which]
-        self.position = np.array(places, np.int64)[self.which]
-
-    def _kind(self, op: Any) -> int:
-        if type(op) is Output:
-            return OUTPUT
-        if type(op) is Call:
-            return CALL
-        if isinstance(op, Movement):
-            return MOVE
-        return LEFT if apart(op) else PLAIN
-
-    def marked(self, wanted: Any) -> Marks:
-        """The nodes with an op for which `wanted` holds."""
-        found = np.array([wanted(op) for op in self.ops], np.bool_)
-        return found[self.which]
+    leaf: int
+    of: int
+    offset: int
 
 
 def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
-    Parts of data are evaluated on the way: where one begins is no signature. Data is
-    what is not `asked` for a derivative.
+    Where a part of something with a value begins is no signature. Data is what is not
+    `asked` for a derivative.
     """
-    ops = _Ops(walk)
-    _parts_of_data(walk, ops, asked)
+    ops = Ops(walk)
+    inside = parts_of_leaves(walk, ops, asked)
+    parts_of_data(walk, ops, asked)
     shared = _Shared(walk, ops)
     found: list[tuple[int, Signature, Numbers, Numbers]] = []
     possible = np.zeros(len(walk.nodes), np.bool_)
@@ -107,7 +80,7 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     for _, _, nodes, _ in found:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
-    return _numbered(walk, ops, found, possible)
+    return _numbered(walk, ops, found, possible, inside)
 
 
 def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
@@ -151,7 +124,7 @@ def _calls(walk: Walk, members: Numbers) -> Found:
 class _Shared:
     """The leaves that are part of a signature: versions of Variables, and literals."""
 
-    def __init__(self, walk: Walk, ops: _Ops) -> None:
+    def __init__(self, walk: Walk, ops: Ops) -> None:
         self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
         self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
@@ -178,38 +151,7 @@ def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
     return found
 
 
-def _parts_of_data(walk: Walk, ops: _Ops, asked: Container[int]) -> None:
-    """Evaluate what takes parts of data, or of such parts."""
-    moves = walk.waiting & (ops.kind == MOVE)
-    if not moves.any():
-        return
-    ends = ~walk.waiting
-    while True:  # a part of a part is known one turn later
-        wanted = moves & walk.of_operands(ends | moves)
-        if (wanted == moves).all():
-            break
-        moves = wanted
-    data: dict[int, bool] = {}
-    for k in np.flatnonzero(moves).tolist():
-        node = walk.nodes[k]
-        for x in node.inputs:
-            if x.serial not in data:
-                data[x.serial] = _is_data(x, asked)
-        if all(data[x.serial] for x in node.inputs):
-            arrays = [x.array for x in node.inputs]
-            settle(node, node.op.numpy(*arrays))
-            walk.waiting[k] = False
-            data[node.serial] = True
-
-
-def _is_data(x: Tensor, asked: Container[int]) -> bool:
-    """Whether a node has a value that nothing is derived by."""
-    if x.stored is None or type(x.op) is Version or x.serial in asked:
-        return False
-    return not carries(x)
-
-
-def _drop_what_reads_others(walk: Walk, ops: _Ops, possible: Marks) -> None:
+def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
     """Take away what reads something that is neither a value nor a row."""
     bad = walk.waiting & ~possible & (ops.kind != OUTPUT)
     (first,) = np.nonzero(bad)[0][:1] if bad.any() else (len(bad),)
@@ -226,17 +168,23 @@ def _drop_what_reads_others(walk: Walk, ops: _Ops, possible: Marks) -> None:
     possible[begin:] &= ~np.array(marks, np.bool_)
 
 
-def _numbered(walk: Walk, ops: _Ops, found: Found, possible: Marks) -> Units:
+def _numbered(
+    walk: Walk,
+    ops: Ops,
+    found: Found,
+    possible: Marks,
+    inside: Inside,
+) -> Units:
     """Units, and their values, by numbers."""
     found.sort(key=lambda x: x[0])
     (nodes,) = np.nonzero(possible)
     unit = np.full(len(walk.nodes), -1, np.int64)
     unit[nodes] = np.arange(len(nodes))
-    own = np.zeros(len(nodes), np.int64)
+    kind_of = np.zeros(len(nodes), np.int64)
     outputs = np.zeros(len(nodes), np.int64)
     for k, (_, signature, members, _) in enumerate(found):
         mine = unit[members[possible[members]]]
-        own[mine], outputs[mine] = k, signature.outputs
+        kind_of[mine], outputs[mine] = k, signature.outputs
     first = np.cumsum(outputs) - outputs
     value = np.full(len(walk.nodes), NONE, np.int64)
     value[nodes] = first
@@ -252,6 +200,13 @@ def _numbered(walk: Walk, ops: _Ops, found: Found, possible: Marks) -> Units:
         used.append(kinds[-1].read.ravel())
     every = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
     leaves = every[~walk.waiting[every]]
+    parts = []
+    if inside:
+        own = [k for k in leaves.tolist() if k in inside]
+        sources = np.array([inside[k][0] for k in own], np.int64)
+        leaves = np.union1d(leaves, sources)
+        place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
+        parts = [Part(place[k], place[inside[k][0]], inside[k][1]) for k in own]
     value[leaves] = -1 - np.arange(len(leaves))
     for kind in kinds:
         kind.read = value[kind.read]
@@ -259,11 +214,12 @@ def _numbered(walk: Walk, ops: _Ops, found: Found, possible: Marks) -> Units:
     return Units(
         walk,
         nodes,
-        own,
+        kind_of,
         first,
         kinds,
         value,
         _at(walk.nodes, leaves),
+        parts,
         _at(walk.nodes, np.flatnonzero(outside)),
         int(outputs.sum()),
     )
@@ -271,15 +227,3 @@ def _numbered(walk: Walk, ops: _Ops, found: Found, possible: Marks) -> Units:
 
 def _at(nodes: Sequence[Tensor], which: Numbers) -> list[Tensor]:
     return [nodes[k] for k in which.tolist()]
-
-
-def carries(leaf: Tensor) -> bool:
-    """Whether a derivative may go on below a node that has a value."""
-    if not is_inexact(leaf.type.dtype):
-        return False
-    if type(leaf.op) is Row:
-        return leaf.op.tape is not None
-    if isinstance(leaf.op, Movement):  # a part of data may have been evaluated
-        (x,) = leaf.inputs
-        return type(x.op) is Version or carries(x)
-    return bool(leaf.inputs) or (type(leaf.op) is Cut and leaf.op.carried)

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
+from treadle.batch.units import Part
 from treadle.engines.native.forest.moves import adds
 from treadle.graph.tensor import Tensor
 
@@ -41,25 +42,34 @@ class Leaves:
     Small ones are copied to one place: that is faster than asking each where it lies.
     """
 
-    def __init__(self, nodes: Sequence[Tensor]) -> None:
-        self.arrays: list[Any] = [x.array for x in nodes]
-        self.dtypes = [x.dtype for x in self.arrays]
-        # Those that a derivative can be taken by.
-        kinds = {dtype for dtype in self.dtypes if adds(dtype)}
-        self.floats = [k for k, dtype in enumerate(self.dtypes) if dtype in kinds]
-        sizes = np.fromiter(map(_nbytes, self.arrays), np.int64, len(nodes))
+    def __init__(self, nodes: Sequence[Tensor], parts: Sequence[Part]) -> None:
+        self.parts = parts
+        inside = {part.leaf for part in parts}
+        whole = [k for k in range(len(nodes)) if k not in inside]
+        self.addresses = np.zeros(len(nodes), np.int64)
+        self.arrays: list[Any] = [nodes[k].array for k in whole]
+        sizes = np.fromiter(map(_nbytes, self.arrays), np.int64, len(whole))
         self.most = int(sizes.max(initial=0))
         small = sizes <= SMALL
+        own = [self.arrays[k] for k in np.flatnonzero(small).tolist()]
+        data = b"".join(map(np.ndarray.tobytes, own)) or b"\0"
+        self.block = np.frombuffer(data, np.uint8)
+        places = np.cumsum(np.where(small, sizes, 0)) - sizes + self.block.ctypes.data
         for k in np.flatnonzero(~small).tolist():
             self.arrays[k] = np.asarray(self.arrays[k], order="C")
-        own = [self.arrays[k] for k in np.flatnonzero(small).tolist()]
-        self.block = np.frombuffer(
-            b"".join(map(np.ndarray.tobytes, own)) or b"\0", "u1"
-        )
-        ends = np.cumsum(np.where(small, sizes, 0))
-        self.addresses = self.block.ctypes.data + ends - sizes
-        for k in np.flatnonzero(~small).tolist():
-            self.addresses[k] = self.arrays[k].ctypes.data
+            places[k] = self.arrays[k].ctypes.data
+        self.addresses[whole] = places
+        self.place_parts(self.addresses)
+        # Those that a derivative can be taken by, with their types.
+        dtypes = [x.dtype for x in self.arrays]
+        kinds = {dtype for dtype in dtypes if adds(dtype)}
+        pairs = zip(whole, dtypes, strict=True)
+        self.floats = [(k, nodes[k].type) for k, dtype in pairs if dtype in kinds]
+
+    def place_parts(self, addresses: np.ndarray[Any, Any]) -> None:
+        """Fill in where parts lie, from where that lies which they are part of."""
+        for part in self.parts:
+            addresses[part.leaf] = addresses[part.of] + part.offset
 
 
 class Matrices:

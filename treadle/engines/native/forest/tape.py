@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from treadle.base.options import current
-from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.template import Part, Sparse
@@ -44,7 +43,7 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = Leaves(forest.all.leaves)
+        self.leaves = Leaves(forest.all.leaves, forest.all.parts)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
@@ -112,9 +111,8 @@ class Run:
                     grads.add(number, instance.count, ("output", k), t)
             for k, t in enumerate(instance.template.frontier):
                 fresh.add(number, instance.count, ("frontier", k), t)
-        for k in self.leaves.floats:
-            x = self.leaves.arrays[k]
-            leaves.add(k, 1, ("leaf", 0), Type(x.shape, x.dtype))
+        for k, t in self.leaves.floats:
+            leaves.add(k, 1, ("leaf", 0), t)
         self.fresh = fresh
         grads.allocate(zero=True)
         leaves.allocate(zero=True)
@@ -124,9 +122,10 @@ class Run:
                 rows = places[mine, 2]
                 np.add.at(grads.array(number, ("output", output)), rows, g[mine])
         sink = np.zeros(self.leaves.most + 64, np.uint8)
-        spots = np.full(len(self.leaves.arrays), sink.ctypes.data, np.int64)
-        for k in self.leaves.floats:
+        spots = np.full(len(forest.all.leaves), sink.ctypes.data, np.int64)
+        for k, _ in self.leaves.floats:
             spots[k] = leaves.address(k, ("leaf", 0))
+        self.leaves.place_parts(spots)
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
         targets = [
@@ -142,7 +141,7 @@ class Run:
         steps.run(current().threads)
         self._sparse(found)
         found.rows += [_taken(grads, places) for places in asked]
-        for k in self.leaves.floats:
+        for k, _ in self.leaves.floats:
             if forest.derived[k]:
                 own = found.dense.setdefault(forest.all.leaves[k].serial, [])
                 own.append(leaves.array(k, ("leaf", 0))[0].copy())
