@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["room"]
+__all__ = ["room", "steps_of"]
 
 BITS = 4  # leading binary digits of a number of rows
 
@@ -14,5 +14,10 @@ def room(count: int) -> int:
     >>> [room(k) for k in (0, 7, 31, 33, 1000)]
     [0, 7, 31, 34, 1024]
     """
-    step = 1 << max(count.bit_length() - 1 - BITS, 0)
+    step = steps_of(count)
     return -(-count // step) * step
+
+
+def steps_of(count: int) -> int:
+    """How far the numbers lie apart there."""
+    return 1 << max(count.bit_length() - 1 - BITS, 0)

@@ -37,6 +37,7 @@ class _Product:
     """A step whose numbers are planned anew, and where these stand."""
 
     def __init__(self, made: dict[int, Compiled], k: int, low: int, high: int) -> None:
+        """`made` by numbers as `Law` counts them."""
         steps = {n: x.linked.program.steps[k] for n, x in made.items()}
         self.step = _fit(steps[low], steps[high], low, high)
         for n, step in steps.items():
@@ -47,7 +48,7 @@ class _Product:
         self.first = linked.spans[k][0]
 
     def write(self, made: Compiled, n: int) -> None:
-        """Put what this step is for n rows into its places."""
+        """Put what this step is for a number, as `Law` counts, into its places."""
         codes = coded(self.step(n))
         if len(codes) != len(self.codes):
             raise Uneven
@@ -75,8 +76,12 @@ class _Product:
 class Law:
     """Steps by the number of rows: `like` those for the most, with other numbers."""
 
-    def __init__(self, made: dict[int, Compiled]) -> None:
-        """`made` has the steps for three numbers of rows; raises Uneven."""
+    def __init__(self, given: dict[int, Compiled], unit: int = 1) -> None:
+        """`given` has the steps for three numbers of rows, multiples of the unit, as
+        all that are asked for will be; raises Uneven.
+        """
+        self.unit = unit
+        made = {n // unit: x for n, x in given.items()}
         low, middle, high = sorted(made)
         first, self.like = made[low], made[high]
         for x in made.values():
@@ -86,13 +91,13 @@ class Law:
         planned = [k for k, step in enumerate(steps) if isinstance(step, Product)]
         self.products = [_Product(made, k, low, high) for k in planned]
         self.start, self.slope = _line(_numbers(first), _numbers(self.like), low, high)
-        wanted = self.at(middle)
+        wanted = self.at(middle * unit)
         if not np.array_equal(_numbers(wanted), _numbers(made[middle])):
             raise Uneven
 
     def at(self, n: int) -> Compiled:
         """The steps for n rows; raises Uneven if a product needs other code for it."""
-        like = self.like
+        like, n = self.like, n // self.unit
         made = copy(like)
         made.alive = []
         values = self.start + self.slope * n

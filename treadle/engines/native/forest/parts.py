@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.batch.room import steps_of
 from treadle.engines.native.forest.fit import Law, Uneven
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.translate import translated
@@ -82,7 +83,7 @@ class Rows:
 
     def __init__(self, make: Callable[[int], Body], even: bool) -> None:
         self.make = make
-        self.even = even  # whether a law is looked for
+        self.even = even  # whether it is the same for each row
         # By the least and the most rows there is a law for.
         self.laws: dict[tuple[int, int], Law | None] = {}
         self.samples: dict[int, Compiled] = {}
@@ -100,23 +101,31 @@ class Rows:
         return found
 
     def _made(self, n: int) -> Compiled:
-        low, high = LEAST, FIRST
-        while high <= n:
-            low, high = high, SPAN * high
-        high -= 1
-        for _ in range(HALVES + 1 if self.even and low <= n else 0):
-            if high - low < NARROW:
+        low, high, unit = self._range(n)
+        for _ in range(HALVES + 1 if low <= n and not n % unit else 0):
+            if high - low < NARROW * unit:
                 break
             if (low, high) not in self.laws:
-                self.laws[low, high] = self._law(low, high)
+                self.laws[low, high] = self._law(low, high, unit)
             law = self.laws[low, high]
             if law is not None:
                 with suppress(Uneven):
                     return law.at(n)
                 break
-            middle = (low + high) // 2
-            low, high = (low, middle) if n <= middle else (middle + 1, high)
+            middle = _middle(low, high, unit)
+            low, high = (low, middle) if n <= middle else (middle + unit, high)
         return self._sample(n)
+
+    def _range(self, n: int) -> tuple[int, int, int]:
+        """Where a law for n rows may hold, and what its numbers are multiples of."""
+        if not self.even:
+            low = 1 << n.bit_length() - 1
+            unit = steps_of(n)
+            return low, 2 * low - unit, unit
+        low, high = LEAST, FIRST
+        while high <= n:
+            low, high = high, SPAN * high
+        return low, high - 1, 1
 
     def _sample(self, n: int) -> Compiled:
         found = self.samples.get(n)
@@ -124,14 +133,18 @@ class Rows:
             found = self.samples[n] = _translate(self.make(n))
         return found
 
-    def _law(self, low: int, high: int) -> Law | None:
-        made = {n: self._sample(n) for n in (low, (low + high) // 2, high)}
+    def _law(self, low: int, high: int, unit: int) -> Law | None:
+        made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
         if not all(x.possible for x in made.values()):
             return None
         try:
-            return Law(made)
+            return Law(made, unit)
         except Uneven:
             return None
+
+
+def _middle(low: int, high: int, unit: int) -> int:
+    return low + (high - low) // unit // 2 * unit
 
 
 _lock = threading.Lock()
@@ -141,7 +154,8 @@ _known: OrderedDict[Any, Rows] = OrderedDict()
 def compiled(key: Any, make: Callable[[int], Body], even: bool = True) -> Rows:
     """The body of a key by rows; `make` has it for a number of them.
 
-    `even`: whether it is the same for each row, so that numbers of rows have laws.
+    `even`: whether it is the same for each row; else laws are looked for between the
+    numbers that there is `room` for.
     """
     with _lock:
         found = _known.get(key)
