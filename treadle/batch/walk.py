@@ -58,6 +58,11 @@ class Walk:
         nodes = map(self.nodes.__getitem__, which.tolist())
         return np.fromiter(map(_depth, nodes), np.int64, len(which))
 
+    def has(self, family: str) -> bool:
+        """Whether an op of a family is there."""
+        kinds = set(map(type, map(_op, self.nodes)))
+        return any(getattr(kind, "family", "") == family for kind in kinds)
+
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""
         every = list(map(_op, self.nodes))

@@ -14,7 +14,7 @@ from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.batch.forest import Forest
 from treadle.batch.room import room
-from treadle.batch.units import WIDE, collect
+from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
@@ -27,6 +27,7 @@ __all__ = ["counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
+JOINED = 4  # rows joined one after the other that are read together
 PAYS = 2  # rows there have to be in a group on average
 
 
@@ -124,10 +125,11 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     if options.check or options.workspace or options.engine not in ("auto", "native"):
         return False
     nodes = pending(roots)
-    # What is yet to be derived keeps its recipe.
-    if any(node.op.family == "derivative" for node in nodes) or not irregular(nodes):
+    if not irregular(nodes):
         return False
     walk = Walk(nodes)
+    if walk.has("derivative"):  # what is yet to be derived keeps its recipe
+        return False
     held = walk.held()
     units = collect(walk, asked)
     if len(units.nodes) < FEW:
@@ -199,7 +201,7 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
     wanted = {root: None for root in roots if root.stored is None}
     found: list[Exit] = []
     for node in [*forest.all.outside, *forest.alone()]:
-        joined = len(node.inputs) > WIDE and _joined(node)
+        joined = len(node.inputs) >= JOINED and _joined(node)
         if joined:
             places, rows = forest.places(node.inputs)
             joined = bool(rows.all())

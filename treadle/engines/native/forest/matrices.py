@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.units import Part
 from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.run import memory_of
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Leaves", "Matrices", "addresses", "row_types"]
+__all__ = ["Leaves", "Matrices", "addresses", "memory", "row_types"]
 
 LINE = 64
 SMALL = 512  # bytes of a leaf that is copied
@@ -34,6 +36,17 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
     for k, t in enumerate(template.kept if gradient else ()):
         found["kept", k] = t
     return found
+
+
+def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
+    """Bytes that nobody has written yet, and where they begin.
+
+    They come back when the array dies. Few different numbers are taken, so that what
+    one minibatch has had does for the next one.
+    """
+    step = 1 << max(size.bit_length() - 2, 12)
+    results = memory_of(current().arena).results
+    return results.lend([-(-max(size, 1) // step) * step], np.uint8)
 
 
 class Leaves:
@@ -96,16 +109,13 @@ class Matrices:
 
     def allocate(self, zero: bool = False) -> None:
         """Take the memory, of zeros or of whatever there is."""
-        make = np.zeros if zero else np.empty
-        self.block = make(self.size + LINE, np.uint8)
-        start = self.block.ctypes.data
-        self.base = -(-start // LINE) * LINE
+        self.block, self.base = memory(self.size)
         if zero:
+            self.block[: self.size] = 0
             return
-        shift = self.base - start
         for (number, place), offset in self.offsets.items():
             rows, size = self.rows[number], self.types[number, place].nbytes
-            begin, more = shift + offset + rows * size, room(rows) - rows
+            begin, more = offset + rows * size, room(rows) - rows
             if more:
                 self.block[begin : begin + more * size] = 0
 
@@ -118,7 +128,7 @@ class Matrices:
         """A matrix as an array, over the same memory."""
         key = number, place
         t = self.types[key]
-        start = self.base - self.block.ctypes.data + self.offsets[key]
+        start = self.offsets[key]
         raw = self.block[start : start + self.rows[number] * t.nbytes]
         return raw.view(t.dtype).reshape(self.rows[number], *t.shape)
 

@@ -17,6 +17,7 @@ from treadle.engines.native.forest.matrices import (
     Leaves,
     Matrices,
     addresses,
+    memory,
     row_types,
 )
 from treadle.engines.native.forest.moves import adds
@@ -132,9 +133,10 @@ class Run:
             {k: where[instance.sources[k]] for k in instance.template.row_cotangents}
             for instance in forest.instances
         ]
-        space = self._space()
+        space, base = memory(self._space())
+        steps.alive.append(space)
         for number, a, n in reversed(forest.steps):
-            self._pull(steps, number, a, n, targets[number], space)
+            self._pull(steps, number, a, n, targets[number], base)
         found = Cotangents()
         for number, instance in enumerate(forest.instances):
             self._totals(steps, number, instance, found)
@@ -147,8 +149,8 @@ class Run:
                 own.append(leaves.array(k, ("leaf", 0))[0].copy())
         return found
 
-    def _space(self) -> np.ndarray[Any, Any]:
-        """Memory for the cotangents of what one group reads."""
+    def _space(self) -> int:
+        """Bytes for the cotangents of what one group reads."""
         most = 0
         for number, _, n in self.forest.steps:
             instance = self.forest.instances[number]
@@ -157,7 +159,7 @@ class Run:
                 for k in instance.template.row_cotangents
             ]
             most = max(most, sum(-(-x // 64) * 64 for x in own))
-        return np.empty(most + 64, np.uint8)
+        return most
 
     def _pull(
         self,
@@ -166,7 +168,7 @@ class Run:
         a: int,
         n: int,
         targets: Mapping[int, np.ndarray[Any, Any]],
-        space: np.ndarray[Any, Any],
+        place: int,
     ) -> None:
         instance = self.forest.instances[number]
         template = instance.template
@@ -174,7 +176,6 @@ class Run:
         if part is None:
             return
         results, sums = [], []
-        place = -(-space.ctypes.data // 64) * 64
         for k in template.row_cotangents:
             t = instance.signature.body.arguments[k].type
             sums.append((targets[k], place, t))
