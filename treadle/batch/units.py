@@ -6,7 +6,7 @@ have a value already, from -1 downwards.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,16 +58,20 @@ class Part:
     offset: int
 
 
-def collect(walk: Walk, asked: Container[int] = ()) -> Units:
+Evaluate = Callable[[Sequence[Tensor]], None]
+
+
+def collect(walk: Walk, evaluate: Evaluate, asked: Container[int] = ()) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
-    `asked` for a derivative.
+    `asked` for a derivative. `evaluate` gives nodes their values: what is computed of
+    Variables alone is shared by all rows.
     """
     ops = Ops(walk)
     inside = parts_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
-    shared = _Shared(walk, ops)
+    shared = _Shared(walk, ops, evaluate, asked)
     found: list[tuple[int, Signature, Numbers, Numbers]] = []
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -115,23 +119,55 @@ def _calls(walk: Walk, members: Numbers) -> Found:
         nodes = members[own]
         if walk.waiting[every[own[0]][places]].any():
             continue
-        signature = Signature.of(walk.nodes[nodes[0]])
+        inputs = _at(walk.nodes, every[own[0]])
+        signature = Signature.of(walk.nodes[nodes[0]], inputs, places)
         if signature is not None:
             found.append((int(nodes[0]), signature, nodes, every[own][:, rows]))
     return found
 
 
 class _Shared:
-    """The leaves that are part of a signature: versions of Variables, and literals."""
+    """What is part of a signature: literals, versions of Variables, and what is
+    computed of them alone.
+    """
 
-    def __init__(self, walk: Walk, ops: Ops) -> None:
+    def __init__(
+        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
+    ) -> None:
         self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
         self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
         known: dict[bytes, int] = {}
         for k in np.flatnonzero(self.literals).tolist():
-            data = walk.nodes[k].stored.tobytes()  # type: ignore[union-attr]
+            data = np.asarray(walk.nodes[k].array).tobytes()
             self.content[k] = known.setdefault(data, len(known))
+        self._add_expressions(walk, ops, evaluate, asked)
+
+    def _add_expressions(
+        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
+    ) -> None:
+        """Let all that read an expression of Variables read one of its equals."""
+        fits = walk.waiting & (walk.sizes <= WIDE)
+        fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
+        marks = np.zeros(len(walk.nodes), np.bool_)
+        while True:
+            more = fits & walk.of_operands(self.versions | self.literals | marks)
+            for k in np.flatnonzero(more & ~marks).tolist():
+                fits[k] = more[k] = walk.nodes[k].serial not in asked
+            if (more == marks).all():
+                break
+            marks = more
+        one = np.arange(len(walk.nodes))
+        equals: dict[tuple[int, ...], int] = {}
+        for k in np.flatnonzero(marks).tolist():
+            read = walk.operands[walk.starts[k] : walk.starts[k + 1]]
+            key = int(ops.sign[k]), *one[read].tolist()
+            one[k] = equals.setdefault(key, k)
+        if equals:
+            evaluate(_at(walk.nodes, list(equals.values())))
+            walk.operands = one[walk.operands]
+            walk.waiting[marks] = False
+            self.versions[list(equals.values())] = True
 
 
 def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
@@ -144,7 +180,9 @@ def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
     found: Found = []
     for own in _split(np.arange(len(members)), np.concatenate([types, what, marks], 1)):
         nodes = members[own]
-        signature = Signature.of(walk.nodes[nodes[0]])
+        inputs = _at(walk.nodes, every[own[0]])
+        mine = np.flatnonzero(marks[own[0]] == 1).tolist()
+        signature = Signature.of(walk.nodes[nodes[0]], inputs, mine)
         if signature is not None:
             rows = every[own][:, marks[own[0]] == 0]
             found.append((int(nodes[0]), signature, nodes, rows))
@@ -225,5 +263,5 @@ def _numbered(
     )
 
 
-def _at(nodes: Sequence[Tensor], which: Numbers) -> list[Tensor]:
-    return [nodes[k] for k in which.tolist()]
+def _at(nodes: Sequence[Tensor], which: Iterable[int]) -> list[Tensor]:
+    return [nodes[k] for k in which]

@@ -131,7 +131,7 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    units = collect(walk, asked)
+    units = collect(walk, _evaluate, asked)
     if len(units.nodes) < FEW:
         return False
     forest = Forest(units, asked)
@@ -157,6 +157,15 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     counts.rows += forest.rows
     counts.groups += len(forest.steps)
     return True
+
+
+def _evaluate(nodes: Sequence[Tensor]) -> None:
+    """Give nodes their values; they can still be derived."""
+    keep = {node.serial for node in nodes if node.stored is None}
+    values = engine(current().engine).run(pending(nodes), {}, keep)
+    for node in nodes:
+        if node.serial in keep:
+            settle(node, values[node.serial])
 
 
 def _derivable(forest: Forest) -> bool:

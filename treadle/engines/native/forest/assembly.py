@@ -100,7 +100,7 @@ class Assembly:
             self.table[place] = table
         table = np.concatenate([*self.table, np.array([*self.numbers, 0], np.int64)])
         records = np.zeros((len(self.records), FIELDS), np.int64)
-        records[:, :4] = self.records
+        records[:, :4] = np.array(self.records, np.int64).reshape(-1, 4)
         places = records[:, 1]
         records[:, 1] = np.where(places < 0, self.size + ~places, places)
         workers.run(
