@@ -21,7 +21,7 @@ from treadle.loops.kernel import Kernel
 from treadle.program.program import Product
 
 if TYPE_CHECKING:
-    from treadle.engines.native.forest.parts import Compiled
+    from treadle.engines.native.forest.parts import Compiled, Sample
 
 __all__ = ["Law", "Uneven"]
 
@@ -36,7 +36,7 @@ class Uneven(Exception):
 class _Product:
     """A step whose numbers are planned anew, and where these stand."""
 
-    def __init__(self, made: dict[int, Compiled], k: int, low: int, high: int) -> None:
+    def __init__(self, made: dict[int, Sample], k: int, low: int, high: int) -> None:
         """`made` by numbers as `Law` counts them."""
         steps = {n: x.linked.program.steps[k] for n, x in made.items()}
         self.step = _fit(steps[low], steps[high], low, high)
@@ -56,7 +56,7 @@ class _Product:
             if code.workspace > like.workspace:
                 raise Uneven
             made.scratch = max(made.scratch, code.scratch)
-            functions: Mapping[str, int] = made.linked.functions
+            functions: Mapping[str, int] = made.functions
             if code.texts.keys() != like.texts.keys():
                 functions = compile_functions(code.texts)
                 made.alive.append(functions)
@@ -76,30 +76,32 @@ class _Product:
 class Law:
     """Steps by the number of rows: `like` those for the most, with other numbers."""
 
-    def __init__(self, given: dict[int, Compiled], unit: int = 1) -> None:
+    def __init__(self, given: dict[int, Sample], unit: int = 1) -> None:
         """`given` has the steps for three numbers of rows, multiples of the unit, as
         all that are asked for will be; raises Uneven.
         """
         self.unit = unit
         made = {n // unit: x for n, x in given.items()}
         low, middle, high = sorted(made)
-        first, self.like = made[low], made[high]
+        self.like = made[high].steps
         for x in made.values():
-            if not _alike(x, self.like):
+            if not _alike(x, made[high]):
                 raise Uneven
-        steps = self.like.linked.program.steps
+        steps = made[high].linked.program.steps
         planned = [k for k, step in enumerate(steps) if isinstance(step, Product)]
         self.products = [_Product(made, k, low, high) for k in planned]
-        self.start, self.slope = _line(_numbers(first), _numbers(self.like), low, high)
+        self.start, self.slope = _line(
+            _numbers(made[low].steps), _numbers(self.like), low, high
+        )
         wanted = self.at(middle * unit)
-        if not np.array_equal(_numbers(wanted), _numbers(made[middle])):
+        if not np.array_equal(_numbers(wanted), _numbers(made[middle].steps)):
             raise Uneven
 
     def at(self, n: int) -> Compiled:
         """The steps for n rows; raises Uneven if a product needs other code for it."""
         like, n = self.like, n // self.unit
         made = copy(like)
-        made.alive = []
+        made.alive = list(like.alive)
         values = self.start + self.slope * n
         count, size = len(like.records), len(like.table)
         made.records = like.records.copy()
@@ -124,16 +126,17 @@ def _line(x: Any, y: Any, low: int, high: int) -> tuple[Any, Any]:
     return x - slope * low, slope
 
 
-def _alike(x: Compiled, y: Compiled) -> bool:
+def _alike(one: Sample, other: Sample) -> bool:
     """Whether two bodies are the same kernels and products on the same places."""
-    a, b = x.linked, y.linked
+    a, b = one.linked, other.linked
+    x, y = one.steps, other.steps
     steps = a.program.steps, b.program.steps
     if [type(s) for s in steps[0]] != [type(s) for s in steps[1]] or a.spans != b.spans:
         return False
     for step, (first, count) in zip(steps[0], a.spans, strict=True):
         functions = x.records[first : first + count, 0]
-        other = y.records[first : first + count, 0]
-        if not isinstance(step, Product) and not np.array_equal(functions, other):
+        others = y.records[first : first + count, 0]
+        if not isinstance(step, Product) and not np.array_equal(functions, others):
             return False
     same: list[tuple[Any, Any]] = [
         (x.records[:, 1], y.records[:, 1]),

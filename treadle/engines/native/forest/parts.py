@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 
-__all__ = ["Compiled", "compiled"]
+__all__ = ["Compiled", "Sample", "compiled"]
 
 KEPT = 1024  # row counts of a body
+SAMPLES = 6  # of a body
 BODIES = 512
 LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
 HALVES = 2  # how often a range is halved where there is no law
@@ -29,10 +31,14 @@ NARROW = 3  # so many row counts are not worth a law
 class Compiled:
     """A body as steps, and where their table takes addresses from.
 
+    A `Sample` has the program that it was made of, too; the others do without.
+
     `arguments` are the buffers of the body's arguments, -1 for one that is not read;
     `results` those of its outputs; `copied` the outputs that lie where an argument,
     a constant or an output before lies, and are copied from there.
     """
+
+    possible: bool
 
     def __init__(
         self, linked: Linked, order: Sequence[int], outputs: Sequence[int]
@@ -40,13 +46,14 @@ class Compiled:
         """`order` has the body's argument of each of the program's, `outputs` the
         program's result of each of the body's outputs.
         """
-        self.linked = linked
         program = linked.program
         self.possible = not program.fallbacks
         if not self.possible:
             return
         linked.link()
-        self.alive: list[Any] = []  # functions of other row counts
+        # Kept alive: what the table has the addresses of.
+        self.functions = linked.functions
+        self.alive: list[Any] = [linked.constants]
         self.records = linked.records[:, :4]
         self.table, self.slots = linked.table, linked.slots
         self.which, self.shifts = linked.which, linked.shifts
@@ -69,13 +76,22 @@ class Compiled:
         self.offsets = linked.plan.table[linked.places] if len(linked.places) else None
 
 
-def _translate(body: Body) -> Compiled:
+@dataclass(frozen=True)
+class Sample:
+    """A body for some number of rows, and the program that it is."""
+
+    steps: Compiled
+    linked: Linked
+
+
+def _translate(body: Body) -> Sample:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
     linked, graph = translated(body.nodes, arguments, keep.keys())
     order = [arguments[x.serial] for x in graph.leaves]
     where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
-    return Compiled(linked, order, [where[y.serial] for y in body.outputs])
+    outputs = [where[y.serial] for y in body.outputs]
+    return Sample(Compiled(linked, order, outputs), linked)
 
 
 class Rows:
@@ -86,7 +102,7 @@ class Rows:
         self.even = even  # whether it is the same for each row
         # By the least and the most rows there is a law for.
         self.laws: dict[tuple[int, int], Law | None] = {}
-        self.samples: dict[int, Compiled] = {}
+        self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
         self.known: OrderedDict[int, Compiled] = OrderedDict()
         self.lock = threading.RLock()
 
@@ -114,7 +130,7 @@ class Rows:
                 break
             middle = _middle(low, high, unit)
             low, high = (low, middle) if n <= middle else (middle + unit, high)
-        return self._sample(n)
+        return self._sample(n).steps
 
     def _range(self, n: int) -> tuple[int, int, int]:
         """Where a law for n rows may hold, and what its numbers are multiples of."""
@@ -127,15 +143,17 @@ class Rows:
             low, high = high, SPAN * high
         return low, high - 1, 1
 
-    def _sample(self, n: int) -> Compiled:
+    def _sample(self, n: int) -> Sample:
         found = self.samples.get(n)
         if found is None:
             found = self.samples[n] = _translate(self.make(n))
+            if len(self.samples) > SAMPLES:
+                self.samples.popitem(last=False)
         return found
 
     def _law(self, low: int, high: int, unit: int) -> Law | None:
         made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
-        if not all(x.possible for x in made.values()):
+        if not all(x.steps.possible for x in made.values()):
             return None
         try:
             return Law(made, unit)
