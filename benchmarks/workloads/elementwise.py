@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bandwidth import copy_seconds, per_element
-from benchmarks.workload import Case, Cases, Claim, Workload
+from benchmarks.bandwidth import Copy, InCache
+from benchmarks.workload import Bound, Case, Cases, Claim, Workload
 
 __all__ = ["CHAINS", "WORKLOAD"]
 
@@ -110,12 +110,9 @@ def _bounds(
     count: int,
     cached: Sequence[tuple[int, int]],
     arrays: float,
-) -> Mapping[str, float]:
-    """Seconds that memory and arithmetic allow; `arrays` are moved, 2 in a copy."""
-    return {
-        "copy": copy_seconds(count) * arrays / 2,
-        "cache": per_element(make, cached) * count,
-    }
+) -> Mapping[str, Bound]:
+    """What memory and arithmetic allow; `arrays` are moved, 2 in a copy."""
+    return {"copy": Copy(count, arrays / 2), "cache": InCache(make, cached, count)}
 
 
 def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:

@@ -178,7 +178,7 @@ def _key(
             if type(x.op) is Version:
                 key.append(x)
                 continue
-        t = x._type
+        t = x.type
         key.append((t.shape, t.dtype))
         operands.append(x)
     return tuple(key), operands

@@ -24,7 +24,7 @@ __all__ = ["concat", "split", "stack", "unstack"]
 
 def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The elements from start to stop along an axis."""
-    cut = _cut(x._type, axis, start, stop)
+    cut = _cut(x.type, axis, start, stop)
     return x if cut is None else new_node(cut[0], (x,), cut[1])
 
 

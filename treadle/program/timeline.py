@@ -11,7 +11,7 @@ from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.places import sources
 from treadle.program.units import Unit
 
-__all__ = ["Demand", "Timeline"]
+__all__ = ["Demand", "Timeline", "kept_nodes"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,18 @@ class Demand:
     step: int
     bytes: int
     held: tuple[Tensor, ...]  # what lies there, the largest first
+
+
+def kept_nodes(arranged: Arrangement) -> dict[int, Tensor]:
+    """The nodes that lie in the arena for some time, by serial."""
+    return {
+        n.serial: n
+        for n in arranged.nodes
+        if n.serial in arranged.stored
+        and n.serial not in arranged.results
+        and n.serial not in arranged.finishes  # these stay in registers
+        and not isinstance(n.type, TupleType)
+    }
 
 
 class Timeline:
@@ -48,14 +60,7 @@ class Timeline:
         self.last: dict[int, int] = {}
         for k, read in enumerate(self.read):
             self.last |= dict.fromkeys(read, k)
-        self.kept = {
-            n.serial: n
-            for n in arranged.nodes
-            if n.serial in arranged.stored
-            and n.serial not in arranged.results
-            and n.serial not in arranged.finishes  # these stay in registers
-            and not isinstance(n.type, TupleType)
-        }
+        self.kept = kept_nodes(arranged)
 
     def made(self, x: Tensor) -> int:
         """The step after which a node is there; -1 for one that is there before.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from operator import is_
 from typing import Any
 
@@ -122,6 +123,30 @@ def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
     return found
 
 
+class _Kind(Enum):
+    """What becomes of an op: written in others unless that is claimed, or it stays."""
+
+    PLAIN, UPDATE, CALL, WRITTEN = range(4)
+
+
+_kinds: dict[type[Op], _Kind] = {}
+
+
+def _kind(op: Op) -> _Kind:
+    found = _kinds.get(type(op))
+    if found is None:
+        found = _Kind.PLAIN
+        primitive = isinstance(op, Elementwise) and op.traits.primitive
+        if isinstance(op, Update):
+            found = _Kind.UPDATE
+        elif isinstance(op, Call):
+            found = _Kind.CALL
+        elif isinstance(op, (Composite, Elementwise)) and not primitive:
+            found = _Kind.WRITTEN
+        _kinds[type(op)] = found
+    return found
+
+
 class _Numbering:
     """Nodes by what they compute."""
 
@@ -156,13 +181,14 @@ class _Numbering:
     def convert(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """A node over converted inputs, expanded as far as it goes."""
         op = node.op
-        if isinstance(op, Update):
+        kind = _kind(op)
+        if kind is _Kind.PLAIN:
+            return self.node(op, inputs, node)
+        if kind is _Kind.UPDATE:
             return inputs[1]
-        if isinstance(op, Call):
+        if kind is _Kind.CALL:
             return self._inline(node, inputs)
-        primitive = isinstance(op, Elementwise) and op.traits.primitive
-        written = isinstance(op, (Composite, Elementwise)) and not primitive
-        if written and not self.claimed(op):
+        if not self.claimed(op):
             return self._expand(node, inputs)
         return self.node(op, inputs, node)
 
@@ -222,11 +248,12 @@ class _Numbering:
                 made[node.serial] = self._converted(node, made)
 
     def _converted(self, node: Tensor, made: dict[int, Results]) -> Results:
-        if isinstance(node.op, Output):
-            known = made[node.inputs[0].serial]
-            if isinstance(known, tuple):
-                return known[node.op.position]
-        return self.convert(node, tuple([_one(made[x.serial]) for x in node.inputs]))
+        inputs: Any = tuple([made[x.serial] for x in node.inputs])
+        if tuple in map(type, inputs):
+            assert isinstance(node.op, Output), "several results where one is meant"
+            found: Tensor = inputs[0][node.op.position]
+            return found
+        return self.convert(node, inputs)
 
 
 def _one(x: Results) -> Tensor:

@@ -110,7 +110,7 @@ class Function(Wrapper):
         if not kwargs:  # the signature is at hand, but for deeper containers
             key = tuple(
                 [
-                    x._type
+                    x.type
                     if isinstance(x, Tensor)
                     else tuple([_sign(y) for y in x])
                     if type(x) is tuple
@@ -217,7 +217,7 @@ class Function(Wrapper):
 
 def _sign(x: Any) -> Any:
     """What tells a part of an argument apart."""
-    return x._type if isinstance(x, Tensor) else id(x)
+    return x.type if isinstance(x, Tensor) else id(x)
 
 
 def _tensors_of(args: tuple[Any, ...]) -> tuple[Tensor, ...]:

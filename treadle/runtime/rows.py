@@ -230,12 +230,12 @@ def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 def _joined(node: Tensor) -> bool:
     """Whether a node is others of one type, one after the other."""
-    first = node.inputs[0]._type
+    first = node.inputs[0].type
     op = node.op
     return (
         isinstance(op, Concat)
         and op.axis == 0
-        and all(x._type is first for x in node.inputs)
+        and all(x.type is first for x in node.inputs)
     )
 
 
