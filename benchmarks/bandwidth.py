@@ -73,20 +73,18 @@ class Copy:
 class InCache:
     """What `count` elements would take at the rate found where all data are in cache.
 
-    `make(n)` gives what runs n elements a number of times. The slope between a small
-    and a large size leaves out what a call costs at any size; the least slope of all
-    pairs of sizes is taken, so that a size too small for all threads flatters nobody.
+    `make(n)` gives what runs n elements a number of times. The slope of a straight line
+    through some sizes leaves out what a call costs at any size.
     """
 
     make: Callable[[int], Callable[[int], float]]
-    sizes: Sequence[tuple[int, int]]
+    sizes: Sequence[int]
     count: int
     found: dict[int, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        every = sorted({n for pair in self.sizes for n in pair})
-        self.runs = {n: self.make(n) for n in every}
-        self.found = {n: [] for n in every}
+        self.runs = {n: self.make(n) for n in self.sizes}
+        self.found = {n: [] for n in self.sizes}
         self.counts = {n: self._count(run) for n, run in self.runs.items()}
 
     @staticmethod
@@ -100,17 +98,14 @@ class InCache:
     @property
     def seconds(self) -> float:
         """By the medians of all turns so far."""
-        typical = {n: statistics.median(times) for n, times in self.found.items()}
-        slopes = [
-            max(typical[large] - typical[small], 0.0) / (large - small)
-            for small, large in self.sizes
-        ]
-        return min(slopes) * self.count
+        typical = [statistics.median(self.found[n]) for n in self.sizes]
+        slope = statistics.linear_regression(self.sizes, typical).slope
+        return max(slope, 0.0) * self.count
 
     def turn(self) -> None:
-        """Run each size for some 20 ms, one after the other."""
-        for n, run in self.runs.items():
-            for _ in range(2):
+        """Run each size for some 10 ms, a few times in turn."""
+        for _ in range(4):
+            for n, run in self.runs.items():
                 start = time.perf_counter()
                 run(self.counts[n])
                 self.found[n].append((time.perf_counter() - start) / self.counts[n])
