@@ -86,6 +86,7 @@ class Arrangement:
         if fuse:
             recompute(self.nodes, self.supported)
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
+        self._reads: dict[int, list[int]] = {}
         copied = self._copied()
         chosen = [
             n
@@ -187,15 +188,24 @@ class Arrangement:
         """The nodes that are read outside of their unit."""
         found = set(self.results)
         for unit in units:
-            own = {n.serial for n in unit.nodes}
+            read: set[int] = set()
             for node in unit.nodes:
-                if unit.region is None:
-                    found |= {x.serial for x in self.operands(node)}
-                    continue
-                for x in node.inputs:
-                    found |= {
-                        p.serial for p, _ in sources(x, None) if p.serial not in own
-                    }
+                read.update(self.reads(node, unit))
+            if unit.region is not None:
+                read.difference_update([n.serial for n in unit.nodes])
+            found |= read
+        return found
+
+    def reads(self, node: Tensor, unit: Unit) -> list[int]:
+        """The serials of what a member of a unit reads, whoever computes that."""
+        found = self._reads.get(node.serial)
+        if found is None:
+            if unit.region is None:
+                found = [x.serial for x in self.operands(node)]
+            else:
+                every = [p for x in node.inputs for p, _ in sources(x, None)]
+                found = [p.serial for p in every]
+            self._reads[node.serial] = found
         return found
 
     def operands(self, node: Tensor) -> list[Tensor]:

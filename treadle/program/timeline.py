@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
-from treadle.program.places import sources
 from treadle.program.units import Unit
 
 __all__ = ["Demand", "Timeline", "kept_nodes"]
@@ -77,11 +76,7 @@ class Timeline:
         found: set[int] = set()
         for unit in units:
             for node in unit.nodes:
-                if unit.region is None:
-                    found |= {x.serial for x in self.arranged.operands(node)}
-                else:
-                    for x in node.inputs:
-                        found |= {p.serial for p, _ in sources(x, None)}
+                found.update(self.arranged.reads(node, unit))
         return found
 
     def demands(self) -> list[int]:

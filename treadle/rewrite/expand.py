@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -24,7 +25,9 @@ from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update, unbound
 from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
+from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
+from treadle.rewrite.straighten import ordered
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -150,8 +153,9 @@ def _kind(op: Op) -> _Kind:
 class _Numbering:
     """Nodes by what they compute."""
 
-    def __init__(self, claimed: Callable[[Op], bool]) -> None:
+    def __init__(self, claimed: Callable[[Op], bool], straight: bool = False) -> None:
         self.claimed = claimed
+        self.straight = straight  # contractions in the order that products are done
         self.table: dict[Any, Tensor] = {}
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
@@ -183,6 +187,8 @@ class _Numbering:
         op = node.op
         kind = _kind(op)
         if kind is _Kind.PLAIN:
+            if self.straight and isinstance(op, Contract):
+                return self._contracted(op, inputs, node)
             return self.node(op, inputs, node)
         if kind is _Kind.UPDATE:
             return inputs[1]
@@ -191,6 +197,19 @@ class _Numbering:
         if not self.claimed(op):
             return self._expand(node, inputs)
         return self.node(op, inputs, node)
+
+    def _contracted(
+        self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
+    ) -> Tensor:
+        """A product on permuted operands, unless its result would be permuted too."""
+        made = ordered(op, inputs, node)
+        if not isinstance(made.op, Contract):
+            return self.node(op, inputs, node)
+        own = [
+            x if any(map(partial(is_, x), inputs)) else self.node(x.op, x.inputs, x)
+            for x in made.inputs
+        ]
+        return self.node(made.op, tuple(own), made)
 
     def derived(self, node: Tensor, made: dict[int, Results]) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
@@ -349,7 +368,7 @@ def write_out(
     claimed: Callable[[Op], bool],
 ) -> dict[int, Tensor]:
     """The roots of a graph over arguments, in the ops that kernels know."""
-    numbering = _Numbering(claimed)
+    numbering = _Numbering(claimed, straight=True)
     made: dict[int, Results] = {x.serial: x for x in arguments}
     numbering.done.update(made)
     numbering._walk(reach(roots.values()), made)

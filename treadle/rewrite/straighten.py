@@ -10,7 +10,7 @@ from treadle.graph.traversal import reach, users
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
-__all__ = ["straighten"]
+__all__ = ["ordered", "straighten"]
 
 
 def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
@@ -36,21 +36,23 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
             if alone and isinstance(readers[node.serial][0].op, PermuteDims):
                 waiting[node.serial] = Tensor(op, inputs, node.type)
             else:
-                made[node.serial] = _ordered(op, inputs, node)
+                found = ordered(op, inputs, node)
+                if found is not node:
+                    made[node.serial] = found
         elif isinstance(op, PermuteDims) and node.inputs[0].serial in waiting:
             inner = waiting[node.inputs[0].serial]
             assert isinstance(inner.op, Contract)
             a, b, out = letters(inner.op.spec)
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
-            made[node.serial] = _ordered(whole, inner.inputs, node)
+            made[node.serial] = ordered(whole, inner.inputs, node)
         elif any(map(is_not, inputs, node.inputs)):
             made[node.serial] = Tensor(op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
 
-def _ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
+def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     """The contraction with its dimensions in groups: batch, m, k, n."""
     (x, y), (a, b, out) = inputs, letters(op.spec)
     own = [c for c in out if (c in a) != (c in b)]
@@ -61,7 +63,10 @@ def _ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     n = "".join(c for c in out if c not in a)
     k = "".join(c for c in a if c in b and c not in out)
     x, y = _permuted(x, a, batch + m + k), _permuted(y, b, batch + k + n)
-    found = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")(x, y)
+    whole = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")
+    if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
+        return node
+    found = whole(x, y)
     found.origin = node.origin
     return _permuted(found, batch + m + n, out)
 
@@ -70,4 +75,9 @@ def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
     """x, with dimensions named by `own`, in the order of `wanted`."""
     if own == wanted:
         return x
-    return PermuteDims(tuple(own.index(c) for c in wanted))(x)
+    order = tuple(own.index(c) for c in wanted)
+    if isinstance(x.op, PermuteDims):  # of what was permuted when it was written out
+        order, (x,) = tuple(x.op.order[k] for k in order), x.inputs
+        if order == tuple(range(len(order))):
+            return x
+    return PermuteDims(order)(x)

@@ -206,6 +206,8 @@ def _distributed(m: Match) -> Any:
     for total in product.factors:
         if type(total.op) not in (Add, Subtract):
             continue
+        if not any(map(_divides, total.inputs)):
+            continue
         parts = [Product(v) for v in total.inputs]
         met = _met_by(parts, [f for f in product.factors if f is not total])
         if not met:
@@ -217,6 +219,21 @@ def _distributed(m: Match) -> Any:
         product.factors.append(left + right if type(total.op) is Add else left - right)
         return product.build()
     return None
+
+
+def _divides(v: Tensor) -> bool:
+    """Whether a product may have divisors: most have none, which is quickly seen."""
+    waiting = [v]
+    for _ in range(4 * FACTORS):
+        if not waiting:
+            return False
+        node = waiting.pop()
+        kind = type(node.op)
+        if kind is Divide or kind is Reciprocal:
+            return True
+        if kind is Multiply or kind is Negative or kind is Square:
+            waiting += node.inputs
+    return True
 
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
