@@ -53,6 +53,7 @@ class Grouping:
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
         self._read: dict[int, list[Tensor]] = {}  # by nodes of kernels
+        self._led: dict[int, list[Tensor]] = {}  # by operands
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -137,6 +138,15 @@ class Grouping:
             self._read[node.serial] = found
         return found
 
+    def _leads(self, x: Tensor) -> Sequence[Tensor]:
+        """The computed nodes that an operand leads to, the last first."""
+        if not is_virtual(x):
+            return (x,)
+        found = self._led.get(x.serial)
+        if found is None:
+            found = self._led[x.serial] = [p for p, _ in sources(x, None)]
+        return found
+
     def _awaited(self, node: Tensor) -> list[Tensor]:
         """What must be computed before a node."""
         other = waited_for(node)
@@ -145,11 +155,16 @@ class Grouping:
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
+        operands = unit.operands
         for x in self._reads(node):
-            unit.operands.add(x.serial)
+            if x.serial in operands:
+                continue  # it waits for that already
+            operands.add(x.serial)
             self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
-        for x in self._awaited(node):
             self._wait(unit, x)
+        after = waited_for(node)
+        if after is not None:
+            self._wait(unit, after)
 
     def _wait(self, unit: Unit, x: Tensor) -> None:
         """Let a unit wait for the one that computes a node, if there is one."""
@@ -220,11 +235,13 @@ class Grouping:
         shape = node.type.shape
         size = math.prod(a.extent for a in region.axes)
         for x in node.inputs:
-            for p, _ in sources(x, None):
+            if x.type.shape != shape:
+                continue
+            for p in self._leads(x):
                 known = region.placement.get(p.serial)
-                if known is None or x.type.shape != shape:
+                if known is None:
                     continue
-                found = carried_up(x, p, known)
+                found = known if p is x else carried_up(x, p, known)
                 if found is not None:
                     yield found
         if node.type.size == size:
@@ -265,7 +282,7 @@ class Grouping:
 
     def _of(self, x: Tensor, region: Region) -> Iterator[At]:
         """Where the operand of a reduction may stand."""
-        for p, _ in sources(x, None):
+        for p in self._leads(x):
             if p.serial in region.placement:
                 found = carried_up(x, p, region.placement[p.serial])
                 if found is not None:

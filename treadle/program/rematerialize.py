@@ -231,6 +231,8 @@ def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
     it may make another one the next. Where no less is reached by long strides, short
     ones go on from the least there was.
     """
+    if not arranged.steps():
+        return
     best, least = arranged, Timeline(arranged).largest().bytes
     for stride in STRIDES:
         arranged, idle = best, 0

@@ -161,7 +161,7 @@ def wait_for(node: Tensor, other: Tensor) -> Tensor:
 
 def waited_for(node: Tensor) -> Tensor | None:
     """What a node is to be computed after, if that was said."""
-    found: Tensor | None = (node.mark or {}).get("after")
+    found: Tensor | None = node.mark.get("after") if node.mark else None
     return found
 
 
