@@ -21,8 +21,8 @@ from treadle.program.places import (
     carried_up,
     domain,
     operand_places,
+    producers,
     run_through,
-    sources,
 )
 from treadle.program.units import (
     MEMBERS,
@@ -52,8 +52,7 @@ class Grouping:
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
-        self._read: dict[int, list[Tensor]] = {}  # by nodes of kernels
-        self._led: dict[int, list[Tensor]] = {}  # by operands
+        self.reads: dict[int, list[Tensor]] = {}  # by nodes of kernels
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -122,7 +121,7 @@ class Grouping:
 
     def _reads(self, node: Tensor) -> list[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
-        known = self._read.get(node.serial)
+        known = self.reads.get(node.serial)
         if known is not None:
             return known
         fuses = self.fuses(node)
@@ -135,16 +134,7 @@ class Grouping:
             else:
                 found.append(x)
         if fuses:
-            self._read[node.serial] = found
-        return found
-
-    def _leads(self, x: Tensor) -> Sequence[Tensor]:
-        """The computed nodes that an operand leads to, the last first."""
-        if not is_virtual(x):
-            return (x,)
-        found = self._led.get(x.serial)
-        if found is None:
-            found = self._led[x.serial] = [p for p, _ in sources(x, None)]
+            self.reads[node.serial] = found
         return found
 
     def _awaited(self, node: Tensor) -> list[Tensor]:
@@ -237,7 +227,7 @@ class Grouping:
         for x in node.inputs:
             if x.type.shape != shape:
                 continue
-            for p in self._leads(x):
+            for p in producers(x):
                 known = region.placement.get(p.serial)
                 if known is None:
                     continue
@@ -282,7 +272,7 @@ class Grouping:
 
     def _of(self, x: Tensor, region: Region) -> Iterator[At]:
         """Where the operand of a reduction may stand."""
-        for p in self._leads(x):
+        for p in producers(x):
             if p.serial in region.placement:
                 found = carried_up(x, p, region.placement[p.serial])
                 if found is not None:
@@ -293,15 +283,16 @@ class Grouping:
 
 def group(
     nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
-) -> list[Unit]:
+) -> tuple[list[Unit], dict[int, list[Tensor]]]:
     """Units for all nodes that compute something, in an order in which they can run.
 
     `fuses` tells which nodes a kernel can compute; the others are units by themselves.
+    What those of kernels read, movement looked through, is told by their serials.
     """
     grouping = Grouping(fuses, most)
     for node in nodes:
         grouping.add(node)
-    return ordered([u for u in grouping.units if u.nodes])
+    return ordered([u for u in grouping.units if u.nodes]), grouping.reads
 
 
 def ordered(units: Sequence[Unit]) -> list[Unit]:

@@ -35,6 +35,8 @@ READERS = 3  # of a value of two operands: with more it is better kept
 
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
+    if not any(n.type.size >= LARGE for n in nodes if isinstance(n.op, CHEAP)):
+        return
     readers = users(nodes)
     cost: dict[int, int] = {}  # cheap ops that a marked node takes
 

@@ -76,7 +76,7 @@ class Timeline:
         found: set[int] = set()
         for unit in units:
             for node in unit.nodes:
-                found.update(self.arranged.reads(node, unit))
+                found.update([x.serial for x in self.arranged.reads(node, unit)])
         return found
 
     def demands(self) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import is_not
 
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach, users
+from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
@@ -20,20 +20,15 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     the permutations of operands are looked through wherever memory allows.
     """
     nodes = reach(roots.values())
-    readers = users(nodes)
-    asked = {x.serial for x in roots.values()}
-
-    def private(x: Tensor) -> bool:
-        return len(readers[x.serial]) == 1 and x.serial not in asked
-
+    alone = _permuted_alone(nodes)
+    alone -= {x.serial for x in roots.values()}
     made: dict[int, Tensor] = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         op = node.op
         if isinstance(op, Contract):
-            alone = node.serial in readers and private(node)
-            if alone and isinstance(readers[node.serial][0].op, PermuteDims):
+            if node.serial in alone:
                 waiting[node.serial] = Tensor(op, inputs, node.type)
             else:
                 found = ordered(op, inputs, node)
@@ -50,6 +45,18 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
             made[node.serial] = Tensor(op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
+    """The contractions, by serial, that a permutation reads and nobody else."""
+    found: set[int] = set()
+    others: set[int] = set()
+    for node in nodes:
+        for x in node.inputs:
+            if isinstance(x.op, Contract):
+                again = x.serial in found or not isinstance(node.op, PermuteDims)
+                (others if again else found).add(x.serial)
+    return found - others
 
 
 def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
