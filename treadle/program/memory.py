@@ -25,6 +25,7 @@ __all__ = ["Plan", "Range", "largest_live_set", "plan"]
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 GOOD_ENOUGH = 256  # a plan within 1/256 of the bound is not improved
+LONG, NEAR = 1000, 32  # of more ranges than that, one within 1/32
 FEW = 250  # below it plain lists beat NumPy's fixed cost a call
 MANY = 16_000  # above it the quadratic placement takes only the most important ranges
 PLACINGS = 5_000  # ranges placed in all, over all orders tried
@@ -115,7 +116,7 @@ def _solve(problem: _Problem) -> tuple[Ints, int]:
     if not count:
         return problem.size, 0
     bound = problem.bound()
-    enough = bound + bound // GOOD_ENOUGH
+    enough = bound + bound // (GOOD_ENOUGH if count <= LONG else NEAR)
     best, height = _sweep(problem)
     if height > enough:
         offsets, other = _sweep(problem.reversed())
