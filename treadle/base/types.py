@@ -48,7 +48,7 @@ class Type:
     shape: Shape
     dtype: DType
     axes: Names | None
-    size: int
+    size: int  # elements
     nbytes: int
 
     def __new__(cls, shape: Shape, dtype: DType, axes: Names | None = None) -> Type:
