@@ -11,12 +11,13 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import resident
 from benchmarks.libraries import prepare, versions
-from benchmarks.workload import SIZES, Case, Workload
+from benchmarks.workload import SIZES, Bound, Case, Workload
 from benchmarks.workloads import workload
 
 __all__ = ["measure"]
@@ -52,8 +53,10 @@ def timed(case: Case, count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def samples(case: Case, work: Workload, quick: bool) -> list[float]:
-    """Seconds of a run, once for each sample, warm."""
+def samples(
+    case: Case, work: Workload, quick: bool, bounds: Iterable[Bound] = ()
+) -> list[float]:
+    """Seconds of a run, once for each sample, warm; bounds are measured in turn."""
     case.run(1 if quick else work.warm)
     if work.iterations is not None:
         count = max(1, work.iterations // 10) if quick else work.iterations
@@ -63,7 +66,12 @@ def samples(case: Case, work: Workload, quick: bool) -> list[float]:
     seconds = work.seconds / 4 if quick else work.seconds
     count = max(1, min(10_000, math.ceil(seconds / max(once, 1e-7))))
     resident.reset_peak()
-    return [timed(case, count) for _ in range(2 if quick else SAMPLES)]
+    found = []
+    for _ in range(2 if quick else SAMPLES):
+        found.append(timed(case, count))
+        for bound in bounds:
+            bound.turn()
+    return found
 
 
 def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]:
@@ -86,11 +94,12 @@ def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]
         if setting.check:
             figure["values"] = [float(case.run(1)) for _ in range(work.check_steps)]
         else:
-            figure["seconds"] = samples(case, work, setting.quick)
+            bounds = case.bounds() if case.bounds is not None else {}
+            figure["seconds"] = samples(case, work, setting.quick, bounds.values())
             if work.memory:
                 figure["megabytes"] = resident.peak() - before
-            if case.bounds is not None:
-                figure["bounds"] = dict(case.bounds())
+            if bounds:
+                figure["bounds"] = {k: b.seconds for k, b in bounds.items()}
         figures[case.name] = figure
     return figures
 

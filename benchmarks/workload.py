@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = [
     "SIZES",
+    "Bound",
     "Case",
     "Cases",
     "Claim",
@@ -19,20 +20,33 @@ __all__ = [
 SIZES = ("plain", "perturbed", "tiny")
 
 
+class Bound(Protocol):
+    """What the machine allows, measured in turns beside the work."""
+
+    @property
+    def seconds(self) -> float:
+        """Of one run, by all turns so far."""
+        ...
+
+    def turn(self) -> None:
+        """Measure once more."""
+        ...
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to time: `run(n)` does it n times and returns a number of the last.
 
     That number (a loss, an element of the result) must agree between implementations.
-    `bounds` says what the machine allows, as seconds by name, measured by `measure`
-    when it is asked for; a case without it is held against peers alone. `counts` says
+    `bounds` makes what measures the seconds that the machine allows, by name; a case
+    without it is held against peers alone. `counts` says
     what one run is made of (nodes, kernels, bytes), before the first. `work` is how
     many of `unit` one run does, for a rate.
     """
 
     name: str
     run: Callable[[int], float]
-    bounds: Callable[[], Mapping[str, float]] | None = None
+    bounds: Callable[[], Mapping[str, Bound]] | None = None
     counts: Callable[[], Mapping[str, float]] | None = None
     work: float = 0.0
     unit: str = "FLOP"

@@ -8,7 +8,7 @@ input, the cotangent, the value and the input's cotangent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bandwidth import copy_seconds, per_element
-from benchmarks.workload import Case, Cases, Claim, Workload
+from benchmarks.bandwidth import Copy, InCache
+from benchmarks.workload import Bound, Case, Cases, Claim, Workload
 
 __all__ = ["CHAINS", "WORKLOAD"]
 
@@ -47,9 +47,9 @@ class Sizes:
     count: int
     rows: int
     columns: int
-    # Elements in the second-level cache, and in the third: enough of them that both
-    # sizes of a pair are shared evenly by the threads.
-    cached: tuple[tuple[int, int], ...] = ((131_072, 393_216), (262_144, 1_048_576))
+    # Bytes that the third-level cache surely holds; an eighth of them is still enough
+    # for the threads to share them evenly.
+    cached: int = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,13 @@ def told(array: Array) -> float:
 def _bounds(
     make: Callable[[int], Callable[[int], float]],
     count: int,
-    cached: Sequence[tuple[int, int]],
+    cached: int,
     arrays: float,
-) -> Mapping[str, float]:
-    """Seconds that memory and arithmetic allow; `arrays` are moved, 2 in a copy."""
-    return {
-        "copy": copy_seconds(count) * arrays / 2,
-        "cache": per_element(make, cached) * count,
-    }
+) -> Mapping[str, Bound]:
+    """What memory and arithmetic allow; `arrays` are moved, 2 in a copy."""
+    most = int(cached / arrays / 4)
+    few = [most // 8, most // 4, most // 2, most]
+    return {"copy": Copy(count, arrays / 2), "cache": InCache(make, few, count)}
 
 
 def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
@@ -281,7 +280,7 @@ WORKLOAD = Workload(
     sizes={
         "plain": Sizes(16 << 20, 16_384, 1024),
         "perturbed": Sizes(15_485_863, 15_311, 1003),
-        "tiny": Sizes(1003, 37, 101, ((404, 909),)),
+        "tiny": Sizes(1003, 37, 101, 16 << 10),
     },
     data=data,
     implementations={

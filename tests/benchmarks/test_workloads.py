@@ -15,7 +15,7 @@ import pytest
 import treadle as td
 from benchmarks import corpora, loop, resident
 from benchmarks import pictures as pictures_module
-from benchmarks.bandwidth import copy_seconds, per_element
+from benchmarks.bandwidth import Copy, InCache
 from benchmarks.libraries import library_of
 from benchmarks.one import measure
 from benchmarks.pictures import pictures
@@ -200,13 +200,26 @@ def test_the_peak_is_seen_and_reset() -> None:
 
 
 def test_what_the_machine_allows() -> None:
-    assert copy_seconds(1 << 16, 3) > 0
+    whole, half = Copy(1 << 16), Copy(1 << 16, 0.5)
+    whole.turn()
+    half.found = whole.found
+    assert whole.seconds == 2 * half.seconds > 0
 
     def make(n: int) -> Any:
         x = np.ones(n, np.float32)
         return lambda count: [x * x for _ in range(count)]
 
-    assert per_element(make, ((1 << 15, 1 << 17),)) >= 0
+    bound = InCache(make, (1 << 15, 1 << 17), 1 << 20)
+    for _ in range(2):
+        bound.turn()
+    assert {len(times) for times in bound.found.values()} == {8}
+    assert bound.seconds >= 0
+
+
+def test_a_bound_is_the_slope_of_the_medians_of_all_turns() -> None:
+    bound = InCache(lambda n: lambda count: 0.0, (10, 20, 40), 100)
+    bound.found = {10: [2.0, 9.0, 2.0], 20: [3.0, 3.0, 7.0], 40: [5.0, 5.0, 5.0]}
+    assert bound.seconds == pytest.approx(10.0)
 
 
 def test_memory_is_that_of_the_planned_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,36 @@ def test_rows_of_large_arrays_have_the_same_bits(
 
 
 TEXTS = {
+    "what is read once is fetched from the next page": (
+        lambda x: x * 2.0 + 1.0,
+        """
+kernel add(b0: float32 written streamed, b1: float32) of n0, n1
+  vector i0 < n0 by 64
+    fetch b1[i0 + n1]
+    b0[i0] = add(multiply(b1[i0], 2.0), 1.0)
+""",
+    ),
+    "rows that are read once too": (
+        lambda x: x + td.asarray(X[0]),
+        """
+kernel add(b0: float32 written streamed, b1: float32, b2: float32) of n0, n1, n2, n3, n4
+  parallel i1 < n1
+    vector i0 < n0 by 64
+      fetch b1[i1*n3 + i0 + n4]
+      b0[i1*n2 + i0] = add(b1[i1*n2 + i0], b2[i0])
+""",
+    ),
+    "but nothing that columns are folded of": (
+        lambda x: x.sum(0),
+        """
+kernel sum(b0: float32 written streamed, b1: float32) of n0, n1, n2
+  vector i1 < n2 by 128
+    a0: float32 = 0
+    serial i0 < n0
+      a0 = Add with b1[i0*n1 + i1]
+    b0[i1] = a0
+""",
+    ),
     "an exponential waits with its worker": (
         lambda x: td.softmax(x, 1),
         """

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treadle as td
+from treadle.base.dtypes import float32
+from treadle.base.types import Type
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor
+from treadle.program.arrange import Arrangement
 from treadle.program.flow import ENDLESS, Network
+from treadle.program.rematerialize import lighter
 
 RNG = np.random.default_rng(11)
 EDGES = st.lists(
@@ -45,6 +51,13 @@ def test_what_is_endless_is_not_cut() -> None:
     for edge in ((0, a, ENDLESS), (a, b, 3), (b, 1, ENDLESS)):
         network.join(*edge)
     assert network.cut() == {0, a}
+
+
+def test_a_graph_without_steps_gets_no_lighter() -> None:
+    leaf = Tensor(Argument(0), (), Type((3,), float32))
+    arranged = Arrangement({0: leaf}, [], lambda node: True, True)
+    assert not arranged.steps()
+    assert list(lighter(arranged, lambda roots: arranged)) == []
 
 
 class Deep(td.nn.Module):

@@ -138,9 +138,9 @@ def _passes(
 ) -> tuple[bool, ...]:
     """Which inputs of a node get a cotangent."""
     op, inputs = node.op, node.inputs
-    dtype = None if present is not None else node._type.dtype
+    dtype = None if present is not None else node.type.dtype
     # A mask of truth values gets none where one of numbers does.
-    own = tuple([getattr(x._type, "dtype", None) for x in inputs])
+    own = tuple([getattr(x.type, "dtype", None) for x in inputs])
     key = (sign_of(op), dtype, own, _repeats(inputs), present)
     known = _passing.get(key)
     if known is None:

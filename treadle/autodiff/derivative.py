@@ -268,7 +268,7 @@ def _standing_for(found: Tensor, like: Tensor) -> Tensor:
 
 
 def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
-    return noted(Tensor(op, inputs, like._type, like.stored), like)
+    return noted(Tensor(op, inputs, like.type, like.stored), like)
 
 
 def derived(

@@ -49,13 +49,13 @@ def parts_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
                 continue
             of, base = found[of]
         node = nodes[k]
-        source = node.inputs[0]._type
+        source = node.inputs[0].type
         if type(node.op) is Embedding:
             shift = _row(node)
         else:
             key = id(node.op), source
             if key not in shifts:
-                shifts[key] = _shift(node.op, source, node._type)
+                shifts[key] = _shift(node.op, source, node.type)
             shift = shifts[key]
         if shift is not None and node.serial not in asked:
             found[k] = of, base + shift
@@ -66,10 +66,10 @@ def parts_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
 def _row(node: Tensor) -> int | None:
     """The byte where the row begins that a node looks up, if it is one that exists."""
     table, ids = node.inputs
-    if ids.stored is None or ids._type.shape != ():
+    if ids.stored is None or ids.type.shape != ():
         return None
     row = int(ids.array)  # type: ignore[arg-type]
-    return row * node._type.nbytes if 0 <= row < table._type.shape[0] else None
+    return row * node.type.nbytes if 0 <= row < table.type.shape[0] else None
 
 
 def _shift(op: Any, source: Type, result: Type) -> int | None:

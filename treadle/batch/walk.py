@@ -19,7 +19,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 _serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
-_op, _type = attrgetter("op"), attrgetter("_type")
+_op, _type = attrgetter("op"), attrgetter("type")
 
 
 class Walk:

@@ -83,7 +83,7 @@ class Op:
         """The node of this op on these inputs."""
         try:
             self.check(inputs)
-            type_ = self.infer(*[x._type for x in inputs])
+            type_ = self.infer(*[x.type for x in inputs])
         except TreadleError as error:
             operands = ", ".join(repr(x.type) for x in inputs)
             raise error.located(self.name, operands, describe(capture())) from None
@@ -96,7 +96,7 @@ class Op:
         if self.takes != "any":
             taken = KINDS[self.takes]
             for x in inputs:
-                if kind(x._type.dtype) not in taken:
+                if kind(x.type.dtype) not in taken:
                     known = " or ".join(sorted(KINDS[self.takes]))
                     raise DTypeError(
                         f"takes {known} operands, not {x.type.dtype.name}",

@@ -57,16 +57,17 @@ class Tensor(Operand):
         "_metadata",
         "_name",
         "_offset",
-        "_type",
         "depth",
         "inputs",
         "mark",
         "op",
         "serial",
         "stored",
+        "type",
     )
     op: Op
     inputs: tuple[Tensor, ...]
+    type: Type  # no property: it is read hundreds of times a node on the way to code
     depth: int
 
     def __init__(
@@ -80,7 +81,7 @@ class Tensor(Operand):
         # `above`: how many frames up the user's may be, from where it is looked for.
         self.op = op
         self.inputs = inputs
-        self._type = type_
+        self.type = type_
         self.serial = serial = next_serial()
         if not serial & LOOK:
             warn_if_growing(self)
@@ -99,10 +100,6 @@ class Tensor(Operand):
         if watchers:
             for watch in tuple(watchers):
                 watch(self)
-
-    @property
-    def type(self) -> Type:
-        return self._type
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
@@ -191,13 +188,13 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
     inputs, depth = (node,), node.depth + 1
     code, offset = node._code, node._offset
-    types: Sequence[Type] = node._type  # type: ignore[assignment]
+    types: Sequence[Type] = node.type  # type: ignore[assignment]
     found = []
     for k, op in enumerate(ops):
         made = _new(Tensor)
         made.op = op
         made.inputs = inputs
-        made._type = types[k]
+        made.type = types[k]
         made.serial = serial = next_serial()
         if not serial & LOOK:
             warn_if_growing(made)
@@ -264,7 +261,7 @@ def copied(
     marked: bool = True,
 ) -> Tensor:
     """A node on other operands, with its notes; marks are what a pass made of it."""
-    return noted(Tensor(op or node.op, inputs, node._type), node, marked)
+    return noted(Tensor(op or node.op, inputs, node.type), node, marked)
 
 
 def settle(node: Tensor, value: Stored) -> None:

@@ -25,11 +25,11 @@ def reach(
     stack = list(roots)
     while stack:
         node = stack.pop()
-        if node.serial in seen:
-            continue
-        seen[node.serial] = node
-        if stop is None or not stop(node):
-            stack.extend(node.inputs)
+        serial = node.serial
+        if serial not in seen:
+            seen[serial] = node
+            if stop is None or not stop(node):
+                stack += node.inputs
     return [seen[serial] for serial in sorted(seen)]
 
 

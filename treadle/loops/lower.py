@@ -88,7 +88,12 @@ def placed(at: Sequence[Index], strides: Sequence[int]) -> Index:
 
 def row_major(node: Tensor) -> tuple[int, ...]:
     """The strides of a node whose last dimension is the innermost, in elements."""
-    shape = node.type.shape
+    return steps(node.type.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def steps(shape: Shape) -> tuple[int, ...]:
+    """The strides of row-major memory, in elements."""
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 

@@ -1,8 +1,9 @@
 """Arrays that no cache holds: how a kernel reads and writes them; no value changes.
 
 Results are written past the caches. A row that later passes read back waits in memory
-that each worker has of its own. Rows to come are fetched while one is computed, since a
-processor foresees no load of theirs while it passes over a row that is in the cache.
+that each worker has of its own. What is to come is fetched ahead: a processor foresees
+no load in the next page of memory, nor one of the next row while it passes over a row
+that is in the cache.
 """
 
 from __future__ import annotations
@@ -166,12 +167,14 @@ def _reads(s: Statement, buffer: int) -> bool:
 def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
     """The kernel fetching each row while it passes over another, or over this one.
 
-    The pass that needs it first finds it then; which other pass fetches is chosen so
-    that all of them have their share.
+    The pass that needs it first finds it then; which other pass fetches, if there is
+    one, is chosen so that all of them have their share.
     """
     rows, body = _rows(kernel)
     passes = [k for k, s in enumerate(body) if isinstance(s, Loop)]
-    if not rows or len(passes) < 2:
+    if not rows and len(body) == len(passes) == 1:
+        return kernel.with_body((_run_ahead(body[0], kernel, large),))
+    if not rows:
         return kernel
     found: dict[int, list[Fetch]] = {k: [] for k in passes}
     known: set[int] = set()
@@ -182,16 +185,34 @@ def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
             known.add(x.buffer)
             if kernel.arguments[x.buffer].written or not _is_run(x, rows, body[k]):
                 continue
-            others = [*passes[turn + 1 :], *passes[:turn]]
+            others = [*passes[turn + 1 :], *passes[:turn]] or [k]
             own = min(others, key=lambda p: len(found[p]))
             count = 0
-            if own > k:
+            if own >= k:
                 size = _bytes(x.index, rows, x.dtype.itemsize)
                 count = max(1, AHEAD // size)
             shift = x.index.coefficient(rows[-1]) * count
             found[own].append(Fetch(x.buffer, x.index + shift))
     made = tuple(_begun(s, found.get(k, ())) for k, s in enumerate(body))
     return _with_rows(kernel, made)
+
+
+def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
+    """A loop that runs through memory once, fetching what it will load."""
+    if not isinstance(s, Loop) or not s.lanes or _nested(s):
+        return s
+    found: dict[int, Fetch] = {}
+    for x in expressions((s,)):
+        if isinstance(x, Load) and x.buffer in large and not x.guards:
+            plain = all(isinstance(atom, Axis) for atom, _ in x.index.terms)
+            if plain and x.index.coefficient(s.axis) == 1:
+                shift = AHEAD // x.dtype.itemsize
+                found.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
+    return _begun(s, tuple(found.values()))
+
+
+def _nested(s: Loop) -> bool:
+    return any(isinstance(x, Loop) for x in s.body)
 
 
 def _is_run(x: Load, rows: Sequence[Axis], within: Statement) -> bool:

@@ -110,8 +110,8 @@ def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
     if type(y) is not Tensor and isinstance(y, Operand):
         y = y.node()
     if type(x) is Tensor and type(y) is Tensor:
-        a: Type = x._type
-        b: Type = y._type
+        a: Type = x.type
+        b: Type = y.type
         if a.dtype is b.dtype and a.axes is None and b.axes is None:
             same = a is b or a.shape == b.shape
             if same and op.result == "same" and a.dtype.kind == "f":

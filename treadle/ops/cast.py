@@ -103,7 +103,7 @@ def astype(x: Any, dtype: Any) -> Tensor:
 
 def as_float(x: Any) -> Tensor:
     """The operand of a function of the reals: integers and bools become floats."""
-    if type(x) is Tensor and x._type.dtype.kind == "f":
+    if type(x) is Tensor and x.type.dtype.kind == "f":
         return x
     if isinstance(x, (bool, int)):
         x = float(x)
@@ -131,13 +131,13 @@ def operands(*values: Any) -> list[Tensor]:
         if not isinstance(v, Operand):
             break
         found.append(v.node())
-        if found[-1]._type.dtype is not found[0]._type.dtype:
+        if found[-1].type.dtype is not found[0].type.dtype:
             break
     else:
         return found
     if len(values) == 2:
         pair = _weakly(*values)
-        if pair is not None and pair[0]._type.dtype is pair[1]._type.dtype:
+        if pair is not None and pair[0].type.dtype is pair[1].type.dtype:
             return pair
     anchors = [as_tensor(v) for v in values if not isinstance(v, SCALARS)]
     if not anchors:

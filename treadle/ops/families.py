@@ -316,7 +316,7 @@ def selections(count: int) -> tuple[Output, ...]:
 
 def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     """The results of a node with several, as nodes."""
-    return results(node, selections(len(node._type)))  # type: ignore[arg-type]
+    return results(node, selections(len(node.type)))  # type: ignore[arg-type]
 
 
 def unary_samples(

@@ -194,7 +194,7 @@ Step = tuple[Op, tuple[Tensor, ...], Type]
 @provide
 def item_step(x: Tensor, k: int) -> Step | None:
     """The op, the inputs and the type of x[k]; None where it is no part or an error."""
-    known = _item(x._type, k)
+    known = _item(x.type, k)
     if known is None:
         return None
     cut, part, shape, t = known

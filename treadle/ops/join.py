@@ -24,7 +24,7 @@ __all__ = ["concat", "split", "stack", "unstack"]
 
 def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The elements from start to stop along an axis."""
-    cut = _cut(x._type, axis, start, stop)
+    cut = _cut(x.type, axis, start, stop)
     return x if cut is None else new_node(cut[0], (x,), cut[1])
 
 
@@ -218,6 +218,6 @@ def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
         stops = (*whole[:k], i + 1, *whole[k + 1 :])
         cut = Slice((*before, i, *behind), stops, ones)
         found.append(
-            new_node(first.op, (new_node(cut, (node,), own._type),), first._type)
+            new_node(first.op, (new_node(cut, (node,), own.type),), first.type)
         )
     return found

@@ -99,13 +99,13 @@ EMBEDDING = Embedding()
 def _row(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type]:
     """The op, the inputs and the type of one row of a table."""
     where = integer_node(k)
-    return EMBEDDING, (table, where), _rows_of(table._type, where._type)
+    return EMBEDDING, (table, where), _rows_of(table.type, where.type)
 
 
 @provide
 def row_step(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type] | None:
     """`_row` for an index, which may count from the end; None where there is none."""
-    count = table._type.shape[0] if table._type.shape else 0
+    count = table.type.shape[0] if table.type.shape else 0
     return _row(table, k % count) if -count <= k < count else None
 
 
@@ -118,7 +118,7 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     [[3.0, 4.0], [1.0, 2.0]]
     """
     node = as_tensor(table)
-    if type(ids) is int and padding_index is None and node._type.shape:
+    if type(ids) is int and padding_index is None and node.type.shape:
         return new_node(*_row(node, ids))
     where = positions(ids)
     found = EMBEDDING(node, where)

@@ -24,7 +24,7 @@ def along(x: Any, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
     """The node of `x` and the positions of `axis` in it, sorted."""
     node = as_tensor(x)
     if axis is None:
-        return node, tuple(range(len(node._type.shape)))
+        return node, tuple(range(len(node.type.shape)))
     return node, tuple(sorted(normalize_axes(axis, node.type)))
 
 

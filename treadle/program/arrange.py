@@ -24,7 +24,6 @@ from treadle.program.convolution import (
 from treadle.program.epilogue import epilogues
 from treadle.program.group import group, ordered
 from treadle.program.layout import Order, orders_of, strides_in
-from treadle.program.places import sources
 from treadle.program.recompute import recompute
 from treadle.program.units import MEMBERS, Unit
 
@@ -93,7 +92,7 @@ class Arrangement:
             if (n.serial in copied or not self.looked_through(n))
             and not isinstance(n.op, Output)
         ]
-        units = group(chosen, self.supported, MEMBERS if fuse else 1)
+        units, self._reads = group(chosen, self.supported, MEMBERS if fuse else 1)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:
@@ -187,16 +186,17 @@ class Arrangement:
         """The nodes that are read outside of their unit."""
         found = set(self.results)
         for unit in units:
-            own = {n.serial for n in unit.nodes}
-            for node in unit.nodes:
-                if unit.region is None:
-                    found |= {x.serial for x in self.operands(node)}
-                    continue
-                for x in node.inputs:
-                    found |= {
-                        p.serial for p, _ in sources(x, None) if p.serial not in own
-                    }
+            read = {x.serial for node in unit.nodes for x in self.reads(node, unit)}
+            if unit.region is not None:
+                read.difference_update([n.serial for n in unit.nodes])
+            found |= read
         return found
+
+    def reads(self, node: Tensor, unit: Unit) -> Sequence[Tensor]:
+        """What a member of a unit reads, whoever computes that."""
+        if unit.region is None:
+            return self.operands(node)
+        return self._reads[node.serial]
 
     def operands(self, node: Tensor) -> list[Tensor]:
         """What a step by itself reads from memory."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
-from treadle.loops.lower import At, Strides, flat, placed, row_major, unflatten
+from treadle.loops.lower import At, Strides, flat, placed, row_major, steps, unflatten
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
@@ -45,7 +45,7 @@ class Layout:
     def finishes(self) -> bool:
         """Whether an element-wise unit can be done on vectors of the result."""
         sizes = self.sizes[:3]
-        straight = zip(self.c, rows(sizes), sizes, strict=True)
+        straight = zip(self.c, steps(sizes), sizes, strict=True)
         return sizes[2] > 1 and all(s == to or n == 1 for s, to, n in straight)
 
     def element(self, at: At, shape: Shape) -> At:
@@ -88,11 +88,6 @@ def _merged(
         if strides[outer] != strides[inner] * sizes[inner]:
             return None
     return strides[real[-1]] if real else 0
-
-
-def rows(shape: Shape) -> tuple[int, ...]:
-    """Strides of row-major memory, in elements."""
-    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
 def layout_of(

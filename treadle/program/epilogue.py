@@ -15,7 +15,7 @@ from treadle.loops.region import Region
 from treadle.loops.schedule import all_indices, taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
-from treadle.program.places import operand_places, run_of, sources
+from treadle.program.places import operand_places, producers, run_of, sources
 from treadle.program.units import Unit, between, spread
 
 __all__ = ["epilogue_kernel", "epilogues", "result_places"]
@@ -35,7 +35,7 @@ def epilogues(
     for unit in units:
         for node in unit.nodes:
             for x in node.inputs:
-                for p, _ in sources(x, None):
+                for p in producers(x):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
     found: dict[int, Unit] = {}

@@ -21,8 +21,8 @@ from treadle.program.places import (
     carried_up,
     domain,
     operand_places,
+    producers,
     run_through,
-    sources,
 )
 from treadle.program.units import (
     MEMBERS,
@@ -52,7 +52,7 @@ class Grouping:
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
-        self._read: dict[int, list[Tensor]] = {}  # by nodes of kernels
+        self.reads: dict[int, list[Tensor]] = {}  # by nodes of kernels
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -121,7 +121,7 @@ class Grouping:
 
     def _reads(self, node: Tensor) -> list[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
-        known = self._read.get(node.serial)
+        known = self.reads.get(node.serial)
         if known is not None:
             return known
         fuses = self.fuses(node)
@@ -134,7 +134,7 @@ class Grouping:
             else:
                 found.append(x)
         if fuses:
-            self._read[node.serial] = found
+            self.reads[node.serial] = found
         return found
 
     def _awaited(self, node: Tensor) -> list[Tensor]:
@@ -145,11 +145,16 @@ class Grouping:
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
+        operands = unit.operands
         for x in self._reads(node):
-            unit.operands.add(x.serial)
+            if x.serial in operands:
+                continue  # it waits for that already
+            operands.add(x.serial)
             self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
-        for x in self._awaited(node):
             self._wait(unit, x)
+        after = waited_for(node)
+        if after is not None:
+            self._wait(unit, after)
 
     def _wait(self, unit: Unit, x: Tensor) -> None:
         """Let a unit wait for the one that computes a node, if there is one."""
@@ -220,11 +225,13 @@ class Grouping:
         shape = node.type.shape
         size = math.prod(a.extent for a in region.axes)
         for x in node.inputs:
-            for p, _ in sources(x, None):
+            if x.type.shape != shape:
+                continue
+            for p in producers(x):
                 known = region.placement.get(p.serial)
-                if known is None or x.type.shape != shape:
+                if known is None:
                     continue
-                found = carried_up(x, p, known)
+                found = known if p is x else carried_up(x, p, known)
                 if found is not None:
                     yield found
         if node.type.size == size:
@@ -265,7 +272,7 @@ class Grouping:
 
     def _of(self, x: Tensor, region: Region) -> Iterator[At]:
         """Where the operand of a reduction may stand."""
-        for p, _ in sources(x, None):
+        for p in producers(x):
             if p.serial in region.placement:
                 found = carried_up(x, p, region.placement[p.serial])
                 if found is not None:
@@ -276,15 +283,16 @@ class Grouping:
 
 def group(
     nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
-) -> list[Unit]:
+) -> tuple[list[Unit], dict[int, list[Tensor]]]:
     """Units for all nodes that compute something, in an order in which they can run.
 
     `fuses` tells which nodes a kernel can compute; the others are units by themselves.
+    What those of kernels read, movement looked through, is told by their serials.
     """
     grouping = Grouping(fuses, most)
     for node in nodes:
         grouping.add(node)
-    return ordered([u for u in grouping.units if u.nodes])
+    return ordered([u for u in grouping.units if u.nodes]), grouping.reads
 
 
 def ordered(units: Sequence[Unit]) -> list[Unit]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import users
 from treadle.ops.convolution import Conv, ConvInputGradient
 from treadle.ops.families import Elementwise
 from treadle.ops.movement import PermuteDims, Reshape
@@ -42,14 +41,18 @@ def orders_of(
     What is `asked` for is; `given` are the orders of arguments.
     """
     found = dict(given)
-    readers = users(nodes)
+    flattened = {
+        node.inputs[0].serial
+        for node in nodes
+        if isinstance(node.op, Reshape) and _flattens(node.inputs[0], node)
+    }
     for node in nodes:
         if node.serial in asked or isinstance(node.type, TupleType):
             continue
         ndim = node.type.ndim
         if not 3 <= ndim <= 5:
             continue
-        if any(_flattens(node, r) for r in readers.get(node.serial, [])):
+        if node.serial in flattened:
             continue
         if isinstance(node.op, IMAGES) or _moves_channels(node):
             found[node.serial] = channels_last(ndim)
@@ -74,9 +77,7 @@ def _moves_channels(node: Tensor) -> bool:
 
 
 def _flattens(node: Tensor, reader: Tensor) -> bool:
-    """Whether a reader takes several dimensions of a node for one."""
-    if not isinstance(reader.op, Reshape):
-        return False
+    """Whether a reshape takes several dimensions of a node for one."""
     before = [n for n in node.type.shape if n != 1]
     return before != [n for n in reader.type.shape if n != 1]
 

@@ -25,9 +25,11 @@ __all__ = ["Plan", "Range", "largest_live_set", "plan"]
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 GOOD_ENOUGH = 256  # a plan within 1/256 of the bound is not improved
+LONG, NEAR = 1000, 32  # of more ranges than that, one within 1/32
 FEW = 250  # below it plain lists beat NumPy's fixed cost a call
 MANY = 16_000  # above it the quadratic placement takes only the most important ranges
 PLACINGS = 5_000  # ranges placed in all, over all orders tried
+ENDLESS = 1 << 62  # a height that no plan has
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def _solve(problem: _Problem) -> tuple[Ints, int]:
     if not count:
         return problem.size, 0
     bound = problem.bound()
-    enough = bound + bound // GOOD_ENOUGH
+    enough = bound + bound // (GOOD_ENOUGH if count <= LONG else NEAR)
     best, height = _sweep(problem)
     if height > enough:
         offsets, other = _sweep(problem.reversed())
@@ -124,7 +126,7 @@ def _solve(problem: _Problem) -> tuple[Ints, int]:
         if count > MANY:
             offsets, other = _in_two_parts(problem)
         else:
-            offsets, other = _by_importance(problem, bound, enough)
+            offsets, other = _by_importance(problem, bound, enough, height)
         if other < height:
             best, height = offsets, other
     return best, height
@@ -143,13 +145,21 @@ def _in_two_parts(problem: _Problem) -> tuple[Ints, int]:
     return offsets, height + more
 
 
-def _by_importance(problem: _Problem, bound: int, enough: int) -> tuple[Ints, int]:
-    """The best of several orders and of their repairs, within the work allowed."""
+def _by_importance(
+    problem: _Problem, bound: int, enough: int, known: int
+) -> tuple[Ints, int]:
+    """The best of several orders and of their repairs, within the work allowed.
+
+    Of no use is what gets higher than the `known` plan, if no repair can follow.
+    """
     count = len(problem.size)
     tries = max(1, min(12, PLACINGS // count))
+    orders, most = _orders(problem), ENDLESS
+    if tries <= len(orders):
+        most = known
     found = []
-    for number, order in enumerate(_orders(problem)):
-        offsets, height = _place(problem, order, tight=number == 1)
+    for number, order in enumerate(orders):
+        offsets, height = _place(problem, order, tight=number == 1, most=most)
         found.append((height, number, order, offsets))
         tries -= 1
         if height <= enough or not tries:
@@ -229,11 +239,16 @@ def _sweep(problem: _Problem) -> tuple[Ints, int]:
     return np.array(offsets, np.int64), height
 
 
-def _place(problem: _Problem, order: Ints, tight: bool) -> tuple[Ints, int]:
-    """Places ranges in an order: in the lowest gap that holds it, or the tightest."""
+def _place(
+    problem: _Problem, order: Ints, tight: bool, most: int = ENDLESS
+) -> tuple[Ints, int]:
+    """Places ranges in an order: in the lowest gap that holds it, or the tightest.
+
+    Given up, as endlessly high, where it gets higher than `most`.
+    """
     if len(order) <= FEW:
         return _place_few(problem, order.tolist(), tight)
-    return _place_many(problem, order.tolist(), tight)
+    return _place_many(problem, order.tolist(), tight, most)
 
 
 def _place_few(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints, int]:
@@ -262,12 +277,15 @@ def _place_few(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints, 
     return np.array(offsets, np.int64), height
 
 
-def _place_many(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints, int]:
+def _place_many(
+    problem: _Problem, order: list[int], tight: bool, most: int
+) -> tuple[Ints, int]:
     first, last = problem.first.tolist(), problem.last.tolist()
     size = problem.size.tolist()
     offsets = np.zeros(len(size), np.int64)
     # Of the ranges placed so far, in order of their begin.
-    begins, ends, since, until = np.zeros((4, len(order)), np.int64)
+    table = np.zeros((4, len(order)), np.int64)
+    begins, ends, since, until = table
     height = 0
     for count, number in enumerate(order):
         start, stop, need = first[number], last[number], size[number]
@@ -285,11 +303,10 @@ def _place_many(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints,
                 gap = int(fits[gaps[fits].argmin()] if tight else fits[0])
                 found = int(reached[gap - 1]) if gap else 0
         offsets[number] = found
-        at = int(begins[:count].searchsorted(found))
-        for column, value in (
-            (begins, found), (ends, found + need), (since, start), (until, stop)
-        ):  # fmt: skip
-            column[at + 1 : count + 1] = column[at:count]
-            column[at] = value
         height = max(height, found + need)
+        if height > most:
+            return offsets, ENDLESS
+        at = int(begins[:count].searchsorted(found))
+        table[:, at + 1 : count + 1] = table[:, at:count]
+        table[:, at] = found, found + need, start, stop
     return offsets, height

@@ -16,6 +16,7 @@ __all__ = [
     "carried_up",
     "domain",
     "operand_places",
+    "producers",
     "run_of",
     "run_through",
     "sources",
@@ -47,6 +48,11 @@ def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:
             elif here is not None and isinstance(x.op, Movement) and k == 0:
                 place = tuple(Index.of(i) for i in x.op.index(here, own.type))
             stack.append((own, place))
+
+
+def producers(x: Tensor) -> Sequence[Tensor]:
+    """The computed nodes that an operand leads to, the last first."""
+    return [p for p, _ in sources(x, None)] if is_virtual(x) else (x,)
 
 
 def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import users
+from treadle.graph.traversal import uses
 from treadle.loops.lower import is_virtual, recomputed
 from treadle.ops.compare import Comparison, Logical
 from treadle.ops.contract import Contract
@@ -35,7 +35,9 @@ READERS = 3  # of a value of two operands: with more it is better kept
 
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
-    readers = users(nodes)
+    if not any(n.type.size >= LARGE for n in nodes if isinstance(n.op, CHEAP)):
+        return
+    readers, folded = uses(nodes), _folded(nodes)
     cost: dict[int, int] = {}  # cheap ops that a marked node takes
 
     def kept(x: Tensor) -> bool:
@@ -46,7 +48,7 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             return True
         if isinstance(x.op, (Elementwise, Contract, Conv)):
             # What such a step makes might never be written, but for a fold.
-            return any(_folds(r, readers) for r in readers.get(x.serial, ()))
+            return x.serial in folded
         return True
 
     for node in nodes:
@@ -59,19 +61,18 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         if any(x.type.shape != node.type.shape for x in large.values()):
             continue
         ops = 1 + sum(cost.get(x.serial, 0) for x in large.values())
-        many = len(large) > 1 and len(readers.get(node.serial, ())) > READERS
+        many = len(large) > 1 and readers.get(node.serial, 0) > READERS
         if ops <= OPS and not many and all(map(kept, large.values())):
             cost[node.serial] = ops
             recomputed(node)
 
 
-def _folds(reader: Tensor, readers: dict[int, list[Tensor]]) -> bool:
-    """Whether a reader is a fold, but for movement in between."""
-    stack = [reader]
-    while stack:
-        x = stack.pop()
-        if isinstance(x.op, Reduction) and not isinstance(x.type, TupleType):
-            return True
-        if isinstance(x.op, Movement):
-            stack += readers.get(x.serial, [])
-    return False
+def _folded(nodes: Sequence[Tensor]) -> set[int]:
+    """The nodes, by serial, that are folded, with nothing but movement in between."""
+    found: set[int] = set()
+    for reader in reversed(nodes):
+        folds = isinstance(reader.op, Reduction)
+        folds = folds and not isinstance(reader.type, TupleType)
+        if folds or (isinstance(reader.op, Movement) and reader.serial in found):
+            found.update([x.serial for x in reader.inputs])
+    return found

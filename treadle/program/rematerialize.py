@@ -21,7 +21,7 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.flow import ENDLESS, Network
 from treadle.program.recompute import CHEAP
-from treadle.program.timeline import Demand, Timeline
+from treadle.program.timeline import Demand, Timeline, kept_nodes
 from treadle.program.units import wait_for, waited_for
 
 __all__ = ["lighter", "rematerialized"]
@@ -210,6 +210,8 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     """An arrangement in which values are computed again where that is about as cheap
     as keeping them.
     """
+    if sum(x.type.nbytes for x in kept_nodes(arranged).values()) < LARGE:
+        return arranged
     time = Timeline(arranged)
     demand = time.largest()
     if demand.bytes < LARGE:
@@ -229,6 +231,8 @@ def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
     it may make another one the next. Where no less is reached by long strides, short
     ones go on from the least there was.
     """
+    if not arranged.steps():
+        return
     best, least = arranged, Timeline(arranged).largest().bytes
     for stride in STRIDES:
         arranged, idle = best, 0

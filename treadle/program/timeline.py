@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
-from treadle.program.places import sources
 from treadle.program.units import Unit
 
-__all__ = ["Demand", "Timeline"]
+__all__ = ["Demand", "Timeline", "kept_nodes"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,18 @@ class Demand:
     step: int
     bytes: int
     held: tuple[Tensor, ...]  # what lies there, the largest first
+
+
+def kept_nodes(arranged: Arrangement) -> dict[int, Tensor]:
+    """The nodes that lie in the arena for some time, by serial."""
+    return {
+        n.serial: n
+        for n in arranged.nodes
+        if n.serial in arranged.stored
+        and n.serial not in arranged.results
+        and n.serial not in arranged.finishes  # these stay in registers
+        and not isinstance(n.type, TupleType)
+    }
 
 
 class Timeline:
@@ -48,14 +59,7 @@ class Timeline:
         self.last: dict[int, int] = {}
         for k, read in enumerate(self.read):
             self.last |= dict.fromkeys(read, k)
-        self.kept = {
-            n.serial: n
-            for n in arranged.nodes
-            if n.serial in arranged.stored
-            and n.serial not in arranged.results
-            and n.serial not in arranged.finishes  # these stay in registers
-            and not isinstance(n.type, TupleType)
-        }
+        self.kept = kept_nodes(arranged)
 
     def made(self, x: Tensor) -> int:
         """The step after which a node is there; -1 for one that is there before.
@@ -72,11 +76,7 @@ class Timeline:
         found: set[int] = set()
         for unit in units:
             for node in unit.nodes:
-                if unit.region is None:
-                    found |= {x.serial for x in self.arranged.operands(node)}
-                else:
-                    for x in node.inputs:
-                        found |= {p.serial for p, _ in sources(x, None)}
+                found.update([x.serial for x in self.arranged.reads(node, unit)])
         return found
 
     def demands(self) -> list[int]:

@@ -11,7 +11,7 @@ from treadle.graph.traversal import by_serial
 from treadle.loops.index import Axis
 from treadle.loops.lower import At, is_virtual, unflatten
 from treadle.loops.region import Region
-from treadle.program.places import operand_places, run_of, sources
+from treadle.program.places import operand_places, producers, run_of, sources
 
 __all__ = [
     "MEMBERS",
@@ -119,9 +119,7 @@ def compatible(unit: Unit, other: Unit) -> bool:
 
 def _leads_to(x: Tensor, members: Mapping[int, At]) -> bool:
     """Whether an operand is computed from a member where it is read."""
-    if not is_virtual(x):
-        return x.serial in members
-    return any(p.serial in members for p, _ in sources(x, None))
+    return any(p.serial in members for p in producers(x))
 
 
 def _reads(unit: Unit, other: Unit) -> bool:
@@ -161,7 +159,7 @@ def wait_for(node: Tensor, other: Tensor) -> Tensor:
 
 def waited_for(node: Tensor) -> Tensor | None:
     """What a node is to be computed after, if that was said."""
-    found: Tensor | None = (node.mark or {}).get("after")
+    found: Tensor | None = node.mark.get("after") if node.mark else None
     return found
 
 

@@ -33,9 +33,12 @@ def convolve(
     Those that are `direct` have kernels of their own and stay. The channels of windows
     and of results lie innermost, where products read them.
     """
+    nodes = reach(roots.values())
+    if not any(map(_slides, nodes)):
+        return dict(roots)
     made: dict[int, Tensor] = {}
     windows: dict[Any, Tensor] = {}
-    for node in reach(roots.values()):
+    for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         found = None
         if _slides(node) and not direct(node):

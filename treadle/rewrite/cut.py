@@ -28,8 +28,11 @@ ROWS_OF_PART = 16  # fewer are not worth a sum of their own
 
 def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """The roots, with each long fold as a fold of parts and a fold of these."""
+    nodes = reach(roots.values())
+    if not any(map(_is_long, nodes)):
+        return dict(roots)
     made: dict[int, Tensor] = {}
-    for node in reach(roots.values()):
+    for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         if isinstance(node.op, Reduction):
             found = _cut(node.op, inputs[0])
@@ -41,6 +44,10 @@ def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
             made[node.serial] = Tensor(node.op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _is_long(node: Tensor) -> bool:
+    return isinstance(node.op, Reduction) and node.inputs[0].type.size >= LONG
 
 
 def _cut(op: Reduction, x: Tensor) -> Tensor | None:

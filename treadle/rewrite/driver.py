@@ -199,8 +199,8 @@ def _is_marked(node: Tensor) -> bool:
 def _key(op: Op, node: Tensor, inputs: Sequence[Tensor]) -> Any:
     if len(inputs) == 2 and op.traits.commutative and not op.traits.idempotent:
         a, b = inputs[0].serial, inputs[1].serial
-        return (op, node._type, a, b) if a <= b else (op, node._type, b, a)
-    return (op, node._type, *[x.serial for x in inputs])
+        return (op, node.type, a, b) if a <= b else (op, node.type, b, a)
+    return (op, node.type, *[x.serial for x in inputs])
 
 
 def rewrite(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -23,7 +25,9 @@ from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update, unbound
 from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
+from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
+from treadle.rewrite.straighten import ordered
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -122,11 +126,36 @@ def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
     return found
 
 
+class _Kind(Enum):
+    """What becomes of an op: written in others unless that is claimed, or it stays."""
+
+    PLAIN, UPDATE, CALL, WRITTEN = range(4)
+
+
+_kinds: dict[type[Op], _Kind] = {}
+
+
+def _kind(op: Op) -> _Kind:
+    found = _kinds.get(type(op))
+    if found is None:
+        found = _Kind.PLAIN
+        primitive = isinstance(op, Elementwise) and op.traits.primitive
+        if isinstance(op, Update):
+            found = _Kind.UPDATE
+        elif isinstance(op, Call):
+            found = _Kind.CALL
+        elif isinstance(op, (Composite, Elementwise)) and not primitive:
+            found = _Kind.WRITTEN
+        _kinds[type(op)] = found
+    return found
+
+
 class _Numbering:
     """Nodes by what they compute."""
 
-    def __init__(self, claimed: Callable[[Op], bool]) -> None:
+    def __init__(self, claimed: Callable[[Op], bool], straight: bool = False) -> None:
         self.claimed = claimed
+        self.straight = straight  # contractions in the order that products are done
         self.table: dict[Any, Tensor] = {}
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
@@ -156,15 +185,31 @@ class _Numbering:
     def convert(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """A node over converted inputs, expanded as far as it goes."""
         op = node.op
-        if isinstance(op, Update):
+        kind = _kind(op)
+        if kind is _Kind.PLAIN:
+            if self.straight and isinstance(op, Contract):
+                return self._contracted(op, inputs, node)
+            return self.node(op, inputs, node)
+        if kind is _Kind.UPDATE:
             return inputs[1]
-        if isinstance(op, Call):
+        if kind is _Kind.CALL:
             return self._inline(node, inputs)
-        primitive = isinstance(op, Elementwise) and op.traits.primitive
-        written = isinstance(op, (Composite, Elementwise)) and not primitive
-        if written and not self.claimed(op):
+        if not self.claimed(op):
             return self._expand(node, inputs)
         return self.node(op, inputs, node)
+
+    def _contracted(
+        self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
+    ) -> Tensor:
+        """A product on permuted operands, unless its result would be permuted too."""
+        made = ordered(op, inputs, node)
+        if not isinstance(made.op, Contract):
+            return self.node(op, inputs, node)
+        own = [
+            x if any(map(partial(is_, x), inputs)) else self.node(x.op, x.inputs, x)
+            for x in made.inputs
+        ]
+        return self.node(made.op, tuple(own), made)
 
     def derived(self, node: Tensor, made: dict[int, Results]) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
@@ -222,11 +267,12 @@ class _Numbering:
                 made[node.serial] = self._converted(node, made)
 
     def _converted(self, node: Tensor, made: dict[int, Results]) -> Results:
-        if isinstance(node.op, Output):
-            known = made[node.inputs[0].serial]
-            if isinstance(known, tuple):
-                return known[node.op.position]
-        return self.convert(node, tuple([_one(made[x.serial]) for x in node.inputs]))
+        inputs: Any = tuple([made[x.serial] for x in node.inputs])
+        if tuple in map(type, inputs):
+            assert isinstance(node.op, Output), "several results where one is meant"
+            found: Tensor = inputs[0][node.op.position]
+            return found
+        return self.convert(node, inputs)
 
 
 def _one(x: Results) -> Tensor:
@@ -322,7 +368,7 @@ def write_out(
     claimed: Callable[[Op], bool],
 ) -> dict[int, Tensor]:
     """The roots of a graph over arguments, in the ops that kernels know."""
-    numbering = _Numbering(claimed)
+    numbering = _Numbering(claimed, straight=True)
     made: dict[int, Results] = {x.serial: x for x in arguments}
     numbering.done.update(made)
     numbering._walk(reach(roots.values()), made)

@@ -46,9 +46,9 @@ def number_of(x: Tensor) -> Any:
     """The number that every element of a node is by its structure; None if unknown."""
     if type(x.op) is BroadcastTo:
         x = x.inputs[0]
-    if type(x.op) is not Literal or x._type.shape:
+    if type(x.op) is not Literal or x.type.shape:
         return None
-    if kind(x._type.dtype) == "complex":
+    if kind(x.type.dtype) == "complex":
         return None
     assert x.array is not None
     value = x.array.item()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import is_not
 
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach, users
+from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
-__all__ = ["straighten"]
+__all__ = ["ordered", "straighten"]
 
 
 def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
@@ -20,37 +20,46 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     the permutations of operands are looked through wherever memory allows.
     """
     nodes = reach(roots.values())
-    readers = users(nodes)
-    asked = {x.serial for x in roots.values()}
-
-    def private(x: Tensor) -> bool:
-        return len(readers[x.serial]) == 1 and x.serial not in asked
-
+    alone = _permuted_alone(nodes)
+    alone -= {x.serial for x in roots.values()}
     made: dict[int, Tensor] = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         op = node.op
         if isinstance(op, Contract):
-            alone = node.serial in readers and private(node)
-            if alone and isinstance(readers[node.serial][0].op, PermuteDims):
+            if node.serial in alone:
                 waiting[node.serial] = Tensor(op, inputs, node.type)
             else:
-                made[node.serial] = _ordered(op, inputs, node)
+                found = ordered(op, inputs, node)
+                if found is not node:
+                    made[node.serial] = found
         elif isinstance(op, PermuteDims) and node.inputs[0].serial in waiting:
             inner = waiting[node.inputs[0].serial]
             assert isinstance(inner.op, Contract)
             a, b, out = letters(inner.op.spec)
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
-            made[node.serial] = _ordered(whole, inner.inputs, node)
+            made[node.serial] = ordered(whole, inner.inputs, node)
         elif any(map(is_not, inputs, node.inputs)):
             made[node.serial] = Tensor(op, inputs, node.type)
             made[node.serial].origin = node.origin
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
 
-def _ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
+def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
+    """The contractions, by serial, that a permutation reads and nobody else."""
+    found: set[int] = set()
+    others: set[int] = set()
+    for node in nodes:
+        for x in node.inputs:
+            if isinstance(x.op, Contract):
+                again = x.serial in found or not isinstance(node.op, PermuteDims)
+                (others if again else found).add(x.serial)
+    return found - others
+
+
+def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     """The contraction with its dimensions in groups: batch, m, k, n."""
     (x, y), (a, b, out) = inputs, letters(op.spec)
     own = [c for c in out if (c in a) != (c in b)]
@@ -61,7 +70,10 @@ def _ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     n = "".join(c for c in out if c not in a)
     k = "".join(c for c in a if c in b and c not in out)
     x, y = _permuted(x, a, batch + m + k), _permuted(y, b, batch + k + n)
-    found = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")(x, y)
+    whole = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")
+    if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
+        return node
+    found = whole(x, y)
     found.origin = node.origin
     return _permuted(found, batch + m + n, out)
 
@@ -70,4 +82,9 @@ def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
     """x, with dimensions named by `own`, in the order of `wanted`."""
     if own == wanted:
         return x
-    return PermuteDims(tuple(own.index(c) for c in wanted))(x)
+    order = tuple(own.index(c) for c in wanted)
+    if isinstance(x.op, PermuteDims):  # of what was permuted when it was written out
+        order, (x,) = tuple(x.op.order[k] for k in order), x.inputs
+        if order == tuple(range(len(order))):
+            return x
+    return PermuteDims(order)(x)

@@ -193,7 +193,7 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    data = {x.serial for x in forest.all.leaves if is_inexact(x._type.dtype)}
+    data = {x.serial for x in forest.all.leaves if is_inexact(x.type.dtype)}
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 
@@ -234,10 +234,10 @@ def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 def _joined(node: Tensor) -> bool:
     """Whether a node is others of one type, one after the other."""
-    first = node.inputs[0]._type
+    first = node.inputs[0].type
     op = node.op
     return (
         isinstance(op, Concat)
         and op.axis == 0
-        and all(x._type is first for x in node.inputs)
+        and all(x.type is first for x in node.inputs)
     )

@@ -47,7 +47,7 @@ def make({names}):
         node = new(Tensor)
         node.op = op
         node.inputs = ({inputs})
-        node._type = type_
+        node.type = type_
         node.serial = serial = next_serial()
         if not serial & LOOK:
             look(node)
@@ -67,7 +67,7 @@ _RESULT = """
         y{k} = new(Tensor)
         y{k}.op = select{k}
         y{k}.inputs = behind
-        y{k}._type = result{k}
+        y{k}.type = result{k}
         y{k}.serial = next_serial()
         y{k}.depth = depth
         y{k}._code = code
@@ -149,8 +149,8 @@ class _Reading:
     def _one(self, name: str, x: Any, deep: int) -> bool:
         if type(x) is Tensor:
             known = f"t{len(self.space)}"
-            self.space[known] = x._type
-            self._unless(f"{name}.__class__ is Tensor and {name}._type is {known}")
+            self.space[known] = x.type
+            self._unless(f"{name}.__class__ is Tensor and {name}.type is {known}")
             self.tensors.append(name)
             return True
         if type(x) is tuple and deep:

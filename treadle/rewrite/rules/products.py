@@ -202,6 +202,8 @@ def _distributed(m: Match) -> Any:
 
     Only where every such divisor meets a factor: until then the sum stays whole.
     """
+    if not any(_divides(v) for total in _sums(m.root) for v in total.inputs):
+        return None
     product = Product(m.root)
     for total in product.factors:
         if type(total.op) not in (Add, Subtract):
@@ -217,6 +219,30 @@ def _distributed(m: Match) -> Any:
         product.factors.append(left + right if type(total.op) is Add else left - right)
         return product.build()
     return None
+
+
+def _within(root: Tensor) -> Iterator[Tensor]:
+    """The nodes that a product is made of, and perhaps more, at little cost."""
+    waiting = [root]
+    for _ in range(4 * FACTORS):
+        if not waiting:
+            return
+        node = waiting.pop()
+        yield node
+        if type(node.op) in _PARTS:
+            waiting += node.inputs
+
+
+_PARTS = {Multiply, Divide, Square, Reciprocal, Negative}
+
+
+def _sums(root: Tensor) -> list[Tensor]:
+    return [v for v in _within(root) if type(v.op) is Add or type(v.op) is Subtract]
+
+
+def _divides(v: Tensor) -> bool:
+    """Whether a product may have divisors: most have none, which is quickly seen."""
+    return any(type(u.op) is Divide or type(u.op) is Reciprocal for u in _within(v))
 
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
@@ -270,7 +296,7 @@ def _both_inward(m: Match) -> Any:
 def _common(m: Match) -> Any:
     """Quotients by one sum of exponentials, added as one quotient."""
     a, b = m.root.inputs
-    for d in Product(a).divisors:
+    for d in Product(a).divisors if _divides(a) else ():
         if overflows(d):
             p, q = _part(a, d), _part(b, d)
             if p is not None and q is not None:
