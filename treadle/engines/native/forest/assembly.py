@@ -66,6 +66,8 @@ class Assembly:
         own = linked.fixed.copy()
         # The last is set first: an argument that is not read has number -1.
         own[made.arguments] = arguments[: len(made.arguments)]
+        for number, array in made.arrays:
+            own[number] = array.ctypes.data
         if made.copied:
             fresh = [k for k in range(len(results)) if k not in made.copied]
             own[made.results[fresh]] = [results[k] for k in fresh]

@@ -24,6 +24,9 @@ BODIES = 512
 NARROW = 3  # so many row counts are not worth a law
 
 
+Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
+
+
 class Compiled:
     """A body as steps: where its table takes addresses from.
 
@@ -33,7 +36,7 @@ class Compiled:
     """
 
     def __init__(
-        self, linked: Linked, order: Sequence[int], outputs: Sequence[int]
+        self, linked: Linked, order: Sequence[Source], outputs: Sequence[int]
     ) -> None:
         """`order` has the body's argument of each of the program's, `outputs` the
         program's result of each of the body's outputs.
@@ -44,9 +47,14 @@ class Compiled:
         if not self.possible:
             return
         linked.link()
-        self.arguments = np.full(max(order, default=-1) + 1, -1, np.int64)
+        known = [k for k in order if isinstance(k, int)]
+        self.arguments = np.full(max(known, default=-1) + 1, -1, np.int64)
+        self.arrays: list[tuple[int, np.ndarray[Any, Any]]] = []
         for k, number in zip(order, program.arguments, strict=True):
-            self.arguments[k] = number
+            if isinstance(k, int):
+                self.arguments[k] = number
+            else:
+                self.arrays.append((number, k))
         where = [n for _, n, _ in program.results]
         self.results = np.array([where[k] for k in outputs], np.int64)
         places = [program.buffers[n].place for n in self.results.tolist()]
@@ -66,7 +74,7 @@ class _Translated:
     """A body for some number of rows as a program, and how they belong together."""
 
     linked: Linked
-    order: tuple[int, ...]
+    order: tuple[Source, ...]
     outputs: tuple[int, ...]
 
 
@@ -74,7 +82,11 @@ def _translate(body: Body) -> _Translated:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
     linked, graph = translated(body.nodes, arguments, keep.keys())
-    order = tuple(arguments[x.serial] for x in graph.leaves)
+    # Arrays within the body, such as the numbers of its rows, are no arguments.
+    order = tuple(
+        arguments[x.serial] if x.serial in arguments else np.ascontiguousarray(x.array)
+        for x in graph.leaves
+    )
     where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
     return _Translated(linked, order, tuple(where[y.serial] for y in body.outputs))
 
@@ -127,6 +139,8 @@ class Rows:
     def _law(self, low: int, high: int) -> Law | None:
         made = {n: self._translated(n) for n in (low, (low + high) // 2, high)}
         first, *others = made.values()
+        if not all(isinstance(k, int) for x in made.values() for k in x.order):
+            return None
         if any(x.order != first.order or x.outputs != first.outputs for x in others):
             return None
         program = fitted({n: x.linked.program for n, x in made.items()})
