@@ -278,3 +278,26 @@ def test_rows_of_what_is_computed() -> None:
         with td.options(autobatch=False, engine="reference"):
             for x, y in zip(found, run(count), strict=True):
                 np.testing.assert_allclose(x, y, rtol=1e-5)
+
+
+def test_loops_are_left_to_programs() -> None:
+    """Loops among nodes that are rows, alone and within a cell, and their gradients."""
+    draw = np.random.default_rng(14)
+    w = td.param("w", init=draw.normal(size=(4, 4)) / 3, dtype="float64")
+    tables = [draw.normal(size=(3 + k % 2, 4)) for k in range(24)]
+
+    def over(x: Any) -> Any:
+        y = td.tanh(x @ w)
+        zero = td.zeros(4, "float64")
+        h, ys = td.scan(lambda h, r: (td.tanh(h @ w + r), h * r), zero, y)
+        return (ys * ys).sum() + h.sum()
+
+    def run(f: Any) -> list[Any]:
+        loss = td.stack([f(td.asarray(x)) for x in tables]).sum()
+        return [float(loss), td.grad(loss, [w])[0].numpy()]
+
+    for f in (over, td.function(over)):
+        found = run(f)
+        with td.options(autobatch=False):
+            for x, y in zip(found, run(f), strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-10)
