@@ -83,7 +83,9 @@ class Assembly:
             self.copy(int(own[made.results[k]]), results[k], sizes[k])
 
     def run(self, threads: int) -> None:
-        """Do all steps; a position out of range raises."""
+        """Do all steps, if there are any; a position out of range raises."""
+        if not self.records:
+            return
         workers = pool(threads)
         arena = max((made.arena for *_, made, _ in self.parts), default=0)
         scratch = max((made.scratch for *_, made, _ in self.parts), default=0)
