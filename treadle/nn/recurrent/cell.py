@@ -62,12 +62,15 @@ class Cell(Module):
         empty = zeros((*lead, self.hidden_size), dtype)
         return empty if self.states == 1 else (empty,) * self.states
 
-    def forward(self, x: Any, state: State = None) -> State:
-        node = checked(x, self.input_size)
-        own = self.project(node)
+    def advance(self, x: Any, state: State = None, mask: Any = None) -> State:
+        """The next state from an input; no state is zeros."""
+        own = self.project(x)
         if state is None:
-            state = self.initial_state(node.shape[:-1], first(own).dtype)
-        return self.step(own, state)
+            state = self.initial_state(x.shape[:-1], first(own).dtype)
+        return self.step(own, state, mask)
+
+    def forward(self, x: Any, state: State = None) -> State:
+        return self.advance(checked(x, self.input_size), state)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.base.errors import ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
-from treadle.nn.recurrent.cell import Cell, State, first
+from treadle.nn.recurrent.cell import State, first
 from treadle.ops.join import concat, stack
 
 __all__ = ["beside", "joined", "one_by_one", "parted"]
 
 
 def one_by_one(
-    cell: Cell, steps: Sequence[Any], state: State, mask: Any, backwards: bool
+    advance: Callable[[Any, State, Any], State],
+    steps: Sequence[Any],
+    state: State = None,
+    mask: Any = None,
+    backwards: bool = False,
 ) -> tuple[list[Tensor], State]:
     """Outputs in the order of the steps, and the last state; each step is recorded.
 
     >>> import treadle as td
-    >>> ys, last = one_by_one(td.nn.RNNCell(2, 3), td.ones((4, 2)), None, None, True)
+    >>> cell = td.nn.RNNCell(2, 3)
+    >>> ys, last = one_by_one(cell.advance, td.ones((4, 2)), backwards=True)
     >>> len(ys), last is ys[0]
     (4, True)
     """
     outputs: list[Tensor] = []
     ordered = list(steps)
     for x in reversed(ordered) if backwards else ordered:
-        own = cell.project(x)
-        if state is None:
-            state = cell.initial_state(x.shape[:-1], first(own).dtype)
-        state = cell.step(own, state, mask)
+        state = advance(x, state, mask)
         outputs.append(first(state))
     return (outputs[::-1] if backwards else outputs), state
 

@@ -17,6 +17,7 @@ from treadle.nn.recurrent.sequence import beside, joined, one_by_one, parted
 from treadle.nn.recurrent.state import RecurrentState
 from treadle.ops.create import ones
 from treadle.ops.join import stack
+from treadle.runtime.function import Function, function
 
 __all__ = ["Recurrent"]
 
@@ -99,9 +100,12 @@ class Recurrent(Module):
     def cells(self) -> list[Cell]:
         """The cells, layer by layer, forward before reverse."""
         for cell, names in zip(self._layers.cells, self._layers.names, strict=True):
-            cell.__dict__["training"] = self.training
+            if cell.training is not self.training:
+                cell.training = self.training
             for own, outer in names:
-                cell.__dict__[own] = getattr(self, outer)
+                value = getattr(self, outer)
+                if cell.__dict__[own] is not value:
+                    setattr(cell, own, value)
         return list(self._layers.cells)
 
     # -- a sequence at once --------------------------------------------------------
@@ -123,11 +127,11 @@ class Recurrent(Module):
                 "a sequence has at least one step",
                 hint="among sequences of a list there may be empty ones",
             )
-        outputs, lasts = self._steps(steps, state)
+        outputs, lasts = self._steps(steps, state, node.ndim == 2)
         return stack(outputs, axis), joined(lasts)
 
     def transduce(self, xs: Iterable[Any], state: State = None) -> list[Tensor]:
-        """The output for each of a list of inputs; recorded cell by cell.
+        """The output for each of a list of inputs; each step of a layer is one node.
 
         >>> import treadle as td
         >>> layer = td.nn.GRU(3, 4, bidirectional=True)
@@ -135,10 +139,14 @@ class Recurrent(Module):
         [(8,), (8,)]
         """
         steps = [checked(x, self.input_size) for x in xs]
-        return self._steps(steps, state)[0] if steps else []
+        return self._steps(steps, state, True)[0] if steps else []
 
-    def _steps(self, steps: list[Tensor], state: State) -> tuple[list[Any], list[Any]]:
-        """Outputs and last states of inputs one by one."""
+    def _steps(
+        self, steps: list[Tensor], state: State, called: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Outputs and last states of inputs one by one, which may be `called` cells:
+        nodes that are batched with those of other sequences.
+        """
         starts = parted(state, len(self.directions) * self.num_layers)
         lead, cells, inputs = steps[0].shape[:-1], self.cells, steps
         lasts: list[Any] = []
@@ -151,7 +159,11 @@ class Recurrent(Module):
                 first_mask, mask = self._masks(cells[k], lead, steps[0].dtype)
                 given = below if first_mask is None else [x * first_mask for x in below]
                 outputs, last = one_by_one(
-                    cells[k], given, starts[k], mask, bool(direction)
+                    self._layers.call(k) if called else cells[k].advance,
+                    given,
+                    starts[k],
+                    mask,
+                    bool(direction),
                 )
                 found.append(outputs)
                 lasts.append(last)
@@ -231,11 +243,9 @@ class Recurrent(Module):
                 masks[k] = self._masks(cell, x.shape[:-1], x.dtype)
             first_mask, mask = masks[k]
             (y,) = self._below([y], [x], k)
-            own = cell.project(y if first_mask is None else y * first_mask)
+            y = y if first_mask is None else y * first_mask
             before = None if states is None else states[k]
-            if before is None:
-                before = cell.initial_state(x.shape[:-1], first(own).dtype)
-            after.append(cell.step(own, before, mask))
+            after.append(self._layers.call(k)(y, before, mask))
             y = first(after[-1])
         return after, self.output_of(after)
 
@@ -264,3 +274,19 @@ class _Layers:
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         self.names: list[list[tuple[str, str]]] = []
+        self.calls: dict[int, Function] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "calls": {}}  # traces are made again
+
+    def call(self, k: int) -> Function:
+        """A cell's step as a function that is traced once."""
+        found = self.calls.get(k)
+        if found is None:
+            cell = self.cells[k]
+
+            def step(x: Any, state: State, mask: Any) -> State:
+                return cell.advance(x, state, mask)
+
+            found = self.calls[k] = function(step)
+        return found

@@ -202,9 +202,9 @@ class SequentialTreeCell(Cell):
         if not own and not children:
             raise ArgumentError("a node has an input or children, or both")
         steps = [*own, *children]
-        ahead: Tensor = one_by_one(self.ahead, steps, None, None, False)[0][-1]
+        ahead: Tensor = one_by_one(self.ahead.advance, steps)[0][-1]
         if self.back is None:
             return ahead
         steps = [*own, *reversed(children)]
-        back = one_by_one(self.back, steps, None, None, False)[0][-1]
+        back = one_by_one(self.back.advance, steps)[0][-1]
         return concat([ahead, back], -1)
