@@ -17,8 +17,9 @@ from treadle.nn.linear import Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm
 from treadle.ops.contract import matmul
-from treadle.ops.movement import expand_dims, reshape, squeeze
+from treadle.ops.movement import reshape
 from treadle.ops.positions import additive_scores, alibi_bias
+from treadle.ops.rearrange import expand_dims, squeeze
 from treadle.ops.select import where
 from treadle.ops.softmax import softmax
 
@@ -203,11 +204,11 @@ class ALiBi(Module):
         self, queries: int, keys: int | None = None, mask: Any = None
     ) -> Tensor:
         keys = queries if keys is None else keys
-        if queries < 0 or keys < queries and self.causal:
+        if queries < 0 or (keys < queries and self.causal):
             raise ArgumentError(f"{queries} queries do not stand among {keys} keys")
         places = np.arange(keys - queries, keys)[:, None]
         ahead = np.arange(keys) - places
-        apart = as_tensor(-np.abs(ahead).astype(self.slopes.dtype))
+        apart = as_tensor(np.minimum(ahead, -ahead).astype(self.slopes.dtype))
         found: Tensor = reshape(self.slopes, (-1, 1, 1)) * apart
         if self.causal:
             found = where(as_tensor(ahead <= 0), found, -math.inf)
