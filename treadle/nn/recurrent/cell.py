@@ -109,6 +109,12 @@ class Gated(Cell):
     """
 
     gates: ClassVar[int] = 1
+    weight_ih: Any
+    weight_hh: Any
+    bias_ih: Any
+    bias_hh: Any
+    norm_ih: Any
+    norm_hh: Any
 
     def __init__(
         self,

@@ -106,8 +106,9 @@ class PeepholeLSTMCell(Gated):
         **settings: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, dtype, **settings)
-        for gate in "ifo":
-            setattr(self, f"peephole_{gate}", self.filled((hidden_size,), 0.0))
+        n = (hidden_size,)
+        self.peephole_i, self.peephole_f = self.filled(n, 0.0), self.filled(n, 0.0)
+        self.peephole_o = self.filled(n, 0.0)
 
     def step(self, own: Any, state: State, mask: Any = None) -> State:
         h, c = state

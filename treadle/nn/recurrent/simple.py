@@ -44,7 +44,8 @@ class _Simple(Gated):
         n, y = self.hidden_size, matmul(x, self.matrix("weight_ih").T)
         found = parts(y, self.gates + self.mapped)
         for k in range(self.gates):
-            gain, bias = self.norm_ih, self.bias_ih if k else None
+            gain: Any = self.norm_ih
+            bias: Any = self.bias_ih if k else None
             if gain is not None:
                 gain = gain[k * n : (k + 1) * n]
             if bias is not None:

@@ -195,7 +195,8 @@ class Recurrent(Module):
 
     def _ragged(self, batch: Batch, state: State) -> tuple[Any, State]:
         starts = parted(state, len(self.directions) * self.num_layers)
-        cells, rows, lasts = self.cells, batch.rows, []
+        cells, rows = self.cells, batch.rows
+        lasts: list[Any] = []
         tops: list[Tensor] = []
         for layer in range(self.num_layers):
             (below,) = self._below([rows], [batch.rows], layer)
