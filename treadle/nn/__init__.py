@@ -17,3 +17,4 @@ from treadle.nn.normalization import *
 from treadle.nn.pooling import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
+from treadle.nn.vocabulary import *
