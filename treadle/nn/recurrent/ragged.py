@@ -14,14 +14,14 @@ from treadle.graph.tensor import Tensor
 from treadle.nn.recurrent.cell import Cell, State, first
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
-from treadle.ops.lookup import embedding
+from treadle.ops.lookup import RowsToDense, embedding
 from treadle.ops.loop import scan
 from treadle.ops.movement import reshape
 
 __all__ = ["Ragged", "each", "over_time"]
 
 Array = np.ndarray[Any, Any]
-LIVE = 0.75  # the part of a loop's rows that has not ended when the loop does
+LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Loop:
 class Ragged:
     """How sequences of some lengths, end to end as rows, are run by loops over time.
 
-    Sequences are sorted by length, longest first. A loop goes on until a quarter of its
-    sequences has ended; those that have keep their state. The next has the others.
+    Sequences are sorted by length, longest first. A loop goes on until half of its
+    sequences have ended; those that have keep their state. The next has the others.
 
-    >>> plan = Ragged([1, 3, 2, 3])
+    >>> plan = Ragged([1, 3, 2, 4])
     >>> [loop.places.tolist() for loop in plan.loops]
-    [[[1, 6, 4, 0], [2, 7, 5, 0]], [[3, 8]]]
+    [[[6, 1, 4, 0], [7, 2, 5, 0], [8, 3, 5, 0]], [[9]]]
     """
 
     def __init__(self, lengths: Sequence[int] | Array) -> None:
@@ -50,9 +50,10 @@ class Ragged:
         self.order = np.argsort(-self.lengths, kind="stable")
         self.rank = np.argsort(self.order, kind="stable")
         self.loops: list[Loop] = []
-        self.result = np.zeros(int(self.starts[-1]), np.int64)
+        self.total = int(self.starts[-1])
+        homes: list[Array] = []
         ordered = self.lengths[self.order]
-        begin = done = 0
+        begin = 0
         while (count := int((ordered > begin).sum())) > 0:
             # The loop ends where too few of its sequences are left.
             end = int(ordered[max(int(np.ceil(LIVE * count)) - 1, 0)])
@@ -62,9 +63,10 @@ class Ragged:
             places = self.starts[self.order[:count]] + inside
             every = bool(live.all())
             self.loops.append(Loop(count, places, None if every else live[..., None]))
-            found = done + np.arange(places.size).reshape(places.shape)
-            self.result[places[live]] = found[live]
-            begin, done = end, done + places.size
+            homes.append(np.where(live, places, self.total).reshape(-1))
+            begin = end
+        # Where each row of the loops' outputs belongs; those not live, behind the end.
+        self.homes = np.concatenate([*homes, np.zeros(0, np.int64)])
 
     def run(
         self, cell: Cell, rows: Tensor, state: State, mask: Any, backwards: bool
@@ -96,7 +98,8 @@ class Ragged:
         rank = constant_node(self.rank)
         last = each(lambda x: embedding(x, rank), waiting)
         found = concat(outputs[::-1] if backwards else outputs)
-        return embedding(found, constant_node(self.result)), last
+        home = constant_node(self.homes)
+        return RowsToDense(self.total + 1)(home, found)[: self.total], last
 
 
 def over_time(
