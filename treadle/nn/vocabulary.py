@@ -139,6 +139,7 @@ class HierarchicalSoftmax(Module):
         """With Huffman's codes: the more often a word occurs, the shorter its way."""
         if len(counts) < 2:
             raise ArgumentError("a tree has two words or more")
+        open_: list[tuple[int, int, tuple[int, ...]]]
         open_ = [(int(n), -k, (k,)) for k, n in enumerate(counts)]
         heapq.heapify(open_)
         codes = [""] * len(counts)

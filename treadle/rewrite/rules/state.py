@@ -59,10 +59,11 @@ def _whole(m: Match) -> Any:
 
 def _beside(m: Match) -> Tensor | None:
     """Two parts of zeros that lie side by side, as one."""
-    first, second = (m.t, m.x), (m.u, m.y)
-    if m.t.op.starts > m.u.op.starts:
-        first, second = second, first
-    a, b = first[0].op, second[0].op
+    a: Any = m.t.op
+    b: Any = m.u.op
+    left, right = m.x, m.y
+    if a.starts > b.starts:
+        a, b, left, right = b, a, right, left
     pairs = zip(a.starts, a.stops, b.starts, b.stops, strict=True)
     other = [k for k, (i, j, p, q) in enumerate(pairs) if (i, j) != (p, q)]
     if a.shape != b.shape or len(other) != 1 or {*a.steps, *b.steps} != {1}:
@@ -70,7 +71,7 @@ def _beside(m: Match) -> Tensor | None:
     (k,) = other
     if a.stops[k] != b.starts[k]:
         return None
-    return Unslice(a.shape, a.starts, b.stops, a.steps)(Concat(k)(first[1], second[1]))
+    return Unslice(a.shape, a.starts, b.stops, a.steps)(Concat(k)(left, right))
 
 
 def _over(m: Match) -> Tensor | None:
