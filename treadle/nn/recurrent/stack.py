@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from treadle.base.errors import ArgumentError, ShapeError
@@ -17,7 +18,7 @@ from treadle.nn.recurrent.sequence import beside, joined, one_by_one, parted
 from treadle.nn.recurrent.state import RecurrentState
 from treadle.ops.create import ones
 from treadle.ops.join import stack
-from treadle.runtime.function import Function, function
+from treadle.runtime.function import function
 
 __all__ = ["Recurrent"]
 
@@ -83,6 +84,11 @@ class Recurrent(Module):
 
     def _take(self, cell: Cell, layer: int, direction: str) -> None:
         """Have a cell's parameters stand here, as torch names them."""
+        if not isinstance(cell, Cell):
+            raise ArgumentError(
+                f"{type(cell).__name__} is no Cell",
+                hint="a cell is a class that defines project and step: see td.nn.Cell",
+            )
         tag = f"_l{layer}{direction}"
         named = cell._attributes()
         names = [name for name, v in named if isinstance(v, (Variable, Module))]
@@ -275,19 +281,19 @@ class _Layers:
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         self.names: list[list[tuple[str, str]]] = []
-        self.calls: dict[int, Function] = {}
+        self.calls: dict[int, Callable[..., State]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "calls": {}}  # traces are made again
 
-    def call(self, k: int) -> Function:
+    def call(self, k: int) -> Callable[..., State]:
         """A cell's step as a function that is traced once."""
         found = self.calls.get(k)
         if found is None:
-            cell = self.cells[k]
-
-            def step(x: Any, state: State, mask: Any) -> State:
-                return cell.advance(x, state, mask)
-
-            found = self.calls[k] = function(step)
+            found = self.calls[k] = partial(function(_advance), self.cells[k])
         return found
+
+
+def _advance(cell: Cell, x: Any, state: State, mask: Any) -> State:
+    """A step; the cell is an argument, so that it is traced for what the cell is."""
+    return cell.advance(x, state, mask)
