@@ -13,7 +13,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.nn.recurrent.cell import Cell, State, first
 from treadle.ops.create import zeros
-from treadle.ops.join import concat
+from treadle.ops.join import concat, split
 from treadle.ops.lookup import RowsToDense, embedding
 from treadle.ops.loop import scan
 from treadle.ops.movement import reshape
@@ -81,14 +81,18 @@ class Ragged:
             state = cell.initial_state((len(self.lengths),), dtype)
         if not self.loops:
             return zeros((0, cell.hidden_size), dtype), state
+        # Side by side: the rows of a loop are found once.
+        widths = [part.shape[-1] for part in own] if isinstance(own, tuple) else None
+        whole = own if widths is None else concat(list(own), -1)
         order = constant_node(self.order)
         waiting = each(lambda x: embedding(x, order), state)
         mask = None if mask is None else embedding(mask, order)
         loops = self.loops[::-1] if backwards else self.loops
         outputs: list[Tensor] = []
         for loop in loops:
-            places = constant_node(loop.places)
-            inputs = each(lambda x, at=places: embedding(x, at), own)
+            inputs = embedding(whole, constant_node(loop.places))
+            if widths is not None:
+                inputs = tuple(split(inputs, widths, -1))
             now = each(lambda x, n=loop.count: x[:n], waiting)
             some = mask if mask is None else mask[: loop.count]
             live = None if loop.live is None else constant_node(loop.live)
