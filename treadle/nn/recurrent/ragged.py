@@ -90,7 +90,7 @@ class Ragged:
         loops = self.loops[::-1] if backwards else self.loops
         outputs: list[Tensor] = []
         for loop in loops:
-            inputs = embedding(whole, constant_node(loop.places))
+            inputs: Any = embedding(whole, constant_node(loop.places))
             if widths is not None:
                 inputs = tuple(split(inputs, widths, -1))
             now = each(lambda x, n=loop.count: x[:n], waiting)
