@@ -256,3 +256,48 @@ def test_parts_of_data_are_one_kind_of_rows() -> None:
         return [float(loss), *[g.numpy() for g in grads]]
 
     agree(both(run))
+
+
+def test_rows_of_what_is_computed() -> None:
+    """The gradient of a look-up in what differs for each node needs their numbers."""
+    w = td.param("w", init=np.random.default_rng(12).normal(size=(5, 4)))
+    draw = np.random.default_rng(13)
+    tables = [draw.normal(size=(6, 5)).astype("f4") for _ in range(40)]
+    ids = [draw.integers(0, 6, (3, 2)) for _ in tables]
+
+    def run(count: int) -> list[Any]:
+        found = [
+            td.rows(td.tanh(td.asarray(x) @ w), td.asarray(k))
+            for x, k in zip(tables[:count], ids, strict=False)
+        ]
+        loss = td.stack([(y * y).sum() for y in found]).sum()
+        return [float(loss), td.grad(loss, [w])[0].numpy()]
+
+    for count in (24, 40, 33):
+        found = run(count)
+        with td.options(autobatch=False, engine="reference"):
+            for x, y in zip(found, run(count), strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-5)
+
+
+def test_loops_are_left_to_programs() -> None:
+    """Loops among nodes that are rows, alone and within a cell, and their gradients."""
+    draw = np.random.default_rng(14)
+    w = td.param("w", init=draw.normal(size=(4, 4)) / 3, dtype="float64")
+    tables = [draw.normal(size=(3 + k % 2, 4)) for k in range(24)]
+
+    def over(x: Any) -> Any:
+        y = td.tanh(x @ w)
+        zero = td.zeros(4, "float64")
+        h, ys = td.scan(lambda h, r: (td.tanh(h @ w + r), h * r), zero, y)
+        return (ys * ys).sum() + h.sum()
+
+    def run(f: Any) -> list[Any]:
+        loss = td.stack([f(td.asarray(x)) for x in tables]).sum()
+        return [float(loss), td.grad(loss, [w])[0].numpy()]
+
+    for f in (over, td.function(over)):
+        found = run(f)
+        with td.options(autobatch=False):
+            for x, y in zip(found, run(f), strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-10)

@@ -103,6 +103,27 @@ ROWS: list[Row] = [
         [(2, 5, 8), (4, 2, 4), (4, 2, 4)],
     ),
     (lambda: nn.GRU(3, 4, 2, bias=False), ((5, 3),), [(5, 4), (2, 4)]),
+    (
+        lambda: nn.Recurrent(nn.SRUCell, 3, 4, 2, layer_norm=True),
+        ((5, 2, 3),),
+        [(5, 2, 4), (2, 2, 4), (2, 2, 4)],
+    ),
+    (
+        lambda: nn.Recurrent(nn.SparseLSTMCell, 3, 4, bidirectional=True, skip=True),
+        ((5, 2, 3),),
+        [(5, 2, 8), (2, 2, 4), (2, 2, 4)],
+    ),
+    (lambda: nn.GRUCell(3, 4, layer_norm=True), ((2, 3), (2, 4)), (2, 4)),
+    (lambda: nn.NematusGRUCell(3, 4, layer_norm=True), ((2, 3), (2, 4)), (2, 4)),
+    (lambda: nn.MGRUCell(3, 4), ((2, 3), (2, 4)), (2, 4)),
+    (lambda: nn.ClassFactoredSoftmax(4, [0, 1, 1]), ((2, 4), IDS[0]), (2,)),
+    (lambda: nn.HierarchicalSoftmax(4, ["0", "10", "11"]), ((2, 4), IDS[0]), (2,)),
+    (
+        lambda: nn.AdditiveAttention(3, 4, layer_norm=True),
+        ((2, 3), (2, 5, 4)),
+        [(2, 4), (2, 5)],
+    ),
+    (lambda: nn.GeneralAttention(3, 4), ((2, 3), (2, 5, 4)), [(2, 4), (2, 5)]),
     (lambda: nn.MultiHeadAttention(8, 2), ((2, 5, 8),), (2, 5, 8)),
     (
         lambda: nn.MultiHeadAttention(8, 2, kdim=6, vdim=4, batch_first=False),

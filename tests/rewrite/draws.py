@@ -100,6 +100,11 @@ class Draws:
         stop = start + x.shape[0]
         return Unslice((4, 3), (start, 0), (stop, 3), (1, 1))(x)
 
+    def part(self, start: int, stop: int) -> Tensor:
+        """Some rows of zeros [4, 3]."""
+        x = self(f"rows {start}", (stop - start, 3))
+        return Unslice((4, 3), (start, 0), (stop, 3), (1, 1))(x)
+
 
 def instance(rule: Rule, d: Draws) -> Tensor:
     """A graph that the rule fits."""

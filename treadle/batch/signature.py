@@ -17,7 +17,10 @@ from treadle.graph.rows import batched
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.call import Call
+from treadle.ops.control import Cond
 from treadle.ops.families import outputs_of
+from treadle.ops.loop import Scan
+from treadle.ops.while_loop import While
 
 __all__ = ["Signature", "apart", "shared_of", "template_of"]
 
@@ -108,9 +111,20 @@ def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
     return _bodies[key]
 
 
+def _loops(body: Body) -> bool:
+    """Whether a body branches or loops, which is done by programs within programs."""
+    for x in body.nodes:
+        inner = type(x.op) is Call and _loops(x.op.body)
+        if inner or isinstance(x.op, (Cond, Scan, While)):
+            return True
+    return False
+
+
 def _works(body: Body, given: tuple[bool, ...]) -> bool:
-    """Whether every op of a body has a rule for rows."""
+    """Whether every op of a body has a rule for rows that steps of a forest can do."""
     key = "rows", given
+    if key not in body.memo and _loops(body):
+        body.memo[key] = False
     if key not in body.memo:
         with pushed(TraceFrame(body.name)):
             body.memo[key] = batched(body, given, 2) is not None

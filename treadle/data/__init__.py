@@ -15,6 +15,7 @@ from treadle.data.loader import Loader
 from treadle.data.padding import pad
 from treadle.data.text import Tagged, read_lines, read_tagged, read_text
 from treadle.data.tree import Tree, read_trees
+from treadle.data.vectors import WordVectors, read_vectors, write_vectors
 from treadle.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Tagged",
     "Tree",
     "Vocabulary",
+    "WordVectors",
     "generate_listops",
     "listops_value",
     "load_images",
@@ -40,4 +42,6 @@ __all__ = [
     "read_tagged",
     "read_text",
     "read_trees",
+    "read_vectors",
+    "write_vectors",
 ]

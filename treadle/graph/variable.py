@@ -70,6 +70,7 @@ class Variable(Operand):
         "_trainable",
         "_type",
         "committed",
+        "frozen",
         "grad",
         "metadata",
         "name",
@@ -97,6 +98,7 @@ class Variable(Operand):
         self.name = name or f"variable_{next(_numbers)}"
         self.metadata: dict[str, Any] = {}
         self.grad: Tensor | None = None
+        self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = Version(self)
         self.trainable = trainable
@@ -159,6 +161,36 @@ class Variable(Operand):
         """Forget the accumulated gradient."""
         self.grad = None
 
+    def freeze_rows(self, ids: Any) -> None:
+        """Have optimizers leave these rows as they are, and no others; None: all move.
+
+        Their part of a gradient counts as 0, also in its norm. A function in which an
+        optimizer steps is to be traced after a parameter's first rows are frozen.
+
+        >>> import treadle as td
+        >>> table = td.lookup("table", (3, 1), init=1.0)
+        >>> table.freeze_rows([0, 2])
+        >>> _ = td.optim.Adam(lr=0.5).step(td.rows(table, [0, 1]).sum())
+        >>> table.numpy().ravel().round(3).tolist()
+        [1.0, 0.5, 1.0]
+        """
+        rows = self._type.shape[0] if self._type.shape else 0
+        mask = np.zeros(rows, np.bool_)
+        known = np.asarray([] if ids is None else ids)
+        if known.dtype == np.bool_ and known.shape == mask.shape:
+            mask |= known
+        elif known.size:
+            known = known.reshape(-1)
+            if known.dtype.kind not in "iu":
+                raise DTypeError(f"rows are frozen by whole numbers, got {known.dtype}")
+            if known.min() < -rows or known.max() >= rows:
+                raise ShapeError(f"{self.name!r} has {rows} rows, not one {ids!r}")
+            mask[known] = True
+        if self.frozen is not None:
+            self.frozen.assign(mask)
+        elif ids is not None:
+            self.frozen = Variable(mask, name=f"{self.name}/frozen")
+
     def __getitem__(self, key: Any) -> Tensor:
         if type(key) is int:
             choose = functions.row_step if self.sparse else functions.item_step
@@ -214,6 +246,7 @@ class Variable(Operand):
         memo[id(self)] = copy
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
         copy.metadata, copy.grad = dict(self.metadata), self.grad
+        copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable = self._trainable
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
         known = self.committed.stored is not None

@@ -11,8 +11,10 @@ from treadle.nn.dropout import *
 from treadle.nn.generation import *
 from treadle.nn.linear import *
 from treadle.nn.loss import *
+from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
 from treadle.nn.pooling import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
+from treadle.nn.vocabulary import *

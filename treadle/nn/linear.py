@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
@@ -152,6 +154,7 @@ class Embedding(Module):
     """Rows of a (rows, width) table at integer ids; their gradient stays sparse.
 
     Normal(0, 1) at first, zero in the row of `padding_index`, which gets no gradient.
+    Optimizers leave the rows at `frozen` as they are: ids, or a bool for each row.
 
     >>> import treadle as td
     >>> td.nn.Embedding(10, 3)([[1, 2, 4]]).shape
@@ -166,6 +169,7 @@ class Embedding(Module):
         dtype: Any = None,
         *,
         weight_init: Init = None,
+        frozen: Any = None,
     ) -> None:
         above_zero(rows=rows, width=width)
         self.rows, self.width, self.padding_index = rows, width, padding_index
@@ -177,6 +181,22 @@ class Embedding(Module):
             array = array.copy()
             array[padding_index] = 0
         self.weight = Parameter(array, sparse=True, copy=False)
+        if frozen is not None:
+            self.weight.freeze_rows(frozen)
+
+    @classmethod
+    def from_array(cls, array: Any, **settings: Any) -> Embedding:
+        """A table with these first rows, such as word vectors from a file.
+
+        >>> import treadle as td
+        >>> table = td.nn.Embedding.from_array([[1.0, 2.0], [3.0, 4.0]], frozen=[0])
+        >>> table([1]).tolist()
+        [[3.0, 4.0]]
+        """
+        given = np.asarray(array)
+        if given.ndim != 2:
+            raise ArgumentError(f"a table is (rows, width), not {given.shape}")
+        return cls(*given.shape, weight_init=given, **settings)
 
     def forward(self, ids: Any) -> Tensor:
         return embedding(self.weight, ids, self.padding_index)

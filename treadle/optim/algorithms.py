@@ -102,7 +102,8 @@ class SGD(Optimizer):
     """p = p - lr v with v = momentum v + g (Nesterov: g + momentum v in v's place).
 
     `weight_decay` adds weight_decay p to g; with `decoupled` to the direction instead.
-    Without momentum, sparse gradients change only their rows. Robbins and Monro 1951.
+    Sparse gradients change only their rows of p and v: without momentum that is what
+    the dense rule gives, with it lazy. Robbins and Monro 1951.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -226,7 +227,7 @@ class Adagrad(Optimizer):
 
 class Adadelta(Optimizer):
     """p = p - lr g sqrt(u + eps) / sqrt(v + eps), with running means v of g², u of
-    the squared changes. Zeiler 2012.
+    the squared changes; lazily where gradients are sparse. Zeiler 2012.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -261,7 +262,8 @@ class RMSProp(Optimizer):
     """v = alpha v + (1 - alpha) g²; p = p - lr g / (sqrt(v) + eps).
 
     `momentum` carries the scaled gradient on; `centered` subtracts the squared mean of
-    g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Hinton 2012.
+    g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Sparse gradients
+    change only their rows of p and v. Hinton 2012.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)

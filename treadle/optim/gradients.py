@@ -30,11 +30,13 @@ class Gradient:
     """A gradient in the dtype it is worked in; with `ids`, the rows of a sparse one.
 
     Each row then holds the sum over all occurrences of its id, so that rules that are
-    not linear see the whole gradient of a row.
+    not linear see the whole gradient of a row. `frozen` is True where nothing is to
+    change, and the gradient is 0 there.
     """
 
     value: Tensor
     ids: Tensor | None = None
+    frozen: Tensor | None = None
 
     def square_sum(self) -> Tensor:
         """The sum of squares; a row that occurs n times counts once."""
@@ -52,8 +54,9 @@ def plain(x: Tensor) -> Tensor:
     return x if x.type.axes is None else unname(x)
 
 
-def prepare(gradient: Tensor, rowwise: bool) -> Gradient:
-    """A gradient as rows where it is sparse and the rule can use them, else dense.
+def prepare(gradient: Tensor, rowwise: bool, frozen: Any = None) -> Gradient:
+    """A gradient as rows where it is sparse and the rule can use them, else dense;
+    `frozen` marks rows of the parameter that do not change.
 
     >>> import treadle as td
     >>> table = td.param("table", init=[[1.0], [2.0]])
@@ -65,9 +68,18 @@ def prepare(gradient: Tensor, rowwise: bool) -> Gradient:
     dtype = accumulator(gradient.type.dtype)
     rows = sparse_rows(gradient) if rowwise and gradient.type.ndim else None
     if rows is None:
-        return Gradient(gradient.astype(dtype))
+        return _thawed(gradient.astype(dtype), None, frozen)
     ids, values = rows
-    return Gradient(functions.combine_rows(ids, values.astype(dtype)), ids)
+    return _thawed(functions.combine_rows(ids, values.astype(dtype)), ids, frozen)
+
+
+def _thawed(value: Tensor, ids: Tensor | None, frozen: Any) -> Gradient:
+    """A gradient that is 0 in the rows that are frozen."""
+    if frozen is None:
+        return Gradient(value, ids)
+    own = frozen if ids is None else functions.embedding(frozen, ids)
+    wide = functions.reshape(own, (-1,) + (1,) * (value.type.ndim - 1))
+    return Gradient(functions.where(wide, 0.0, value), ids, wide)
 
 
 def global_norm(gradients: Sequence[Gradient]) -> Tensor:

@@ -23,7 +23,7 @@ from treadle.optim.gradients import (
     clip_by_value,
     prepare,
 )
-from treadle.optim.groups import Group, Rate, Rule, groups_of, store
+from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of, store
 from treadle.optim.release import release
 from treadle.optim.transform import Transform, identity
 from treadle.optim.update import Traced, changed, moved
@@ -42,7 +42,10 @@ class Optimizer:
     `params` is None (every trainable parameter the loss reaches), parameters, or
     groups [{"params": ..., "lr": ..., setting: ...}]; `lr` a number, a Variable or a
     schedule of the count of finished steps; `rule` a Transform. Gradients are clipped
-    element by element, then by their global norm.
+    element by element, then by their global norm. Where a gradient is rows of a table,
+    only those rows of the parameter and of its states change, unless `sparse_updates`
+    is set to False: for SGD and Adagrad both are the same, rules that move a parameter
+    without a gradient (momentum, running means, weight decay) wait for the next one.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -52,6 +55,8 @@ class Optimizer:
     >>> float(opt.step(x * x)), float(x)
     (4.0, 1.5)
     """
+
+    sparse_updates = True
 
     def __init__(
         self,
@@ -100,12 +105,29 @@ class Optimizer:
         >>> float(td.optim.SGD(lr=0.25).step(x * x)), float(x)
         (4.0, 1.0)
         """
+        return self._stepped(loss, None)
+
+    def update_subset(self, params: Any, loss: Any = None) -> Any:
+        """A step that changes these parameters alone; others wait, with their states.
+
+        Without a loss the gradients are those in p.grad. They are clipped by the norm
+        of the subset. Everything counts as one step (DyNet's update_subset).
+
+        >>> import treadle as td
+        >>> x, y = td.param("x", init=2.0), td.param("y", init=2.0)
+        >>> float(td.optim.SGD(lr=0.25).update_subset([x], x * x * y)), float(y)
+        (8.0, 2.0)
+        """
+        return self._stepped(loss, {id(p) for p in parameters_of(params)})
+
+    def _stepped(self, loss: Any, only: set[int] | None) -> Any:
+        """A step of all parameters, or only of some."""
         if loss is None:
-            work = self._accumulated()
+            work = self._accumulated(only)
             roots = [g for _, _, g in work]
         else:
             roots = [as_tensor(loss)]
-            work = self._derived(roots[0])
+            work = self._derived(roots[0], only)
         chosen = {id(p) for _, p, _ in work}
         changes = self._changes(work)
         del work
@@ -144,10 +166,10 @@ class Optimizer:
         named = {id(p) for other in self.groups for p in other.parameters or ()}
         return [p for p in found if id(p) not in named]
 
-    def _derived(self, loss: Tensor) -> Work:
+    def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
         (whole,), below = looked_at([loss], Trainable())
         read = below.trainable()
-        known = {id(v) for v in read}
+        known = {id(v) for v in read if only is None or id(v) in only}
         pairs = [
             (group, p)
             for group in self.groups
@@ -166,13 +188,13 @@ class Optimizer:
             raise error.located("step", repr(loss.type), loss.line)
         return [(*pairs[k], found[k]) for k in sorted(found)]
 
-    def _accumulated(self) -> Work:
+    def _accumulated(self, only: set[int] | None) -> Work:
         known = graded(self._since)
         work = [
             (group, p, p.grad)
             for group in self.groups
             for p in self._candidates(group, known)
-            if p.trainable and p.grad is not None
+            if p.trainable and p.grad is not None and (only is None or id(p) in only)
         ]
         if not work:
             raise GradientError(
@@ -187,7 +209,10 @@ class Optimizer:
     def _changes(self, work: Work) -> list[tuple[Variable, Tensor]]:
         """All new versions, as expressions; nothing is assigned yet."""
         step = self._step()
-        gradients = [prepare(g, group.rule.rowwise) for group, _, g in work]
+        gradients = [
+            prepare(g, group.rule.rowwise and self.sparse_updates, p.frozen)
+            for group, p, g in work
+        ]
         if self.clip_value is not None:
             gradients = clip_by_value(gradients, self.clip_value)
         if self.clip_norm is not None:

@@ -83,7 +83,7 @@ def trace(momentum: Number, nesterov: bool = False) -> Transform:
         v = states["momentum"] * momentum + g
         return (g + v * momentum if nesterov else v), {"momentum": v}
 
-    return Transform(init, update, fixed=True)
+    return Transform(init, update, rowwise=True, fixed=True)
 
 
 def scale_by_adagrad(
@@ -149,7 +149,7 @@ def scale_by_rms(
             spread = functions.maximum(v - a * a, 0.0)
         return g / _root(spread, eps, eps_inside), new
 
-    return Transform(init, update, fixed=True)
+    return Transform(init, update, rowwise=True, fixed=True)
 
 
 def scale_by_adadelta(rho: Number = 0.9, eps: Number = 1e-6) -> Transform:
@@ -175,7 +175,7 @@ def scale_by_adadelta(rho: Number = 0.9, eps: Number = 1e-6) -> Transform:
         d = g * functions.sqrt(u + eps) / functions.sqrt(v + eps)
         return d, {"squares": v, "changes": u * rho + d * d * (1 - rho)}
 
-    return Transform(init, update, fixed=True)
+    return Transform(init, update, rowwise=True, fixed=True)
 
 
 def scale_by_adam(

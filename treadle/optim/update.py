@@ -56,10 +56,21 @@ def changed(
         found: Tensor = functions.at(plain(variable.node()))[ids].set(value)
         return found
 
+    def kept(variable: Variable, before: Tensor, after: Tensor) -> Tensor:
+        """What was there where the parameter is frozen."""
+        if gradient.frozen is None or variable.shape != p.shape:
+            return after
+        found: Tensor = functions.where(gradient.frozen, before, after)
+        return found
+
     own = {name: seen(variable) for name, variable in states.items()}
-    value, new = move(gradient.value, seen(p), own)
-    found = [(states[name], whole(states[name], x)) for name, x in new.items()]
-    return [*found, (p, whole(p, value))]
+    old = seen(p)
+    value, new = move(gradient.value, old, own)
+    found = [
+        (states[name], whole(states[name], kept(states[name], own[name], x)))
+        for name, x in new.items()
+    ]
+    return [*found, (p, whole(p, kept(p, old, value)))]
 
 
 class Traced:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.tensor import Tensor
+from treadle.ops.join import Concat
+from treadle.ops.slice import Unslice
 from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.constants import constant
@@ -55,6 +57,23 @@ def _whole(m: Match) -> Any:
     return m.root.inputs[-1] if same and all(c > 0 for c in op.steps) else None
 
 
+def _beside(m: Match) -> Tensor | None:
+    """Two parts of zeros that lie side by side, as one."""
+    a: Any = m.t.op
+    b: Any = m.u.op
+    left, right = m.x, m.y
+    if a.starts > b.starts:
+        a, b, left, right = b, a, right, left
+    pairs = zip(a.starts, a.stops, b.starts, b.stops, strict=True)
+    other = [k for k, (i, j, p, q) in enumerate(pairs) if (i, j) != (p, q)]
+    if a.shape != b.shape or len(other) != 1 or {*a.steps, *b.steps} != {1}:
+        return None
+    (k,) = other
+    if a.stops[k] != b.starts[k]:
+        return None
+    return Unslice(a.shape, a.starts, b.stops, a.steps)(Concat(k)(left, right))
+
+
 def _over(m: Match) -> Tensor | None:
     """The last of two parts put into the same place."""
     return m.root.op(m.x, m.z) if _same_place(m.root.op, m.t.op) else None
@@ -80,6 +99,9 @@ STATE = RuleSet(
              example=lambda d: d.put(d("x", (4, 3)), d("y", (4, 3)))),
         Rule("zeros filled everywhere", unslice(x), _whole, takes="any",
              example=lambda d: d.unslice(d("x", (4, 3)))),
+        Rule("zeros filled side by side", unslice(x, label="t") + unslice(y, label="u"),
+             _beside, takes="any", exact=False,
+             example=lambda d: d.part(0, 1) + d.part(1, 3)),
         Rule("put over what was put", put(put(x, y, label="t"), z), _over, takes="any",
              example=lambda d: _row(d).at[1:3].set(d("z", (2, 3)))),
         Rule("put back what was there", put(x, slice_(x, label="t")), _unchanged,

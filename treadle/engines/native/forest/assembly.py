@@ -68,6 +68,8 @@ class Assembly:
         own = made.fixed.copy()
         # The last is set first: an argument that is not read has number -1.
         own[made.arguments] = arguments[: len(made.arguments)]
+        for number, array in made.arrays:
+            own[number] = array.ctypes.data
         if made.copied:
             fresh = [k for k in range(len(results)) if k not in made.copied]
             own[made.results[fresh]] = [results[k] for k in fresh]
@@ -83,7 +85,9 @@ class Assembly:
             self.copy(int(own[made.results[k]]), results[k], sizes[k])
 
     def run(self, threads: int) -> None:
-        """Do all steps; a position out of range raises."""
+        """Do all steps, if there are any; a position out of range raises."""
+        if not self.records:
+            return
         workers = pool(threads)
         arena = max((made.arena for *_, made, _ in self.parts), default=0)
         scratch = max((made.scratch for *_, made, _ in self.parts), default=0)

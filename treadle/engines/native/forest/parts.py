@@ -28,6 +28,9 @@ HALVES = 5  # how often a range is halved where there is no law
 NARROW = 3  # so many row counts are not worth a law
 
 
+Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
+
+
 class Compiled:
     """A body as steps, and where their table takes addresses from.
 
@@ -41,7 +44,7 @@ class Compiled:
     possible: bool
 
     def __init__(
-        self, linked: Linked, order: Sequence[int], outputs: Sequence[int]
+        self, linked: Linked, order: Sequence[Source], outputs: Sequence[int]
     ) -> None:
         """`order` has the body's argument of each of the program's, `outputs` the
         program's result of each of the body's outputs.
@@ -57,9 +60,14 @@ class Compiled:
         self.records = linked.records[:, :4]
         self.table, self.slots = linked.table, linked.slots
         self.which, self.shifts = linked.which, linked.shifts
-        self.arguments = np.full(max(order, default=-1) + 1, -1, np.int64)
+        known = [k for k in order if isinstance(k, int)]
+        self.arguments = np.full(max(known, default=-1) + 1, -1, np.int64)
+        self.arrays: list[tuple[int, np.ndarray[Any, Any]]] = []
         for k, number in zip(order, program.arguments, strict=True):
-            self.arguments[k] = number
+            if isinstance(k, int):
+                self.arguments[k] = number
+            else:
+                self.arrays.append((number, k))
         where = [n for _, n, _ in program.results]
         self.results = np.array([where[k] for k in outputs], np.int64)
         places = [program.buffers[n].place for n in self.results.tolist()]
@@ -88,7 +96,11 @@ def _translate(body: Body) -> Sample:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
     linked, graph = translated(body.nodes, arguments, keep.keys())
-    order = [arguments[x.serial] for x in graph.leaves]
+    # Arrays within the body, such as the numbers of its rows, are no arguments.
+    order: list[Source] = [
+        arguments[x.serial] if x.serial in arguments else np.ascontiguousarray(x.array)
+        for x in graph.leaves
+    ]
     where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
     outputs = [where[y.serial] for y in body.outputs]
     return Sample(Compiled(linked, order, outputs), linked)
@@ -153,7 +165,7 @@ class Rows:
 
     def _law(self, low: int, high: int, unit: int) -> Law | None:
         made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
-        if not all(x.steps.possible for x in made.values()):
+        if any(not x.steps.possible or x.steps.arrays for x in made.values()):
             return None
         try:
             return Law(made, unit)

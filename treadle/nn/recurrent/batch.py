@@ -1,0 +1,167 @@
+"""Batches of sequences of unequal length: lists, and padded tensors with lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, DTypeError, ShapeError, UnboundError
+from treadle.graph.frame import top
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+from treadle.nn.recurrent.cell import Cell, State, checked
+from treadle.nn.recurrent.ragged import Ragged, masked
+from treadle.ops.create import zeros
+from treadle.ops.join import concat
+from treadle.ops.lookup import embedding
+from treadle.ops.movement import permute_dims, reshape
+
+__all__ = ["Batch", "batch_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Batch:
+    """Sequences as `rows`; `run` puts rows through a cell, `result` gives them back."""
+
+    rows: Tensor
+    count: int
+
+    def run(
+        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+    ) -> tuple[Tensor, State]:
+        """Outputs as rows, and the last state of each sequence."""
+        raise NotImplementedError
+
+    def result(self, rows: Tensor) -> Any:
+        """Rows in the form the sequences came in."""
+        raise NotImplementedError
+
+
+class EndToEnd(Batch):
+    """A list of sequences, as the rows of all of them."""
+
+    def __init__(self, rows: Tensor, lengths: Sequence[int] | Array) -> None:
+        self.rows, self.plan = rows, Ragged(lengths)
+        self.count = len(self.plan.lengths)
+
+    def run(
+        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+    ) -> tuple[Tensor, State]:
+        own, mask = masks
+        if own is not None:
+            whose = np.repeat(np.arange(self.count), self.plan.lengths)
+            rows = rows * embedding(own, constant_node(whose))
+        return self.plan.run(cell, rows, state, mask, backwards)
+
+    def result(self, rows: Tensor) -> Any:
+        ends = self.plan.starts.tolist()
+        return [rows[a:b] for a, b in pairwise(ends)]
+
+
+class Padded(EndToEnd):
+    """A padded tensor of sequences whose lengths are known: padding is not read."""
+
+    def __init__(self, x: Tensor, lengths: Array, batch_first: bool) -> None:
+        self.shape, self.batch_first = x.shape[:2], batch_first
+        live = np.arange(self._steps)[:, None] < lengths
+        # (sequence, step) of each row, and where it stands among all places.
+        whose, when = np.nonzero(live.T)
+        at = (whose, when) if batch_first else (when, whose)
+        self.places = np.full(self.shape, len(whose))
+        self.places[at] = np.arange(len(whose))
+        flat = reshape(x, (-1, x.shape[2]))
+        taken = constant_node(np.ravel_multi_index(at, self.shape))
+        super().__init__(embedding(flat, taken), lengths)
+
+    @property
+    def _steps(self) -> int:
+        return self.shape[1 if self.batch_first else 0]
+
+    def result(self, rows: Tensor) -> Any:
+        zero = zeros((1, rows.shape[1]), rows.dtype)
+        return embedding(concat([rows, zero]), constant_node(self.places))
+
+
+class Masked(Batch):
+    """A padded tensor in a trace that does not know the lengths: all of it runs."""
+
+    def __init__(self, x: Tensor, lengths: Tensor, batch_first: bool) -> None:
+        self.rows = permute_dims(x, (1, 0, 2)) if batch_first else x
+        self.lengths, self.batch_first = lengths, batch_first
+        self.count = self.rows.shape[1]
+
+    def run(
+        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+    ) -> tuple[Tensor, State]:
+        own, mask = masks
+        rows = rows if own is None else rows * own
+        return masked(cell, rows, self.lengths, state, mask, backwards)
+
+    def result(self, rows: Tensor) -> Any:
+        return permute_dims(rows, (1, 0, 2)) if self.batch_first else rows
+
+
+def batch_of(x: Any, lengths: Any, width: int, batch_first: bool) -> Batch | None:
+    """The sequences in a list, or in a padded tensor; None if all are of one length."""
+    if _is_list(x):
+        if lengths is not None:
+            raise ArgumentError("a list of sequences has lengths of its own")
+        return _end_to_end(x, width)
+    if lengths is None:
+        return None
+    node = checked(x, width)
+    if node.ndim != 3:
+        raise ShapeError(f"lengths go with (time, batch, width), got {node.type}")
+    steps, count = node.shape[:2][::-1] if batch_first else node.shape[:2]
+    given = as_tensor(lengths)
+    if given.dtype.kind not in "iu":
+        raise DTypeError(f"lengths are whole numbers, got {given.type}")
+    if given.shape != (count,):
+        raise ShapeError(f"{count} sequences have {count} lengths, got {given.type}")
+    known = _known(given)
+    if known is None:
+        return Masked(node, given, batch_first)
+    wrong = (known < 0) | (known > steps)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ArgumentError(
+            f"length {known[k]} of sequence {k} is not from 0 to {steps}",
+            hint="is the input (time, batch, width)? batch_first=True takes the other",
+        )
+    return Padded(node, known, batch_first)
+
+
+def _is_list(x: Any) -> bool:
+    """Whether x is several arrays, and not one written as nested lists."""
+    if not isinstance(x, (list, tuple)):
+        return False
+    return not x or any(isinstance(item, (Operand, np.ndarray)) for item in x)
+
+
+def _end_to_end(xs: Sequence[Any], width: int) -> EndToEnd:
+    nodes = [as_tensor(x) for x in xs]
+    for k, node in enumerate(nodes):
+        if node.ndim != 2 or node.shape[1] != width:
+            raise ShapeError(
+                f"sequence {k} of the list is {node.type}, not (time, {width})",
+                hint="an empty sequence is (0, width); a batch is one tensor"
+                if node.ndim != 2
+                else "all sequences of a list have one width",
+            )
+    rows = concat(nodes) if nodes else zeros((0, width))
+    return EndToEnd(rows, [node.shape[0] for node in nodes])
+
+
+def _known(lengths: Tensor) -> Array | None:
+    """The lengths as numbers, if anything says what they are before the run."""
+    if top().tracing and lengths.stored is None:
+        return None
+    try:
+        return np.asarray(lengths.numpy())
+    except UnboundError:
+        return None

@@ -1,0 +1,299 @@
+"""Layers of recurrent cells over sequences, written once for every kind of cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.nn import functional as F
+from treadle.nn.linear import above_zero
+from treadle.nn.module import Module
+from treadle.nn.recurrent.batch import Batch, batch_of
+from treadle.nn.recurrent.cell import Cell, State, checked, first
+from treadle.nn.recurrent.sequence import beside, joined, one_by_one, parted
+from treadle.nn.recurrent.state import RecurrentState
+from treadle.ops.create import ones
+from treadle.ops.join import stack
+from treadle.runtime.function import function
+
+__all__ = ["Recurrent"]
+
+
+class Recurrent(Module):
+    """Layers of any cell over sequences: `(outputs, last states)` of an input.
+
+    The input is a tensor (time, batch, width), (batch, time, width) if `batch_first`,
+    or (time, width); with `lengths`, a whole number for each sequence of a batch, what
+    lies behind them is padding: it is not read, outputs there are 0, last states are
+    those at each sequence's end, and the reverse direction starts there. Or a list of
+    sequences (time, width) of any lengths, 0 too: then the outputs are such a list.
+    Last states are (layers directions, batch, hidden), in a tuple if there are several.
+
+    `cell` is a class, or what makes a Cell of an input and a hidden size; it gets the
+    further `settings`. Between layers `dropout` drops elements at every step;
+    `variational` drops the same elements of the layers' inputs and of the outputs they
+    see again at every step of a sequence, at one rate or at two (Gal and Ghahramani, A
+    theoretically grounded application of dropout in recurrent neural networks, 2016).
+    With `skip` every layer also sees the input, and the outputs of all are joined
+    (Graves, Generating sequences with recurrent neural networks, 2013; DyNet's
+    DeepLSTM). A layer's parameters are the cell's, with _l0, _l0_reverse, ... behind.
+
+    >>> import treadle as td
+    >>> layer = td.nn.Recurrent(td.nn.SRUCell, 3, 4, num_layers=2, bidirectional=True)
+    >>> outputs, (h, c) = layer([td.ones((5, 3)), td.ones((2, 3))])
+    >>> [y.shape for y in outputs], h.shape
+    ([(5, 8), (2, 8)], (4, 2, 4))
+    """
+
+    def __init__(
+        self,
+        cell: Callable[..., Cell],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        variational: float | tuple[float, float] = 0.0,
+        skip: bool = False,
+        **settings: Any,
+    ) -> None:
+        above_zero(input_size=input_size, hidden_size=hidden_size, layers=num_layers)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.num_layers, self.batch_first = num_layers, batch_first
+        self.bidirectional, self.skip, self.dropout = bidirectional, skip, dropout
+        pair = variational if isinstance(variational, tuple) else (variational,) * 2
+        self.variational = pair
+        for p in (dropout, *pair):
+            if not 0.0 <= p <= 1.0:
+                raise ArgumentError(f"a probability is from 0 to 1, got {p}")
+        self.directions = ("", "_reverse") if bidirectional else ("",)
+        self._layers = _Layers()
+        for layer in range(num_layers):
+            below = hidden_size * len(self.directions) if layer else 0
+            width = below + input_size if skip or not layer else below
+            for direction in self.directions:
+                self._take(cell(width, hidden_size, **settings), layer, direction)
+
+    # -- cells ---------------------------------------------------------------------
+
+    def _take(self, cell: Cell, layer: int, direction: str) -> None:
+        """Have a cell's parameters stand here, as torch names them."""
+        if not isinstance(cell, Cell):
+            raise ArgumentError(
+                f"{type(cell).__name__} is no Cell",
+                hint="a cell is a class that defines project and step: see td.nn.Cell",
+            )
+        tag = f"_l{layer}{direction}"
+        named = cell._attributes()
+        names = [name for name, v in named if isinstance(v, (Variable, Module))]
+        for name in names:
+            value = getattr(cell, name)
+            if isinstance(value, Module):
+                value._path = ""
+            else:
+                self._named[name + tag] = value.name
+            setattr(self, name + tag, value)
+        self._layers.cells.append(cell)
+        self._layers.names.append([(name, name + tag) for name in names])
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells, layer by layer, forward before reverse."""
+        for cell, names in zip(self._layers.cells, self._layers.names, strict=True):
+            if cell.training is not self.training:
+                cell.training = self.training
+            for own, outer in names:
+                value = getattr(self, outer)
+                if cell.__dict__[own] is not value:
+                    setattr(cell, own, value)
+        return list(self._layers.cells)
+
+    # -- a sequence at once --------------------------------------------------------
+
+    def forward(
+        self, x: Any, state: State = None, lengths: Any = None
+    ) -> tuple[Any, State]:
+        """(outputs of the last layer, last states of every layer and direction)."""
+        batch = batch_of(x, lengths, self.input_size, self.batch_first)
+        if batch is not None:
+            return self._ragged(batch, state)
+        node = checked(x, self.input_size)
+        if node.ndim not in (2, 3):
+            raise ShapeError(f"a sequence is (time, batch, width), got {node.type}")
+        axis = 1 if self.batch_first and node.ndim == 3 else 0
+        steps = [node[:, t] if axis else node[t] for t in range(node.shape[axis])]
+        if not steps:
+            raise ShapeError(
+                "a sequence has at least one step",
+                hint="among sequences of a list there may be empty ones",
+            )
+        outputs, lasts = self._steps(steps, state, node.ndim == 2)
+        return stack(outputs, axis), joined(lasts)
+
+    def transduce(self, xs: Iterable[Any], state: State = None) -> list[Tensor]:
+        """The output for each of a list of inputs; each step of a layer is one node.
+
+        >>> import treadle as td
+        >>> layer = td.nn.GRU(3, 4, bidirectional=True)
+        >>> [y.shape for y in layer.transduce([td.ones(3), td.zeros(3)])]
+        [(8,), (8,)]
+        """
+        steps = [checked(x, self.input_size) for x in xs]
+        return self._steps(steps, state, True)[0] if steps else []
+
+    def _steps(
+        self, steps: list[Tensor], state: State, called: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Outputs and last states of inputs one by one, which may be `called` cells:
+        nodes that are batched with those of other sequences.
+        """
+        starts = parted(state, len(self.directions) * self.num_layers)
+        lead, cells, inputs = steps[0].shape[:-1], self.cells, steps
+        lasts: list[Any] = []
+        tops: list[list[Any]] = []
+        for layer in range(self.num_layers):
+            below = self._below(steps, inputs, layer)
+            found = []
+            for direction in self.directions:
+                k = len(lasts)
+                first_mask, mask = self._masks(cells[k], lead, steps[0].dtype)
+                given = below if first_mask is None else [x * first_mask for x in below]
+                outputs, last = one_by_one(
+                    self._layers.call(k) if called else cells[k].advance,
+                    given,
+                    starts[k],
+                    mask,
+                    bool(direction),
+                )
+                found.append(outputs)
+                lasts.append(last)
+            steps = [beside(both) for both in zip(*found, strict=True)]
+            tops.append(steps)
+        if self.skip:
+            steps = [beside(every) for every in zip(*tops, strict=True)]
+        return steps, lasts
+
+    def _below(self, steps: list[Any], inputs: list[Any], layer: int) -> list[Any]:
+        """What a layer sees: the one below after dropout, and the input if it skips."""
+        if not layer:
+            return steps
+        if self.dropout:
+            steps = [F.dropout(h, self.dropout, self.training) for h in steps]
+        if self.skip:
+            steps = [beside(pair) for pair in zip(steps, inputs, strict=True)]
+        return steps
+
+    def _masks(self, cell: Cell, lead: Any, dtype: Any) -> tuple[Any, Any]:
+        """What inputs and outputs of a cell are multiplied by for a whole sequence."""
+        widths = (cell.input_size, cell.hidden_size)
+        return tuple(  # type: ignore[return-value]
+            F.dropout(ones((*lead, width), dtype), p) if p and self.training else None
+            for p, width in zip(self.variational, widths, strict=True)
+        )
+
+    # -- sequences of unequal length -----------------------------------------------
+
+    def _ragged(self, batch: Batch, state: State) -> tuple[Any, State]:
+        starts = parted(state, len(self.directions) * self.num_layers)
+        cells, rows = self.cells, batch.rows
+        lasts: list[Any] = []
+        tops: list[Tensor] = []
+        for layer in range(self.num_layers):
+            (below,) = self._below([rows], [batch.rows], layer)
+            found = []
+            for direction in self.directions:
+                k = len(lasts)
+                masks = self._masks(cells[k], (batch.count,), rows.dtype)
+                output, last = batch.run(
+                    cells[k], below, starts[k], masks, bool(direction)
+                )
+                found.append(output)
+                lasts.append(last)
+            rows = beside(found)
+            tops.append(rows)
+        return batch.result(beside(tops) if self.skip else rows), joined(lasts)
+
+    # -- step by step --------------------------------------------------------------
+
+    def initial_state(self, state: State = None) -> RecurrentState:
+        """A state to add inputs to one at a time; zeros unless one is given.
+
+        >>> import treadle as td
+        >>> state = td.nn.RNN(3, 4).initial_state()
+        >>> for x in td.ones((2, 3)):
+        ...     state = state.add_input(x)
+        >>> state.output().shape
+        (4,)
+        """
+        if self.bidirectional:
+            raise ArgumentError(
+                "the reverse direction starts at the end of a sequence",
+                hint="call the layer, or transduce, with the whole of it",
+            )
+        starts = None if state is None else parted(state, self.num_layers)
+        return RecurrentState(self, starts)
+
+    def advance(
+        self, x: Tensor, states: Sequence[State] | None, masks: dict[int, Any]
+    ) -> tuple[list[State], Tensor]:
+        """The layers' states, and the output, after one input; `masks` are kept."""
+        after: list[State] = []
+        y = x
+        for k, cell in enumerate(self.cells):
+            if k not in masks:
+                masks[k] = self._masks(cell, x.shape[:-1], x.dtype)
+            first_mask, mask = masks[k]
+            (y,) = self._below([y], [x], k)
+            y = y if first_mask is None else y * first_mask
+            before = None if states is None else states[k]
+            after.append(self._layers.call(k)(y, before, mask))
+            y = first(after[-1])
+        return after, self.output_of(after)
+
+    def output_of(self, states: Sequence[State]) -> Tensor:
+        """The output that goes with the layers' states."""
+        tops = [first(state) for state in states]
+        return beside(tops) if self.skip else tops[-1]
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if type(self) is Recurrent:
+            text = f"{type(self._layers.cells[0]).__name__}, {text}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        for name in ("batch_first", "dropout", "bidirectional", "skip"):
+            if value := getattr(self, name):
+                text += f", {name}={value}"
+        if any(self.variational):
+            text += f", variational={self.variational}"
+        return text
+
+
+class _Layers:
+    """Cells, whose parameters stand in the stack, so that they are no parts of it."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.names: list[list[tuple[str, str]]] = []
+        self.calls: dict[int, Callable[..., State]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "calls": {}}  # traces are made again
+
+    def call(self, k: int) -> Callable[..., State]:
+        """A cell's step as a function that is traced once."""
+        found = self.calls.get(k)
+        if found is None:
+            found = self.calls[k] = partial(function(_advance), self.cells[k])
+        return found
+
+
+def _advance(cell: Cell, x: Any, state: State, mask: Any) -> State:
+    """A step; the cell is an argument, so that it is traced for what the cell is."""
+    return cell.advance(x, state, mask)
