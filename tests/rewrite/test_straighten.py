@@ -47,3 +47,14 @@ def test_equal_products_of_equal_views_are_one() -> None:
     a, b = Contract("ab,cb->ac")(x, w), Contract("ab,bc->ac")(x, w.T)
     nodes = reach([written(a * td.exp(b))])
     assert sum(isinstance(n.op, Contract) for n in nodes) == 1
+
+
+def test_what_an_operand_was_permuted_from_is_the_node_it_was() -> None:
+    x, w = drawn(3, 4), drawn(4, 5)
+    y = Contract("ab,cb->ac")(x, w.T) + (w * 2.0).sum(1)[:3].reshape((3, 1))
+    with td.options(optimize=False):
+        np.testing.assert_allclose(
+            y.numpy(), x.numpy() @ w.numpy() + 2 * w.numpy().sum(1)[:3, None], rtol=1e-6
+        )
+    z = written(Contract("ab,cb->ac")(x, td.exp(w).T))
+    assert sum(n.op.name == "exp" for n in reach([z])) == 1

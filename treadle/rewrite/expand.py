@@ -205,8 +205,10 @@ class _Numbering:
         made = ordered(op, inputs, node)
         if not isinstance(made.op, Contract):
             return self.node(op, inputs, node)
+        # What an operand was permuted from is there already, as the operand is.
+        known = [*inputs, *[x for operand in inputs for x in operand.inputs]]
         own = [
-            x if any(map(partial(is_, x), inputs)) else self.node(x.op, x.inputs, x)
+            x if any(map(partial(is_, x), known)) else self.node(x.op, x.inputs, x)
             for x in made.inputs
         ]
         return self.node(made.op, tuple(own), made)
