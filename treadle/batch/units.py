@@ -6,8 +6,8 @@ have a value already, from -1 downwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,6 +47,16 @@ class Units:
     parts: list[Part]  # the leaves that are parts of others
     outside: list[Tensor]
     count: int  # values
+    expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
+
+    @property
+    def size(self) -> float:
+        """The bytes that a unit makes, on average."""
+        made = [
+            len(kind.units) * sum(t.nbytes for t in kind.signature.body.types)
+            for kind in self.kinds
+        ]
+        return sum(made) / max(len(self.nodes), 1)
 
 
 @dataclass(frozen=True)
@@ -58,20 +68,17 @@ class Part:
     offset: int
 
 
-Evaluate = Callable[[Sequence[Tensor]], None]
-
-
-def collect(walk: Walk, evaluate: Evaluate, asked: Container[int] = ()) -> Units:
+def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
-    `asked` for a derivative. `evaluate` gives nodes their values: what is computed of
-    Variables alone is shared by all rows.
+    `asked` for a derivative. What is computed of Variables alone is shared by all rows:
+    it has to have its value before they run.
     """
     ops = Ops(walk)
     inside = parts_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
-    shared = _Shared(walk, ops, evaluate, asked)
+    shared = _Shared(walk, ops, asked)
     found: list[tuple[int, Signature, Numbers, Numbers]] = []
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -84,7 +91,9 @@ def collect(walk: Walk, evaluate: Evaluate, asked: Container[int] = ()) -> Units
     for _, _, nodes, _ in found:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
-    return _numbered(walk, ops, found, possible, inside)
+    units = _numbered(walk, ops, found, possible, inside)
+    units.expressions = shared.expressions
+    return units
 
 
 def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
@@ -131,9 +140,7 @@ class _Shared:
     computed of them alone.
     """
 
-    def __init__(
-        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
-    ) -> None:
+    def __init__(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
         self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
@@ -141,11 +148,10 @@ class _Shared:
         for k in np.flatnonzero(self.literals).tolist():
             data = np.asarray(walk.nodes[k].array).tobytes()
             self.content[k] = known.setdefault(data, len(known))
-        self._add_expressions(walk, ops, evaluate, asked)
+        self.expressions: list[Tensor] = []
+        self._add_expressions(walk, ops, asked)
 
-    def _add_expressions(
-        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
-    ) -> None:
+    def _add_expressions(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         """Let all that read an expression of Variables read one of its equals."""
         fits = walk.waiting & (walk.sizes <= WIDE)
         fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
@@ -164,7 +170,7 @@ class _Shared:
             key = int(ops.sign[k]), *one[read].tolist()
             one[k] = equals.setdefault(key, k)
         if equals:
-            evaluate(_at(walk.nodes, list(equals.values())))
+            self.expressions = _at(walk.nodes, list(equals.values()))
             walk.operands = one[walk.operands]
             walk.waiting[marks] = False
             self.versions[list(equals.values())] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ __all__ = ["counts", "run_rows"]
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
+LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
+SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
 PAYS = 2  # rows there have to be in a group on average
 
 
@@ -111,6 +114,7 @@ class _Counts(threading.local):
 
 
 counts = _Counts()
+_declined: OrderedDict[Any, None] = OrderedDict()
 
 
 @provide
@@ -127,13 +131,29 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     nodes = pending(roots)
     if not irregular(nodes):
         return False
+    key = _looks(nodes)
+    if key in _declined:
+        return False
+    if _run_rows(roots, nodes, asked):
+        return True
+    _declined[key] = None
+    if len(_declined) > DECLINED:
+        _declined.popitem(last=False)
+    return False
+
+
+def _run_rows(
+    roots: Sequence[Tensor], nodes: Sequence[Tensor], asked: Container[int]
+) -> bool:
+    options = current()
     walk = Walk(nodes)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    units = collect(walk, _evaluate, asked)
-    if len(units.nodes) < FEW:
+    units = collect(walk, asked)
+    if len(units.nodes) < FEW or units.size > LARGE:
         return False
+    _evaluate(units.expressions)
     forest = Forest(units, asked)
     if forest.rows < PAYS * len(forest.steps) or not forest.steps:
         return False
@@ -157,6 +177,12 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     counts.rows += forest.rows
     counts.groups += len(forest.steps)
     return True
+
+
+def _looks(nodes: Sequence[Tensor]) -> Any:
+    """What graphs have in common that were built by the same steps."""
+    ends = [type(x.op) for x in (*nodes[:SEEN], *nodes[-SEEN:])]
+    return len(nodes), nodes[-1].depth, tuple(ends)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> None:
