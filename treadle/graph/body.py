@@ -171,7 +171,7 @@ def bodies(op: Op) -> dict[str, Body]:
 def effect_of(op: Op) -> str:
     """What is seen from outside of an op or of those in its bodies: as in Traits."""
     found = op.traits.effect
-    for body in bodies(op).values():
+    for body in bodies(op).values() if op.family == "control" else ():
         known = body.memo.get("effect")
         if known is None:
             every = {effect_of(node.op) for node in body.nodes}
