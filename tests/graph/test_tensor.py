@@ -14,7 +14,7 @@ from treadle.graph import tensor
 
 def test_a_loop_that_never_runs_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor, "PENDING_LIMIT", 1000)
-    monkeypatch.setattr(tensor, "_LOOK", 0xFF)
+    monkeypatch.setattr(tensor, "LOOK", 0xFF)
     float(td.constant(1.0) + 1.0)
     z = x = td.constant(1.0)
     with pytest.warns(ResourceWarning, match="test_tensor.py"):

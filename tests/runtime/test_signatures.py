@@ -385,3 +385,67 @@ def test_nothing_to_work_on() -> None:
     with pytest.raises(td.TreadleError, match="nothing to join") as error:
         joined([])
     assert "return td.stack(xs)" in str(error.value)
+
+
+class Scale(td.nn.Module):
+    """A module whose calls are traced."""
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+        self.inner = td.nn.Linear(3, 3)
+        self.parts = [1.0, 2.0]
+
+    def forward(self, x: Any) -> Any:
+        return x * self.factor + self.inner(x).sum() * 0.0 + self.parts[0]
+
+
+MODULE_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "an attribute": lambda m: setattr(m, "factor", 3.0),
+    "a module below": lambda m: setattr(m, "inner", td.nn.Linear(3, 3)),
+    "an attribute below": lambda m: setattr(m.inner, "more", 1),
+    "a list in place": lambda m: m.parts.__setitem__(0, 5.0),
+    "training": lambda m: m.eval(),
+    "trainable": lambda m: setattr(m.inner.weight, "trainable", False),
+    "an attribute that goes": lambda m: delattr(m.inner, "bias"),
+}
+
+
+@pytest.mark.parametrize("what", MODULE_CHANGES)
+def test_a_module_that_changes_is_traced_anew(what: str) -> None:
+    module = Scale()
+    f = td.function(lambda x: module.forward(x))
+    x = td.constant([1.0, 2.0, 3.0])
+    for _ in range(3):
+        f(x)
+    assert f.count == 1
+    MODULE_CHANGES[what](module)
+    if what == "an attribute that goes":
+        with pytest.raises(AttributeError):
+            f(x)
+        return
+    found = f(x).numpy()
+    assert f.count == 2
+    np.testing.assert_allclose(found, module(x).numpy())
+
+
+def test_calls_by_shortcut_are_what_calls_are() -> None:
+    @td.function
+    def f(pair: Any, k: int, y: Any) -> tuple[Any, Any]:
+        a, b = pair
+        return a * k + y, b - y
+
+    xs = [td.constant(float(n)) for n in range(4)]
+    for k in (1, 2, 1, 2):
+        for y in (xs[2], 3.0, np.float32(4.0)):
+            for pair in ((xs[0], xs[1]), (xs[3], 2.0)):
+                a, b = (float(v) for v in pair)
+                found = [float(v) for v in f(pair, k, y)]
+                assert found == [a * k + float(y), b - float(y)]
+    with pytest.raises(ValueError, match="unpack"):
+        f((xs[0],), 1, xs[2])
+    with td.metadata(where="here"), td.no_grad():
+        made, _ = f((xs[0], xs[1]), 1, xs[2])
+    assert made.metadata["where"] == "here"
+    with td.metadata(where="there"):
+        made, _ = f((xs[0], xs[1]), 1, xs[2])
+    assert made.metadata == {"where": "there"} and "test_signatures" in made.line

@@ -44,10 +44,12 @@ class Type:
     True
     """
 
-    __slots__ = ("__weakref__", "axes", "dtype", "shape")
+    __slots__ = ("__weakref__", "axes", "dtype", "nbytes", "shape", "size")
     shape: Shape
     dtype: DType
     axes: Names | None
+    size: int  # elements
+    nbytes: int
 
     def __new__(cls, shape: Shape, dtype: DType, axes: Names | None = None) -> Type:
         known = _types.get((shape, dtype, axes))
@@ -57,14 +59,6 @@ class Type:
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
     def with_shape(self, shape: Shape, axes: Names | None = None) -> Type:
         return Type(shape, self.dtype, axes)
@@ -105,6 +99,8 @@ def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
             made = object.__new__(Type)
             made.shape = tuple(map(int, shape))
             made.dtype, made.axes = OWN.get(dtype, dtype), axes
+            made.size = math.prod(made.shape)
+            made.nbytes = made.size * made.dtype.itemsize
             _types[key] = weakref.ref(made, forget)
         return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from treadle.base.dtypes import is_inexact
@@ -50,38 +50,36 @@ class Signature:
     `shared` has those nodes by argument of the body, `rows` the other arguments.
     """
 
-    __slots__ = ("body", "count", "number", "outputs", "rows", "shared")
+    __slots__ = ("body", "number", "outputs", "rows", "shared")
 
     def __init__(
-        self, number: int, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
+        self, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
     ) -> None:
-        self.number = number
+        self.number = 0  # among those of a run
         self.body = body
         self.shared = shared
         self.rows = rows
         self.outputs = len(body.outputs)
-        self.count = 0
 
     @classmethod
-    def of(cls, number: int, node: Tensor) -> Signature | None:
-        """The signature of a node whose operands have values or are rows."""
-        op, inputs = node.op, node.inputs
+    def of(cls, node: Tensor, inputs: Sequence[Tensor], own: Container[int]) -> Any:
+        """The signature of a node that shares the operands numbered in `own`; None if
+        it can be no row. The operands have values or are rows.
+        """
+        op = node.op
         if type(op) is Call:
-            places, rows = shared_of(op.body)
-            shared = {k: inputs[k] for k in places}
-            made = cls(number, op.body, shared, rows)
+            body: Body | None = op.body
         else:
             body = _single(op, inputs)
-            if body is None:
-                return None
-            operands = [x for x in inputs if x.op is not LITERAL]
-            shared = {k: x for k, x in enumerate(operands) if type(x.op) is Version}
-            rows = [k for k in range(len(operands)) if k not in shared]
-            made = cls(number, body, shared, rows)
-        given = [k not in made.shared for k in range(len(made.body.arguments))]
-        if not any(given) or not _works(made.body, tuple(given)):
+        if body is None:
             return None
-        return made
+        plain = type(op) is not Call  # whose literals are part of its body
+        numbers = [k for k, x in enumerate(inputs) if not plain or x.op is not LITERAL]
+        shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
+        rows = [k for k in range(len(numbers)) if k not in shared]
+        made = cls(body, shared, rows)
+        given = tuple(k not in shared for k in range(len(body.arguments)))
+        return made if any(given) and _works(body, given) else None
 
 
 def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
@@ -139,5 +137,7 @@ def template_of(signature: Signature, wanted: Sequence[int]) -> Template:
 
 
 def _trainable(node: Tensor) -> bool:
-    variable = getattr(node.op, "variable", None)
-    return variable is not None and bool(variable.trainable)
+    """Whether a derivative goes on below what rows share."""
+    if type(node.op) is Version:
+        return bool(node.op.variable.trainable)
+    return bool(node.inputs)

@@ -129,6 +129,11 @@ class Template:
         with pushed(TraceFrame(f"gradient of {self.body.name}")):
             return _Derived(self)
 
+    @cached_property
+    def sums(self) -> bool:
+        """Whether rows of zeros add nothing to the sums over rows."""
+        return self.total is not None and _only_rows(self.total)
+
     def total_at(self, n: int) -> Body:
         """The sums over n rows, as a body of the matrices."""
         part = self.total
@@ -313,6 +318,29 @@ def _frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tenso
     return [x for x in found if x.serial in rowwise]
 
 
+def _by_rows(part: Part) -> set[int]:
+    """The nodes of a part that differ between rows."""
+    pairs = zip(part.body.arguments, part.given, strict=True)
+    found = {x.serial for x, given in pairs if given}
+    for node in part.body.nodes:
+        if any(x.serial in found for x in node.inputs):
+            found.add(node.serial)
+    return found
+
+
+def _only_rows(part: Part) -> bool:
+    """Whether all that is summed over rows are rows, or products with them."""
+    rowwise = _by_rows(part)
+    stack = list(part.body.outputs)
+    while stack:
+        node = stack.pop()
+        if node.serial not in rowwise:
+            return False
+        if _adds(node, rowwise):
+            stack += node.inputs
+    return True
+
+
 def _summed(part: Part, n: int) -> Body:
     """The outputs of a part summed over n rows."""
     rows: dict[int, Tensor] = {}
@@ -322,12 +350,7 @@ def _summed(part: Part, n: int) -> Body:
         own = Tensor(Argument(k), (), t)
         arguments.append(own)
         rows[x.serial] = own
-    rowwise = {
-        x.serial for x, g in zip(part.body.arguments, part.given, strict=True) if g
-    }
-    for node in part.body.nodes:
-        if any(x.serial in rowwise for x in node.inputs):
-            rowwise.add(node.serial)
+    rowwise = _by_rows(part)
 
     def one(node: Tensor) -> Tensor:
         return rows[node.serial] if node.serial in rows else rebuild([node], rows)[0]

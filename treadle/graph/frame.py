@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from treadle.graph.leaves import Argument
-from treadle.graph.tensor import Notes, Tensor, newest_serial, watchers
+from treadle.graph.tensor import Notes, Tensor, newest_serial, scope, watchers
 
 if TYPE_CHECKING:
     from treadle.graph.mark import Mark
@@ -88,7 +88,6 @@ class _State(threading.local):
         self.frames: list[Frame] = [Frame()]
         self.explicit = 0
         self.no_grad = 0
-        self.metadata = Notes()
 
 
 state = _State()
@@ -130,11 +129,6 @@ def explicit_updates() -> Iterator[None]:
 def _note(node: Tensor) -> None:
     if state.no_grad:
         node.mark = {**(node.mark or {}), "no_grad": True}
-    if state.metadata:
-        if node._metadata is None:
-            node._metadata = state.metadata  # one for all, until one is written to
-        else:
-            node.metadata.update(state.metadata)
 
 
 _watching = 0
@@ -175,12 +169,12 @@ def no_grad() -> Iterator[None]:
 @contextmanager
 def apart() -> Iterator[None]:
     """Inside, new nodes are not those of the scopes around: what is made of others."""
-    before = state.no_grad, state.metadata
-    state.no_grad, state.metadata = 0, Notes()
+    before = state.no_grad, scope.notes
+    state.no_grad, scope.notes = 0, None
     try:
         yield
     finally:
-        state.no_grad, state.metadata = before
+        state.no_grad, scope.notes = before
 
 
 @contextmanager
@@ -193,22 +187,9 @@ def metadata(**notes: Any) -> Iterator[None]:
     >>> y.metadata
     {'layer': 'first'}
     """
-    before = begin_notes(notes)
+    before = scope.notes
+    scope.notes = Notes(before or (), **notes)
     try:
         yield
     finally:
-        end_notes(before)
-
-
-def begin_notes(notes: dict[str, Any]) -> Notes:
-    """Let new nodes carry more notes; what they carried until now."""
-    before = state.metadata
-    state.metadata = Notes(before, **notes)
-    _watch(1)
-    return before
-
-
-def end_notes(before: Notes) -> None:
-    """Let new nodes carry again what they did."""
-    _watch(-1)
-    state.metadata = before
+        scope.notes = before

@@ -17,6 +17,8 @@ from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor, new_node
 
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
+_FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
+_integers: dict[int, np.ndarray[Any, Any]] = {}
 SCALARS = (bool, int, float, complex, np.generic)
 
 
@@ -102,17 +104,24 @@ def constant_node(array: np.ndarray[Any, Any], axes: Names | None = None) -> Ten
     """A leaf holding this very array, which nobody may change any more."""
     array.setflags(write=False)
     type_ = Type(array.shape, OWN[array.dtype], axes)
-    return new_node(_CONSTANT, (), type_, 2, array)
+    return new_node(CONSTANT, (), type_, 2, array)
 
 
 def integer_node(value: int) -> Tensor:
-    """A leaf with one position, id or label, as data."""
-    try:
-        array = np.array(value, int64)
-    except OverflowError as error:
-        raise _no_array(value, error) from None
-    array.setflags(write=False)
-    return new_node(_CONSTANT, (), _INTEGER, 2, array)
+    """A leaf with one position, id or label, as data.
+
+    Each is a node of its own: which positions are equal is no part of the structure.
+    """
+    array = _integers.get(value)
+    if array is None:
+        try:
+            array = np.array(value, int64)
+        except OverflowError as error:
+            raise _no_array(value, error) from None
+        array.setflags(write=False)
+        if 0 <= value < _FEW:
+            _integers[value] = array
+    return new_node(CONSTANT, (), _INTEGER, 2, array)
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
@@ -135,7 +144,7 @@ def _is_literal(value: Any) -> bool:
     return small and is_written(value)
 
 
-_CONSTANT = Constant()
+CONSTANT = Constant()
 _INTEGER = Type((), int64)
 LITERAL = Literal()
 _DRAW = Draw()

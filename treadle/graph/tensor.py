@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,22 @@ __all__ = [
 
 Stored = np.ndarray[Any, Any] | Resident
 _serials: Iterator[int] = itertools.count()
-_rename = itertools.count()
-# Called with each new node while something watches (metadata, eager, no_grad scopes).
+next_serial = _serials.__next__
+# Called with each new node while something watches (eager and no_grad scopes).
 watchers: list[Callable[[Tensor], None]] = []
 
 
 class Notes(dict[str, Any]):
     """Notes that many nodes share; who writes to them gets a copy."""
+
+
+class _Scope(threading.local):
+    """What new nodes of a thread carry: the notes of the scopes around, if any."""
+
+    notes: Notes | None = None
+
+
+scope = _Scope()
 
 
 class Tensor(Operand):
@@ -71,9 +81,9 @@ class Tensor(Operand):
         self.op = op
         self.inputs = inputs
         self._type = type_
-        self.serial = serial = next(_serials)
-        if not serial & _LOOK:
-            _warn_if_growing(self)
+        self.serial = serial = next_serial()
+        if not serial & LOOK:
+            warn_if_growing(self)
         depth = 0
         for x in inputs:
             below = x.depth
@@ -85,7 +95,7 @@ class Tensor(Operand):
         self.stored = stored
         self.mark: Any = None
         self._name: str | None = None
-        self._metadata: dict[str, Any] | None = None
+        self._metadata: dict[str, Any] | None = scope.notes
         if watchers:
             for watch in tuple(watchers):
                 watch(self)
@@ -188,16 +198,16 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
         made.op = op
         made.inputs = inputs
         made._type = types[k]
-        made.serial = serial = next(_serials)
-        if not serial & _LOOK:
-            _warn_if_growing(made)
+        made.serial = serial = next_serial()
+        if not serial & LOOK:
+            warn_if_growing(made)
         made.depth = depth
         made._code = code
         made._offset = offset
         made.stored = None
         made.mark = None
         made._name = None
-        made._metadata = None
+        made._metadata = node._metadata
         if watchers:
             for watch in tuple(watchers):
                 watch(made)
@@ -208,11 +218,11 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
 _new = object.__new__
 _fill = Tensor.__init__
 PENDING_LIMIT = 1_000_000
-_LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
+LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
 last_run = 0  # the serial at which any thread last ran something
 
 
-def _warn_if_growing(node: Tensor) -> None:
+def warn_if_growing(node: Tensor) -> None:
     """Warn where a loop builds on and on and nothing is ever asked for."""
     global last_run
     if node.serial - last_run > PENDING_LIMIT:
@@ -229,12 +239,12 @@ def _warn_if_growing(node: Tensor) -> None:
 def mark_run() -> None:
     """Note that something ran now."""
     global last_run
-    last_run = next(_serials)
+    last_run = next_serial()
 
 
 def newest_serial() -> int:
     """A serial between the nodes made so far and those to come."""
-    return next(_serials)
+    return next_serial()
 
 
 def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
+
+import numpy as np
 
 from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
+_inputs, _op = attrgetter("inputs"), attrgetter("op")
 
 
 def reach(
@@ -34,26 +38,22 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
 
     What is yet to be derived is visited whole: its values are known, its recipes asked.
     """
-    seen: dict[int, Tensor] = {}
-    stack = list(roots)
-    derived: list[Tensor] = []
-    evaluated = False
-    while stack:
-        node = stack.pop()
-        serial = node.serial
-        if serial in seen:
-            continue
-        seen[serial] = node
-        if node.stored is None:
-            stack.extend(node.inputs)
-            if node.op.family == "derivative":
-                derived.append(node)
-        elif node.inputs:
-            evaluated = True
-    if derived and evaluated:
-        for node in reach([x for d in derived for x in d.inputs]):
-            seen[node.serial] = node
-    return [seen[serial] for serial in sorted(seen)]
+    seen = set(roots)
+    level = seen
+    evaluated: list[Tensor] = []
+    while level:
+        waiting = [x for x in level if x.stored is None]
+        if len(waiting) < len(level):
+            evaluated += [x for x in level if x.stored is not None and x.inputs]
+        level = set(chain.from_iterable(map(_inputs, waiting))) - seen
+        seen |= level
+    kinds = set(map(type, map(_op, seen)))
+    if evaluated and any(getattr(kind, "family", "") == "derivative" for kind in kinds):
+        derived = [x for x in seen if x.op.family == "derivative"]
+        seen.update(reach([x for d in derived if d.stored is None for x in d.inputs]))
+    nodes = list(seen)
+    order = np.fromiter(map(by_serial, nodes), np.int64, len(nodes)).argsort()
+    return [nodes[k] for k in order.tolist()]
 
 
 def opened(nodes: Sequence[Tensor]) -> set[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.changes import changed
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
@@ -116,6 +117,7 @@ class Variable(Operand):
         if value and not is_inexact(self._type.dtype):
             raise DTypeError(f"{self._type} has no derivatives, so it is not trainable")
         self._trainable = bool(value)
+        changed()
 
     def node(self) -> Tensor:
         return state.frames[-1].read(self)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from treadle.base.changes import changed
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.graph.frame import begin_notes, end_notes, explicit_updates
+from treadle.graph.frame import explicit_updates
+from treadle.graph.tensor import Notes, scope
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.runtime.evaluate import run
 
@@ -17,7 +19,7 @@ __all__ = ["Keys", "Module"]
 
 State = dict[str, np.ndarray[Any, Any]]
 _AUTOMATIC = re.compile(r"variable_\d+")
-_PRIVATE = ("_path", "_named", "_passing", "_inputs")
+_PRIVATE = frozenset(("_path", "_named", "_passing", "_inputs", "_notes"))
 
 
 class Keys(NamedTuple):
@@ -47,13 +49,16 @@ class Module:
     """
 
     training: bool
+    _unseen = _PRIVATE  # attributes that no function that is traced depends on
     _path: str
     _named: dict[str, str]
     _passing: set[str]
+    _notes: tuple[Any, Any, Any]  # as scope around, path, and what its nodes carry
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         module = super().__new__(cls)
         module.__dict__.update(training=True, _path="", _named={}, _passing=set())
+        module.__dict__["_notes"] = None, None, None
         return module
 
     def __init__(self) -> None:
@@ -65,11 +70,17 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # The innermost module names the nodes; pictures put those of one in a box.
-        before = begin_notes({"module": self._path or type(self).__name__})
+        before = scope.notes
+        around, path, notes = self._notes
+        if around is not before or path is not self._path:
+            name = self._path or type(self).__name__
+            notes = Notes(before or (), module=name)
+            self.__dict__["_notes"] = before, self._path, notes
+        scope.notes = notes
         try:
             return self.forward(*args, **kwargs)
         finally:
-            end_notes(before)
+            scope.notes = before
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)
@@ -77,6 +88,11 @@ class Module:
         if known is not value or known is None:
             self._adopt(name, value)
         object.__setattr__(self, name, value)
+        changed()
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        changed()
 
     def _adopt(self, name: str, value: Any) -> None:
         """Name what is below an attribute by its path from this module."""

@@ -215,4 +215,16 @@ def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
     node = as_tensor(x)
     k = resolve_axis(axis, node.type)
     n = node.type.shape[k]
-    return [squeeze(part(node, k, i, i + 1), k) for i in range(n)]
+    if n < 2:
+        return [squeeze(node, k)] if n else []
+    first = squeeze(part(node, k, 0, 1), k)
+    found, (own,) = [first], first.inputs
+    whole, ones = node.type.shape, (1,) * node.type.ndim
+    before, behind = (0,) * k, (0,) * (len(whole) - k - 1)
+    for i in range(1, n):
+        stops = (*whole[:k], i + 1, *whole[k + 1 :])
+        cut = Slice((*before, i, *behind), stops, ones)
+        found.append(
+            new_node(first.op, (new_node(cut, (node,), own._type),), first._type)
+        )
+    return found

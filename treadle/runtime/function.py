@@ -25,10 +25,12 @@ from treadle.ops.call import Call, inputs_of
 from treadle.ops.families import selections
 from treadle.runtime.evaluate import forget, run
 from treadle.runtime.guard import Guard, Wrapper
+from treadle.runtime.shortcut import MISS, shortcut
 
 __all__ = ["Function", "checkpoint", "function"]
 
 TRACES = 64
+SHORTCUTS = 4
 _TAKEN = (Operand, np.ndarray, np.generic, float)  # what is data in a call
 
 
@@ -85,7 +87,6 @@ class Known:
     holds: Callable[[], bool]
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
-    bare: bool  # whether all arguments are tensors, in no containers
 
 
 class Function(Wrapper):
@@ -96,6 +97,8 @@ class Function(Wrapper):
         self.again = again  # whether gradients compute what is inside anew
         self.traces: OrderedDict[Any, Traced] = OrderedDict()
         self.known: dict[Any, Known] = {}
+        # For the signatures of late, each a function of the arguments by position.
+        self.shortcuts: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         self.count = 0  # traces made so far, for looking
         self._lock = threading.RLock()
         self._active: set[Any] = set()
@@ -107,20 +110,11 @@ class Function(Wrapper):
         return types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:  # the signature is at hand, but for deeper containers
-            key = tuple(
-                [
-                    x._type
-                    if isinstance(x, Tensor)
-                    else tuple([_sign(y) for y in x])
-                    if type(x) is tuple
-                    else id(x)
-                    for x in args
-                ]
-            )
-            known = self.known.get(key)
-            if known is not None and known.holds():
-                return known.entry.call(args if known.bare else _tensors_of(args))
+        if not kwargs:
+            for short in self.shortcuts:
+                found = short(args)
+                if found is not MISS:
+                    return found
         leaves, structure = trees.flatten((args, kwargs))
         tensors: list[Tensor] = []
         kinds: list[Any] = []
@@ -134,12 +128,13 @@ class Function(Wrapper):
         signature = structure, *[k if type(k) is Type else id(k) for k in kinds]
         known = self.known.get(signature)
         if known is None or not known.holds():
-            known = self._look(leaves, structure, tensors, kinds)
+            known, guard = self._look(leaves, structure, tensors, kinds)
             if len(self.known) >= TRACES:
                 self.known.clear()
-            if not kwargs and _is_flat(args):
-                signature = key
             self.known[signature] = known
+            made = None if kwargs else shortcut(args, known.entry, guard)
+            if made is not None:
+                self.shortcuts = (made, *self.shortcuts[: SHORTCUTS - 1])
         return known.entry.call(tuple(tensors))
 
     def _look(
@@ -148,16 +143,14 @@ class Function(Wrapper):
         structure: Any,
         tensors: list[Tensor],
         kinds: list[Any],
-    ) -> Known:
+    ) -> tuple[Known, Guard]:
         """The trace of a call, by what its arguments are and what f finds around it."""
         guard = Guard()
         around = guard.surroundings(self.f)
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        flat = structure[2][0][2]  # of the arguments by position
-        bare = all(type(k) is Type for k in kinds) and set(flat) <= {"leaf"}
-        return Known(guard.check(), entry, tuple(kinds), bare)
+        return Known(guard.check(), entry, tuple(kinds)), guard
 
     def _find(
         self,
@@ -223,34 +216,6 @@ class Function(Wrapper):
         types_ = [x.type for x in tensors]
         traced = trace(run_traced, types_, self.__name__)  # type: ignore[attr-defined]
         return Traced(traced, self.again, *result)
-
-
-def _sign(x: Any) -> Any:
-    """What tells a part of an argument apart."""
-    return x._type if isinstance(x, Tensor) else id(x)
-
-
-def _tensors_of(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The tensors among arguments and the parts of tuples."""
-    found: list[Tensor] = []
-    for x in args:
-        if isinstance(x, Tensor):
-            found.append(x)
-        elif type(x) is tuple:
-            found += [y for y in x if isinstance(y, Tensor)]
-    return tuple(found)
-
-
-def _is_flat(args: tuple[Any, ...], deep: bool = False) -> bool:
-    """Whether what tells a call apart is its arguments, or parts of tuples of them,
-    themselves, or their types.
-    """
-    other = (tuple, list, dict, np.ndarray, np.generic, float)
-    for x in args:
-        tuple_ = not deep and type(x) is tuple and _is_flat(x, True)
-        if not tuple_ and isinstance(x, other):
-            return False
-    return True
 
 
 def _is_array(y: Any) -> bool:

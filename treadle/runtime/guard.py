@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.changes import changes
 from treadle.base.options import here
 from treadle.graph.frame import state
 from treadle.graph.operators import Operand
@@ -41,7 +42,8 @@ class Guard:
     Numbers, strings and flags count by value, everything else by identity; objects
     that were seen are kept alive, so that an identity is never taken again. Each place
     that was looked at is a term of `check`: while the same objects are found in all of
-    them, the token would be the same.
+    them, the token would be the same. What moves the stamp when it is changed is looked
+    at again only after that.
     """
 
     def __init__(self) -> None:
@@ -52,6 +54,7 @@ class Guard:
         self.names: set[str] = set()  # what the function's code mentions
         self._values: list[Any] = []  # what the terms speak of
         self._named: dict[int, str] = {}
+        self._stamped: list[str] = []  # terms that hold while the stamp stays
         grad = "" if self.no_grad else "not "
         self._terms = [
             f"{self._name(here)}.current.dtype is {self._name(self.dtype)}",
@@ -60,10 +63,26 @@ class Guard:
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""
-        names = ", ".join(f"v{k}" for k in range(len(self._values)))
-        text = _CHECK.format(names=names, terms=" and ".join(self._terms))
-        check: Callable[[], bool] = _compiled(text)(*self._values)
+        text, values = self.terms()
+        names = ", ".join(f"v{k}" for k in range(len(values)))
+        check: Callable[[], bool] = compiled(
+            _CHECK.format(names=names, terms=text), "make"
+        )(*values)
         return check
+
+    def terms(self) -> tuple[str, list[Any]]:
+        """An expression that tells it, and the values of the names v0, v1, ... in it.
+
+        It raises AttributeError, KeyError or ValueError where something is gone.
+        """
+        terms = list(self._terms)
+        if self._stamped:
+            names = ", ".join(f"v{k}" for k in range(len(self._values)))
+            text = _CHECK.format(names=names, terms=" and ".join(self._stamped))
+            again = _Again(compiled(text, "make")(*self._values))
+            own, stamp = self._name(again), self._name(changes)
+            terms.append(f"({stamp}.now == {own}.seen or {own}())")
+        return " and ".join(terms), list(self._values)
 
     # -- terms ---------------------------------------------------------------------
 
@@ -105,7 +124,8 @@ class Guard:
             self.alive.append(x)
             if not isinstance(x, Variable):
                 return id(x), None
-            self._attribute(x, "_trainable", x.trainable)
+            trainable = self._name(x.trainable)
+            self._stamped.append(f"{self._name(x)}._trainable is {trainable}")
             return id(x), x.trainable
         if isinstance(x, tuple):
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
@@ -143,9 +163,10 @@ class Guard:
         inner = getattr(x, "__dict__", None)
         if inner is None:
             return None
+        unseen = getattr(type(x), "_unseen", None)
+        if unseen is not None:
+            return self._module(x, inner, unseen, depth)
         self._attribute(x, "__dict__", inner)
-        if "training" in inner:
-            return self.token(inner, depth + 1)
         if type(x).__module__.startswith("treadle."):
             return None
         self._keys(inner)
@@ -153,6 +174,17 @@ class Guard:
         for key in named:
             self._item(inner, key)
         return self._pairs(named, depth + 1)
+
+    def _module(self, x: Any, inner: Any, unseen: Any, depth: int) -> Any:
+        """The attributes of a module, which moves the stamp when one is set."""
+        own = {k: v for k, v in inner.items() if k not in unseen}
+        values, keys = self._name(inner), self._name(list(own))
+        self._stamped.append(f"{self._name(x)}.__dict__ is {values}")
+        kept = f"[k for k in {values} if k not in {self._name(unseen)}]"
+        self._stamped.append(f"{kept} == {keys}")
+        for key, value in own.items():
+            self._stamped.append(f"{values}[{key!r}] is {self._name(value)}")
+        return self._pairs(own, depth + 1)
 
     def surroundings(self, f: Callable[..., Any], depth: int = 0) -> Any:
         """Tokens of the closure cells and globals a Python function names."""
@@ -187,12 +219,29 @@ def _same(parts: Iterable[Any], found: list[Any]) -> bool:
     return all(map(is_, parts, found))
 
 
+class _Again:
+    """A check that holds from one stamp to the next."""
+
+    __slots__ = ("check", "seen")
+
+    def __init__(self, check: Callable[[], bool]) -> None:
+        self.check = check
+        self.seen = -1
+
+    def __call__(self) -> bool:
+        now = changes.now
+        if not self.check():
+            return False
+        self.seen = now
+        return True
+
+
 @functools.lru_cache(maxsize=1024)
-def _compiled(text: str) -> Callable[..., Any]:
-    """The function of a text that a guard wrote: of one shape for many guards."""
+def compiled(text: str, name: str) -> Callable[..., Any]:
+    """The function of this name that a text defines: one for many guards."""
     space: dict[str, Any] = {}
     exec(text, space)
-    made: Callable[..., Any] = space["make"]
+    made: Callable[..., Any] = space[name]
     return made
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,10 +12,12 @@ from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.batch.forest import WIDE, Forest, collect
+from treadle.batch.forest import Forest
+from treadle.batch.room import room
+from treadle.batch.units import collect
+from treadle.batch.walk import Walk
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import pending
@@ -29,6 +27,7 @@ __all__ = ["counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
+JOINED = 4  # rows joined one after the other that are read together
 PAYS = 2  # rows there have to be in a group on average
 
 
@@ -71,7 +70,7 @@ class _Run:
                 values = found.sparse[serial]
                 count = sum(map(len, values))
                 more = np.zeros(
-                    (_room(count) - count, *values[0].shape[1:]), values[0].dtype
+                    (room(count) - count, *values[0].shape[1:]), values[0].dtype
                 )
                 parts.append(np.concatenate([*values, more]))
                 continue
@@ -126,11 +125,13 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     if options.check or options.workspace or options.engine not in ("auto", "native"):
         return False
     nodes = pending(roots)
-    # What is yet to be derived keeps its recipe.
-    if any(node.op.family == "derivative" for node in nodes) or not irregular(nodes):
+    if not irregular(nodes):
         return False
-    held = _held(nodes)
-    units = collect(nodes, asked)
+    walk = Walk(nodes)
+    if walk.has("derivative"):  # what is yet to be derived keeps its recipe
+        return False
+    held = walk.held()
+    units = collect(walk, _evaluate, asked)
     if len(units.nodes) < FEW:
         return False
     forest = Forest(units, asked)
@@ -158,6 +159,15 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     return True
 
 
+def _evaluate(nodes: Sequence[Tensor]) -> None:
+    """Give nodes their values; they can still be derived."""
+    keep = {node.serial for node in nodes if node.stored is None}
+    values = engine(current().engine).run(pending(nodes), {}, keep)
+    for node in nodes:
+        if node.serial in keep:
+            settle(node, values[node.serial])
+
+
 def _derivable(forest: Forest) -> bool:
     return any(any(x.template.wanted) for x in forest.instances)
 
@@ -183,21 +193,13 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    data = {x.serial for x in forest.all.leaves if is_inexact(x.type.dtype)}
+    data = {x.serial for x in forest.all.leaves if is_inexact(x._type.dtype)}
     return Tape(run, list(sources.values()), list(found.values()), data)
-
-
-def _room(count: int) -> int:
-    """A number of rows of a gradient, at least so many and one of few: the programs
-    that follow are made for each.
-    """
-    step = 1 << max(count.bit_length() - 3, 0)
-    return -(-count // step) * step
 
 
 def _padded(ids: Any) -> Any:
     """Ids and more of the first, to which rows of zeros will be added."""
-    return np.concatenate([ids, np.full(_room(len(ids)) - len(ids), ids[0], ids.dtype)])
+    return np.concatenate([ids, np.full(room(len(ids)) - len(ids), ids[0], ids.dtype)])
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
@@ -208,7 +210,7 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
     wanted = {root: None for root in roots if root.stored is None}
     found: list[Exit] = []
     for node in [*forest.all.outside, *forest.alone()]:
-        joined = len(node.inputs) > WIDE and _joined(node)
+        joined = len(node.inputs) >= JOINED and _joined(node)
         if joined:
             places, rows = forest.places(node.inputs)
             joined = bool(rows.all())
@@ -237,26 +239,3 @@ def _joined(node: Tensor) -> bool:
         and op.axis == 0
         and all(x._type is first for x in node.inputs)
     )
-
-
-def _held(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes that something outside this list and these inputs refers to."""
-    counts = list(map(sys.getrefcount, nodes))
-    inside = Counter(chain.from_iterable(map(_inputs, nodes)))
-    own = list(map(inside.__getitem__, nodes))
-    del inside
-    return [
-        node
-        for node, count, known in zip(nodes, counts, own, strict=True)
-        if count > known + _ALONE and node.stored is None
-    ]
-
-
-def _extra_references() -> int:
-    """What is counted of a node that only a list refers to."""
-    nodes = [Tensor(Cut(), (), as_tensor(0.0).type)]
-    return next(iter(list(map(sys.getrefcount, nodes))))
-
-
-_inputs = attrgetter("inputs")
-_ALONE = _extra_references()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType
+from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.forest.parts import Compiled
 from treadle.engines.native.pool import pool
@@ -21,18 +22,20 @@ class Assembly:
 
     def __init__(self) -> None:
         self.records: list[tuple[int, int, int, int]] = []
-        self.table: list[Any] = []  # arrays of arguments, one step after the other
+        # Arguments, one step after the other: numbers of moves, then arrays of parts.
+        self.table: list[Any] = []
+        self.numbers: list[int] = []
         self.size = 0
         self.parts: list[tuple[int, int, Compiled, Any]] = []
         self.alive: list[Any] = []
+        self.moves = moves()
 
     def _move(
         self, function: str, arguments: Sequence[int], total: int, grain: int
     ) -> None:
-        place = self.size
-        self.records.append((moves()[function], place, total, max(grain, 1)))
-        self.table.append(np.array(arguments, np.int64))
-        self.size += len(arguments)
+        # Counted from the end, where the numbers of all moves stand together.
+        self.records.append((self.moves[function], ~len(self.numbers), total, grain))
+        self.numbers += arguments
 
     def gather(self, sources: int, target: int, rows: int, size: int) -> None:
         """Rows of `size` bytes from where an array of addresses says."""
@@ -62,8 +65,7 @@ class Assembly:
         sizes: Sequence[int],
     ) -> None:
         """A body, with the addresses of its arguments and results, and their bytes."""
-        linked = made.linked
-        own = linked.fixed.copy()
+        own = made.fixed.copy()
         # The last is set first: an argument that is not read has number -1.
         own[made.arguments] = arguments[: len(made.arguments)]
         if made.copied:
@@ -74,9 +76,9 @@ class Assembly:
         self.parts.append((len(self.table), self.size, made, own))
         self.table.append(None)
         base = self.size
-        for function, place, total, grain, *_ in linked.records.tolist():
+        for function, place, total, grain in made.records.tolist():
             self.records.append((function, place + base, total, grain))
-        self.size += len(linked.table)
+        self.size += len(made.table)
         for k in made.copied:
             self.copy(int(own[made.results[k]]), results[k], sizes[k])
 
@@ -85,21 +87,22 @@ class Assembly:
         workers = pool(threads)
         arena = max((made.arena for *_, made, _ in self.parts), default=0)
         scratch = max((made.scratch for *_, made, _ in self.parts), default=0)
-        room = np.empty(arena + scratch * workers.threads + 128, np.uint8)
-        base = -(-room.ctypes.data // 64) * 64
+        space, base = memory(arena + scratch * workers.threads + 128)
+        self.alive.append(space)
         status = np.zeros(1, np.int64)
         for place, _, made, own in self.parts:
-            linked = made.linked
             if made.offsets is not None:
-                own[linked.placed] = base + made.offsets
+                own[made.placed] = base + made.offsets
             own[-2] = base + -(-arena // 64) * 64
             own[-1] = status.ctypes.data
-            table = linked.table.copy()
-            table[linked.slots] = own[linked.which] + linked.shifts
+            table = made.table.copy()
+            table[made.slots] = own[made.which] + made.shifts
             self.table[place] = table
-        table = np.concatenate(self.table) if self.table else np.zeros(1, np.int64)
+        table = np.concatenate([*self.table, np.array([*self.numbers, 0], np.int64)])
         records = np.zeros((len(self.records), FIELDS), np.int64)
-        records[:, :4] = self.records
+        records[:, :4] = np.array(self.records, np.int64).reshape(-1, 4)
+        places = records[:, 1]
+        records[:, 1] = np.where(places < 0, self.size + ~places, places)
         workers.run(
             records.ctypes.data, len(records), table.ctypes.data, status.ctypes.data
         )

@@ -1,98 +1,196 @@
-"""A program for any number of rows, from programs for three numbers.
+"""Steps for any number of rows, from those for three numbers.
 
 Extents are arguments of kernels: two programs for different numbers of rows differ in
-integers alone, and these grow evenly with the rows. What does not is refused.
+integers alone. Those of loops grow evenly with the rows, which the third number checks;
+products cut their work by rules of their own, and are planned for the rows there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.types import Type
+from treadle.engines.native.code import coded
+from treadle.engines.native.jit import compile_functions
 from treadle.loops.kernel import Kernel
-from treadle.program.program import Launch, Program
+from treadle.program.program import Product
 
-__all__ = ["fitted"]
+if TYPE_CHECKING:
+    from treadle.engines.native.forest.parts import Compiled, Sample
+
+__all__ = ["Law", "Uneven"]
 
 Maker = Callable[[int], Any]
+TOTAL, GRAIN = 2, 3  # fields of a record
 
 
-class _Uneven(Exception):
+class Uneven(Exception):
     """Something that does not grow evenly with the rows."""
 
 
-def fitted(programs: dict[int, Program]) -> Callable[[int], Program] | None:
-    """The program by the number of rows, from three; None if there is no law."""
-    low, middle, high = sorted(programs)
-    first, check, last = (_bare(programs[n]) for n in (low, middle, high))
-    try:
-        make = _fit(first, last, low, high)
-    except _Uneven:
-        return None
-    return make if _same(make(middle), check) else None
+class _Product:
+    """A step whose numbers are planned anew, and where these stand."""
+
+    def __init__(self, made: dict[int, Sample], k: int, low: int, high: int) -> None:
+        """`made` by numbers as `Law` counts them."""
+        steps = {n: x.linked.program.steps[k] for n, x in made.items()}
+        self.step = _fit(steps[low], steps[high], low, high)
+        for n, step in steps.items():
+            if not _same(self.step(n), step):
+                raise Uneven
+        linked = made[high].linked
+        self.codes = linked.codes[k]
+        self.first = linked.spans[k][0]
+
+    def write(self, made: Compiled, n: int) -> None:
+        """Put what this step is for a number, as `Law` counts, into its places."""
+        codes = coded(self.step(n))
+        if len(codes) != len(self.codes):
+            raise Uneven
+        for k, (code, like) in enumerate(zip(codes, self.codes, strict=True)):
+            if code.workspace > like.workspace:
+                raise Uneven
+            made.scratch = max(made.scratch, code.scratch)
+            functions: Mapping[str, int] = made.functions
+            if code.texts.keys() != like.texts.keys():
+                functions = compile_functions(code.texts)
+                made.alive.append(functions)
+            record = made.records[self.first + k]
+            record[TOTAL], record[GRAIN] = code.total, max(code.grain, 1)
+            record[0], place = functions[code.name], int(record[1])
+            for i, x in enumerate(code.arguments):
+                if isinstance(x, int):
+                    made.table[place + i] = x
+                elif isinstance(x, str):
+                    made.table[place + i] = functions[x]
+                else:
+                    (slot,) = np.flatnonzero(made.slots == place + i)
+                    made.shifts[slot] = x[1]
 
 
-def _bare(program: Program) -> Program:
-    """A program whose results are known by their order."""
-    results = tuple((k, n, t) for k, (_, n, t) in enumerate(program.results))
-    return replace(program, results=results)
+class Law:
+    """Steps by the number of rows: `like` those for the most, with other numbers."""
+
+    def __init__(self, given: dict[int, Sample], unit: int = 1) -> None:
+        """`given` has the steps for three numbers of rows, multiples of the unit, as
+        all that are asked for will be; raises Uneven.
+        """
+        self.unit = unit
+        made = {n // unit: x for n, x in given.items()}
+        low, middle, high = sorted(made)
+        self.like = made[high].steps
+        for x in made.values():
+            if not _alike(x, made[high]):
+                raise Uneven
+        steps = made[high].linked.program.steps
+        planned = [k for k, step in enumerate(steps) if isinstance(step, Product)]
+        self.products = [_Product(made, k, low, high) for k in planned]
+        self.start, self.slope = _line(
+            _numbers(made[low].steps), _numbers(self.like), low, high
+        )
+        wanted = self.at(middle * unit)
+        if not np.array_equal(_numbers(wanted), _numbers(made[middle].steps)):
+            raise Uneven
+
+    def at(self, n: int) -> Compiled:
+        """The steps for n rows; raises Uneven if a product needs other code for it."""
+        like, n = self.like, n // self.unit
+        made = copy(like)
+        made.alive = list(like.alive)
+        values = self.start + self.slope * n
+        count, size = len(like.records), len(like.table)
+        made.records = like.records.copy()
+        made.records[:, TOTAL] = values[count : 2 * count]
+        made.table = values[2 * count : 2 * count + size]
+        made.shifts = values[2 * count + size :]
+        for product in self.products:
+            product.write(made, n)
+        return made
+
+
+def _numbers(x: Compiled) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """All that may grow with the rows. How steps are cut does not change what is done:
+    it stays as it is for the most rows, and so does where things lie in the arena.
+    """
+    return np.concatenate([x.records[:, 0], x.records[:, TOTAL], x.table, x.shifts])
+
+
+def _line(x: Any, y: Any, low: int, high: int) -> tuple[Any, Any]:
+    """Where the numbers start and what a row adds; those of products do not count."""
+    slope = (y - x) // (high - low)
+    return x - slope * low, slope
+
+
+def _alike(one: Sample, other: Sample) -> bool:
+    """Whether two bodies are the same kernels and products on the same places."""
+    a, b = one.linked, other.linked
+    x, y = one.steps, other.steps
+    steps = a.program.steps, b.program.steps
+    if [type(s) for s in steps[0]] != [type(s) for s in steps[1]] or a.spans != b.spans:
+        return False
+    for step, (first, count) in zip(steps[0], a.spans, strict=True):
+        functions = x.records[first : first + count, 0]
+        others = y.records[first : first + count, 0]
+        if not isinstance(step, Product) and not np.array_equal(functions, others):
+            return False
+    same: list[tuple[Any, Any]] = [
+        (x.records[:, 1], y.records[:, 1]),
+        (x.slots, y.slots),
+        (x.which, y.which),
+        (x.placed, y.placed),
+        (x.arguments, y.arguments),
+        (x.results, y.results),
+        (x.copied, y.copied),
+    ]
+    if len(x.table) != len(y.table) or not all(np.array_equal(p, q) for p, q in same):
+        return False
+    if not _same(a.program.constants, b.program.constants):
+        return False
+    return all(s <= t for s, t in zip(a.sizes, b.sizes, strict=True))
 
 
 def _fit(x: Any, y: Any, low: int, high: int) -> Maker:
     """What x is at `low` and y at `high`, at any number between."""
     if type(x) is not type(y):
-        raise _Uneven
+        raise Uneven
     if isinstance(x, int) and not isinstance(x, bool):
-        return _number(x, y, low, high)
-    if isinstance(x, np.ndarray):
-        if x.shape != y.shape or x.dtype != y.dtype or x.tobytes() != y.tobytes():
-            raise _Uneven
-        return lambda n: x
+        slope, rest = divmod(y - x, high - low)
+        if rest:
+            raise Uneven
+        return (lambda n: x + slope * (n - low)) if slope else (lambda n: x)
     if isinstance(x, tuple):
         if len(x) != len(y):
-            raise _Uneven
+            raise Uneven
         parts = [_fit(a, b, low, high) for a, b in zip(x, y, strict=True)]
+        if _same(x, y):
+            return lambda n: x
         return lambda n: tuple([part(n) for part in parts])
     if isinstance(x, Type):
         shape = _fit(x.shape, y.shape, low, high)
         return lambda n: Type(shape(n), x.dtype, x.axes)
     if is_dataclass(x) and not isinstance(x, Kernel):
         kind: Any = type(x)
-        launch = isinstance(x, Launch)  # whose grain is no part of the law
-        names = [f.name for f in fields(x) if not (launch and f.name == "grain")]
+        names = [f.name for f in fields(x) if f.name != "grain"]
         own = {k: _fit(getattr(x, k), getattr(y, k), low, high) for k in names}
-        if isinstance(x, Launch):
-            own["grain"] = _grain(x, y, own["total"])
+        if hasattr(x, "grain"):
+            own["grain"] = lambda n: y.grain
         return lambda n: kind(**{k: part(n) for k, part in own.items()})
     if x != y:
-        raise _Uneven
+        raise Uneven
     return lambda n: x
 
 
-def _number(x: int, y: int, low: int, high: int) -> Maker:
-    slope, rest = divmod(y - x, high - low)
-    if rest:
-        raise _Uneven
-    start = x - slope * low
-    return lambda n: start + slope * n
-
-
-def _grain(x: Launch, y: Launch, total: Maker) -> Maker:
-    """How steps are cut does not change what they do: as the larger one is."""
-    whole = y.grain >= y.total
-    return total if whole else lambda n: y.grain
-
-
 def _same(x: Any, y: Any) -> bool:
-    """Whether two programs are the same, but for how their steps are cut."""
+    """Whether two parts of programs are the same, but for how their steps are cut."""
     if type(x) is not type(y):
         return False
     if isinstance(x, np.ndarray):
-        return bool(x.dtype == y.dtype and np.array_equal(x, y))
+        return bool(x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y))
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(_same, x, y))
     if is_dataclass(x) and not isinstance(x, (Kernel, Type)):

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
+from treadle.batch.room import room
+from treadle.batch.units import Part
+from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.run import memory_of
+from treadle.graph.tensor import Tensor
 
-__all__ = ["Matrices", "row_types"]
+__all__ = ["Leaves", "Matrices", "addresses", "memory", "row_types"]
 
 LINE = 64
+SMALL = 512  # bytes of a leaf that is copied
+_nbytes = attrgetter("nbytes")
 Place = tuple[str, int]  # a source, as `Template` names them
 
 
@@ -28,8 +38,59 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
     return found
 
 
+def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
+    """Bytes that nobody has written yet, and where they begin.
+
+    They come back when the array dies. Few different numbers are taken, so that what
+    one minibatch has had does for the next one.
+    """
+    step = 1 << max(size.bit_length() - 2, 12)
+    results = memory_of(current().arena).results
+    return results.lend([-(-max(size, 1) // step) * step], np.uint8)
+
+
+class Leaves:
+    """Values that rows read and no row makes, at an address each.
+
+    Small ones are copied to one place: that is faster than asking each where it lies.
+    """
+
+    def __init__(self, nodes: Sequence[Tensor], parts: Sequence[Part]) -> None:
+        self.parts = parts
+        inside = {part.leaf for part in parts}
+        whole = [k for k in range(len(nodes)) if k not in inside]
+        self.addresses = np.zeros(len(nodes), np.int64)
+        self.arrays: list[Any] = [nodes[k].array for k in whole]
+        sizes = np.fromiter(map(_nbytes, self.arrays), np.int64, len(whole))
+        self.most = int(sizes.max(initial=0))
+        small = sizes <= SMALL
+        own = [self.arrays[k] for k in np.flatnonzero(small).tolist()]
+        data = b"".join(map(np.ndarray.tobytes, own)) or b"\0"
+        self.block = np.frombuffer(data, np.uint8)
+        places = np.cumsum(np.where(small, sizes, 0)) - sizes + self.block.ctypes.data
+        for k in np.flatnonzero(~small).tolist():
+            self.arrays[k] = np.asarray(self.arrays[k], order="C")
+            places[k] = self.arrays[k].ctypes.data
+        self.addresses[whole] = places
+        self.place_parts(self.addresses)
+        # Those that a derivative can be taken by, with their types.
+        dtypes = [x.dtype for x in self.arrays]
+        kinds = {dtype for dtype in dtypes if adds(dtype)}
+        pairs = zip(whole, dtypes, strict=True)
+        self.floats = [(k, nodes[k].type) for k, dtype in pairs if dtype in kinds]
+
+    def place_parts(self, addresses: np.ndarray[Any, Any]) -> None:
+        """Fill in where parts lie, from where that lies which they are part of."""
+        for part in self.parts:
+            addresses[part.leaf] = addresses[part.of] + part.offset
+
+
 class Matrices:
-    """Memory for one matrix per instance and value, in one block."""
+    """Memory for one matrix per instance and value, in one block.
+
+    A matrix has room for some rows more, which are zeros: sums over rows are taken of
+    few different numbers of them.
+    """
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[int, Place], int] = {}
@@ -44,13 +105,19 @@ class Matrices:
         self.rows[number] = rows
         self.offsets[number, place] = self.size
         self.types[number, place] = type_
-        self.size += -(-rows * type_.nbytes // LINE) * LINE
+        self.size += -(-room(rows) * type_.nbytes // LINE) * LINE
 
     def allocate(self, zero: bool = False) -> None:
         """Take the memory, of zeros or of whatever there is."""
-        make = np.zeros if zero else np.empty
-        self.block = make(self.size + LINE, np.uint8)
-        self.base = -(-self.block.ctypes.data // LINE) * LINE
+        self.block, self.base = memory(self.size)
+        if zero:
+            self.block[: self.size] = 0
+            return
+        for (number, place), offset in self.offsets.items():
+            rows, size = self.rows[number], self.types[number, place].nbytes
+            begin, more = offset + rows * size, room(rows) - rows
+            if more:
+                self.block[begin : begin + more * size] = 0
 
     def address(self, number: int, place: Place, row: int = 0) -> int:
         """Where a row begins."""
@@ -61,7 +128,7 @@ class Matrices:
         """A matrix as an array, over the same memory."""
         key = number, place
         t = self.types[key]
-        start = self.base - self.block.ctypes.data + self.offsets[key]
+        start = self.offsets[key]
         raw = self.block[start : start + self.rows[number] * t.nbytes]
         return raw.view(t.dtype).reshape(self.rows[number], *t.shape)
 

@@ -5,32 +5,40 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.engines.native.forest.fit import fitted
+from treadle.batch.room import steps_of
+from treadle.engines.native.forest.fit import Law, Uneven
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
-from treadle.program.program import Program
 
-__all__ = ["Compiled", "compiled"]
+__all__ = ["Compiled", "Sample", "compiled"]
 
 KEPT = 1024  # row counts of a body
+SAMPLES = 6  # of a body
 BODIES = 512
+LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
+HALVES = 2  # how often a range is halved where there is no law
 NARROW = 3  # so many row counts are not worth a law
 
 
 class Compiled:
-    """A body as steps: where its table takes addresses from.
+    """A body as steps, and where their table takes addresses from.
+
+    A `Sample` has the program that it was made of, too; the others do without.
 
     `arguments` are the buffers of the body's arguments, -1 for one that is not read;
     `results` those of its outputs; `copied` the outputs that lie where an argument,
     a constant or an output before lies, and are copied from there.
     """
+
+    possible: bool
 
     def __init__(
         self, linked: Linked, order: Sequence[int], outputs: Sequence[int]
@@ -38,12 +46,17 @@ class Compiled:
         """`order` has the body's argument of each of the program's, `outputs` the
         program's result of each of the body's outputs.
         """
-        self.linked = linked
         program = linked.program
         self.possible = not program.fallbacks
         if not self.possible:
             return
         linked.link()
+        # Kept alive: what the table has the addresses of.
+        self.functions = linked.functions
+        self.alive: list[Any] = [linked.constants]
+        self.records = linked.records[:, :4]
+        self.table, self.slots = linked.table, linked.slots
+        self.which, self.shifts = linked.which, linked.shifts
         self.arguments = np.full(max(order, default=-1) + 1, -1, np.int64)
         for k, number in zip(order, program.arguments, strict=True):
             self.arguments[k] = number
@@ -56,40 +69,40 @@ class Compiled:
             if place != "result" or n in seen:
                 self.copied.append(k)
             seen.add(n)
+        self.fixed = linked.fixed
         self.scratch = linked.scratch
         self.arena = linked.plan.size
+        self.placed = linked.placed
         self.offsets = linked.plan.table[linked.places] if len(linked.places) else None
 
 
 @dataclass(frozen=True)
-class _Translated:
-    """A body for some number of rows as a program, and how they belong together."""
+class Sample:
+    """A body for some number of rows, and the program that it is."""
 
+    steps: Compiled
     linked: Linked
-    order: tuple[int, ...]
-    outputs: tuple[int, ...]
 
 
-def _translate(body: Body) -> _Translated:
+def _translate(body: Body) -> Sample:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
     linked, graph = translated(body.nodes, arguments, keep.keys())
-    order = tuple(arguments[x.serial] for x in graph.leaves)
+    order = [arguments[x.serial] for x in graph.leaves]
     where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
-    return _Translated(linked, order, tuple(where[y.serial] for y in body.outputs))
-
-
-Law = tuple[Callable[[int], Program], _Translated]
+    outputs = [where[y.serial] for y in body.outputs]
+    return Sample(Compiled(linked, order, outputs), linked)
 
 
 class Rows:
-    """A body for any number of rows: for most of them no more than a plan is made."""
+    """A body for any number of rows: for most of them numbers are filled in."""
 
-    def __init__(self, make: Callable[[int], Body]) -> None:
+    def __init__(self, make: Callable[[int], Body], even: bool) -> None:
         self.make = make
-        # By the least and the most rows there is a law for; from powers of 2 on.
+        self.even = even  # whether it is the same for each row
+        # By the least and the most rows there is a law for.
         self.laws: dict[tuple[int, int], Law | None] = {}
-        self.samples: dict[int, _Translated] = {}
+        self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
         self.known: OrderedDict[int, Compiled] = OrderedDict()
         self.lock = threading.RLock()
 
@@ -104,45 +117,68 @@ class Rows:
         return found
 
     def _made(self, n: int) -> Compiled:
-        low = 1 << (n.bit_length() - 1)
-        high = 2 * low - 1
-        while high - low >= NARROW:
+        low, high, unit = self._range(n)
+        for _ in range(HALVES + 1 if low <= n and not n % unit else 0):
+            if high - low < NARROW * unit:
+                break
             if (low, high) not in self.laws:
-                self.laws[low, high] = self._law(low, high)
+                self.laws[low, high] = self._law(low, high, unit)
             law = self.laws[low, high]
             if law is not None:
-                program, like = law
-                return Compiled(Linked(program(n)), like.order, like.outputs)
-            middle = (low + high) // 2
-            low, high = (low, middle) if n <= middle else (middle + 1, high)
-        own = self._translated(n)
-        return Compiled(own.linked, own.order, own.outputs)
+                with suppress(Uneven):
+                    return law.at(n)
+                break
+            middle = _middle(low, high, unit)
+            low, high = (low, middle) if n <= middle else (middle + unit, high)
+        return self._sample(n).steps
 
-    def _translated(self, n: int) -> _Translated:
+    def _range(self, n: int) -> tuple[int, int, int]:
+        """Where a law for n rows may hold, and what its numbers are multiples of."""
+        if not self.even:
+            low = 1 << n.bit_length() - 1
+            unit = steps_of(n)
+            return low, 2 * low - unit, unit
+        low, high = LEAST, FIRST
+        while high <= n:
+            low, high = high, SPAN * high
+        return low, high - 1, 1
+
+    def _sample(self, n: int) -> Sample:
         found = self.samples.get(n)
         if found is None:
             found = self.samples[n] = _translate(self.make(n))
+            if len(self.samples) > SAMPLES:
+                self.samples.popitem(last=False)
         return found
 
-    def _law(self, low: int, high: int) -> Law | None:
-        made = {n: self._translated(n) for n in (low, (low + high) // 2, high)}
-        first, *others = made.values()
-        if any(x.order != first.order or x.outputs != first.outputs for x in others):
+    def _law(self, low: int, high: int, unit: int) -> Law | None:
+        made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
+        if not all(x.steps.possible for x in made.values()):
             return None
-        program = fitted({n: x.linked.program for n, x in made.items()})
-        return None if program is None else (program, first)
+        try:
+            return Law(made, unit)
+        except Uneven:
+            return None
+
+
+def _middle(low: int, high: int, unit: int) -> int:
+    return low + (high - low) // unit // 2 * unit
 
 
 _lock = threading.Lock()
 _known: OrderedDict[Any, Rows] = OrderedDict()
 
 
-def compiled(key: Any, make: Callable[[int], Body]) -> Rows:
-    """The body of a key by rows; `make` has it for a number of them."""
+def compiled(key: Any, make: Callable[[int], Body], even: bool = True) -> Rows:
+    """The body of a key by rows; `make` has it for a number of them.
+
+    `even`: whether it is the same for each row; else laws are looked for between the
+    numbers that there is `room` for.
+    """
     with _lock:
         found = _known.get(key)
         if found is None:
-            found = _known[key] = Rows(make)
+            found = _known[key] = Rows(make, even)
             if len(_known) > BODIES:
                 _known.popitem(last=False)
         else:

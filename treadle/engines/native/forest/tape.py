@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from treadle.base.options import current
-from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
+from treadle.batch.room import room
 from treadle.batch.template import Part, Sparse
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.matrices import (
+    Leaves,
     Matrices,
     addresses,
+    memory,
     row_types,
 )
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import Compiled, compiled
-from treadle.graph.tensor import Tensor
 
 __all__ = ["Run"]
 
@@ -43,14 +44,13 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = [_array(x) for x in forest.all.leaves]
+        self.leaves = Leaves(forest.all.leaves, forest.all.parts)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
         forest, values = self.forest, self.values
         values.allocate()
-        leaves = np.array([x.ctypes.data for x in self.leaves], np.int64)
-        where = addresses(forest, values, "output", leaves)
+        where = addresses(forest, values, "output", self.leaves.addresses)
         steps = Assembly()
         self.pointers: list[dict[int, np.ndarray[Any, Any]]] = []
         for instance in forest.instances:
@@ -112,9 +112,8 @@ class Run:
                     grads.add(number, instance.count, ("output", k), t)
             for k, t in enumerate(instance.template.frontier):
                 fresh.add(number, instance.count, ("frontier", k), t)
-        for k, x in enumerate(self.leaves):
-            if adds(x.dtype):
-                leaves.add(k, 1, ("leaf", 0), Type(x.shape, x.dtype))
+        for k, t in self.leaves.floats:
+            leaves.add(k, 1, ("leaf", 0), t)
         self.fresh = fresh
         grads.allocate(zero=True)
         leaves.allocate(zero=True)
@@ -123,36 +122,35 @@ class Run:
             for number, output, mine in _matrices_of(places):
                 rows = places[mine, 2]
                 np.add.at(grads.array(number, ("output", output)), rows, g[mine])
-        sink = np.zeros(max((x.nbytes for x in self.leaves), default=0) + 64, np.uint8)
-        spots = np.full(len(self.leaves), sink.ctypes.data, np.int64)
-        for k, x in enumerate(self.leaves):
-            if adds(x.dtype):
-                spots[k] = leaves.address(k, ("leaf", 0))
+        sink = np.zeros(self.leaves.most + 64, np.uint8)
+        spots = np.full(len(forest.all.leaves), sink.ctypes.data, np.int64)
+        for k, _ in self.leaves.floats:
+            spots[k] = leaves.address(k, ("leaf", 0))
+        self.leaves.place_parts(spots)
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
         targets = [
             {k: where[instance.sources[k]] for k in instance.template.row_cotangents}
             for instance in forest.instances
         ]
-        room = self._room()
+        space, base = memory(self._space())
+        steps.alive.append(space)
         for number, a, n in reversed(forest.steps):
-            self._pull(steps, number, a, n, targets[number], room)
+            self._pull(steps, number, a, n, targets[number], base)
         found = Cotangents()
         for number, instance in enumerate(forest.instances):
             self._totals(steps, number, instance, found)
         steps.run(current().threads)
         self._sparse(found)
         found.rows += [_taken(grads, places) for places in asked]
-        carried = {x.serial for x in forest.carried()}
-        for k, node in enumerate(forest.all.leaves):
-            if node.serial in carried and adds(self.leaves[k].dtype):
-                found.dense.setdefault(node.serial, []).append(
-                    leaves.array(k, ("leaf", 0))[0].copy()
-                )
+        for k, _ in self.leaves.floats:
+            if forest.derived[k]:
+                own = found.dense.setdefault(forest.all.leaves[k].serial, [])
+                own.append(leaves.array(k, ("leaf", 0))[0].copy())
         return found
 
-    def _room(self) -> np.ndarray[Any, Any]:
-        """Memory for the cotangents of what one group reads."""
+    def _space(self) -> int:
+        """Bytes for the cotangents of what one group reads."""
         most = 0
         for number, _, n in self.forest.steps:
             instance = self.forest.instances[number]
@@ -161,7 +159,7 @@ class Run:
                 for k in instance.template.row_cotangents
             ]
             most = max(most, sum(-(-x // 64) * 64 for x in own))
-        return np.empty(most + 64, np.uint8)
+        return most
 
     def _pull(
         self,
@@ -170,7 +168,7 @@ class Run:
         a: int,
         n: int,
         targets: Mapping[int, np.ndarray[Any, Any]],
-        room: np.ndarray[Any, Any],
+        place: int,
     ) -> None:
         instance = self.forest.instances[number]
         template = instance.template
@@ -178,7 +176,6 @@ class Run:
         if part is None:
             return
         results, sums = [], []
-        place = -(-room.ctypes.data // 64) * 64
         for k in template.row_cotangents:
             t = instance.signature.body.arguments[k].type
             sums.append((targets[k], place, t))
@@ -198,8 +195,8 @@ class Run:
         part = template.total
         if part is None:
             return
-        n = instance.count
-        made = compiled((part.body.number, "total"), template.total_at).at(n)
+        n = room(instance.count) if template.sums else instance.count
+        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
         arguments = [self._address(number, s, 0) for s in part.sources]
         results, sizes = [], []
         for k, y in zip(template.shared_cotangents, part.body.outputs, strict=True):
@@ -297,9 +294,3 @@ def _taken(matrices: Matrices, places: Spots) -> np.ndarray[Any, Any]:
     for mine, part in parts:
         found[mine] = part
     return found
-
-
-def _array(node: Tensor) -> np.ndarray[Any, Any]:
-    array = node.array
-    assert array is not None
-    return np.asarray(array, order="C")

@@ -1,0 +1,29 @@
+"""A stamp that moves when objects change that others have looked at.
+
+Modules and Variables move it when an attribute is set. Who has looked at many of them
+looks again when the stamp is another one, not each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+__all__: list[str] = []
+
+
+class Changes:
+    """`now` is a number that no moment before had."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+
+changes = Changes()
+_numbers = itertools.count(1)
+
+
+def changed() -> None:
+    """Something is not what it was; to be called after it was changed."""
+    changes.now = next(_numbers)

@@ -1,0 +1,50 @@
+"""What the different ops of a run are, and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.batch.signature import apart
+from treadle.batch.walk import Marks, Walk
+from treadle.graph.body import sign_of
+from treadle.ops.call import Call
+from treadle.ops.families import Movement, Output
+
+__all__ = ["CALL", "MOVE", "OUTPUT", "PLAIN", "Ops"]
+
+PLAIN, LEFT, OUTPUT, CALL, MOVE = range(5)  # what an op is here
+
+
+class Ops:
+    """Of each node: what its op is here, what it is equal by, and which result."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.ops, self.which = walk.ops()
+        codes: dict[Any, int] = {}
+        kinds, signs, places = [], [], []
+        for op in self.ops:
+            kind = self._kind(op)
+            kinds.append(kind)
+            sign = ("call", op.body.number) if kind == CALL else sign_of(op)
+            signs.append(codes.setdefault(sign, len(codes)))
+            places.append(op.position if kind == OUTPUT else 0)
+        self.kind = np.array(kinds, np.int64)[self.which]
+        self.sign = np.array(signs, np.int64)[self.which]
+        self.position = np.array(places, np.int64)[self.which]
+
+    def _kind(self, op: Any) -> int:
+        if type(op) is Output:
+            return OUTPUT
+        if type(op) is Call:
+            return CALL
+        if isinstance(op, Movement):
+            return MOVE
+        return LEFT if apart(op) else PLAIN
+
+    def marked(self, wanted: Callable[[Any], bool]) -> Marks:
+        """The nodes with an op for which `wanted` holds."""
+        found = np.array([wanted(op) for op in self.ops], np.bool_)
+        return found[self.which]

@@ -1,0 +1,267 @@
+"""Which nodes of a run can be rows, of what, and the rows they read.
+
+A value is numbered: the outputs of units from 0 on, in creation order; leaves, which
+have a value already, from -1 downwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
+from treadle.batch.parts import Inside, parts_of_data, parts_of_leaves
+from treadle.batch.signature import Signature, shared_of
+from treadle.batch.walk import Marks, Numbers, Walk
+from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.tensor import Tensor
+
+__all__ = ["NONE", "Part", "Units", "collect"]
+
+WIDE = 64  # operands of a node that may be a row
+NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
+
+
+@dataclass
+class Kind:
+    """The units of one signature, and the values that each reads, a row a unit."""
+
+    signature: Signature
+    units: Numbers
+    read: Numbers
+
+
+@dataclass
+class Units:
+    """The nodes of a run that can be rows, in creation order; `outside` the others."""
+
+    walk: Walk
+    nodes: Numbers  # of each unit
+    own: Numbers  # signature of each unit
+    first: Numbers  # number of its first value
+    kinds: list[Kind]
+    value: Numbers  # of each node
+    leaves: list[Tensor]
+    parts: list[Part]  # the leaves that are parts of others
+    outside: list[Tensor]
+    count: int  # values
+
+
+@dataclass(frozen=True)
+class Part:
+    """A leaf that lies inside another one, from a byte of it on."""
+
+    leaf: int
+    of: int
+    offset: int
+
+
+Evaluate = Callable[[Sequence[Tensor]], None]
+
+
+def collect(walk: Walk, evaluate: Evaluate, asked: Container[int] = ()) -> Units:
+    """The units among the nodes of a run: what is a row, and reads nothing else.
+
+    Where a part of something with a value begins is no signature. Data is what is not
+    `asked` for a derivative. `evaluate` gives nodes their values: what is computed of
+    Variables alone is shared by all rows.
+    """
+    ops = Ops(walk)
+    inside = parts_of_leaves(walk, ops, asked)
+    parts_of_data(walk, ops, asked)
+    shared = _Shared(walk, ops, evaluate, asked)
+    found: list[tuple[int, Signature, Numbers, Numbers]] = []
+    possible = np.zeros(len(walk.nodes), np.bool_)
+    fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
+    plain = fits & ((ops.kind == PLAIN) | (ops.kind == MOVE))
+    calls = walk.waiting & (ops.kind == CALL)
+    for members in _alike(ops.sign, calls):
+        found += _calls(walk, members)
+    for members in _alike(ops.sign * (WIDE + 1) + walk.sizes, plain):
+        found += _plain(walk, members, shared)
+    for _, _, nodes, _ in found:
+        possible[nodes] = True
+    _drop_what_reads_others(walk, ops, possible)
+    return _numbered(walk, ops, found, possible, inside)
+
+
+def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
+    """The marked nodes in lists of one code each."""
+    (nodes,) = np.nonzero(marks)
+    codes, which = np.unique(code[nodes], return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(codes)))[:-1]
+    return np.split(nodes[order], ends) if len(nodes) else []
+
+
+def _split(nodes: Numbers, keys: Numbers) -> list[Numbers]:
+    """Nodes in lists of those with the same row of keys."""
+    if not keys.shape[1] or (keys == keys[0]).all():
+        return [nodes]
+    which = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    return [nodes[which == k] for k in range(int(which.max()) + 1)]
+
+
+Found = list[tuple[int, Signature, Numbers, Numbers]]  # first node, its kind, rows read
+
+
+def _calls(walk: Walk, members: Numbers) -> Found:
+    """The calls of one body, by the Variables that they share."""
+    body = walk.nodes[members[0]].op.body
+    places, rows = shared_of(body)
+    found: Found = []
+    every = walk.read_by(members, len(body.arguments))
+    if not rows:
+        return found
+    for own in _split(np.arange(len(members)), every[:, places]):
+        nodes = members[own]
+        if walk.waiting[every[own[0]][places]].any():
+            continue
+        inputs = _at(walk.nodes, every[own[0]])
+        signature = Signature.of(walk.nodes[nodes[0]], inputs, places)
+        if signature is not None:
+            found.append((int(nodes[0]), signature, nodes, every[own][:, rows]))
+    return found
+
+
+class _Shared:
+    """What is part of a signature: literals, versions of Variables, and what is
+    computed of them alone.
+    """
+
+    def __init__(
+        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
+    ) -> None:
+        self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
+        self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
+        self.content = np.zeros(len(walk.nodes), np.int64)
+        known: dict[bytes, int] = {}
+        for k in np.flatnonzero(self.literals).tolist():
+            data = np.asarray(walk.nodes[k].array).tobytes()
+            self.content[k] = known.setdefault(data, len(known))
+        self._add_expressions(walk, ops, evaluate, asked)
+
+    def _add_expressions(
+        self, walk: Walk, ops: Ops, evaluate: Evaluate, asked: Container[int]
+    ) -> None:
+        """Let all that read an expression of Variables read one of its equals."""
+        fits = walk.waiting & (walk.sizes <= WIDE)
+        fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
+        marks = np.zeros(len(walk.nodes), np.bool_)
+        while True:
+            more = fits & walk.of_operands(self.versions | self.literals | marks)
+            for k in np.flatnonzero(more & ~marks).tolist():
+                fits[k] = more[k] = walk.nodes[k].serial not in asked
+            if (more == marks).all():
+                break
+            marks = more
+        one = np.arange(len(walk.nodes))
+        equals: dict[tuple[int, ...], int] = {}
+        for k in np.flatnonzero(marks).tolist():
+            read = walk.operands[walk.starts[k] : walk.starts[k + 1]]
+            key = int(ops.sign[k]), *one[read].tolist()
+            one[k] = equals.setdefault(key, k)
+        if equals:
+            evaluate(_at(walk.nodes, list(equals.values())))
+            walk.operands = one[walk.operands]
+            walk.waiting[marks] = False
+            self.versions[list(equals.values())] = True
+
+
+def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
+    """Nodes of one op and number of operands: by their types, and what they share."""
+    every = walk.read_by(members, int(walk.sizes[members[0]]))
+    types = walk.types(every)
+    version, literal = shared.versions[every], shared.literals[every]
+    what = np.where(version, every, np.where(literal, shared.content[every], 0))
+    marks = version + 2 * literal
+    found: Found = []
+    for own in _split(np.arange(len(members)), np.concatenate([types, what, marks], 1)):
+        nodes = members[own]
+        inputs = _at(walk.nodes, every[own[0]])
+        mine = np.flatnonzero(marks[own[0]] == 1).tolist()
+        signature = Signature.of(walk.nodes[nodes[0]], inputs, mine)
+        if signature is not None:
+            rows = every[own][:, marks[own[0]] == 0]
+            found.append((int(nodes[0]), signature, nodes, rows))
+    return found
+
+
+def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
+    """Take away what reads something that is neither a value nor a row."""
+    bad = walk.waiting & ~possible & (ops.kind != OUTPUT)
+    (first,) = np.nonzero(bad)[0][:1] if bad.any() else (len(bad),)
+    begin = int(first)
+    marks = bad[begin:].tolist()
+    waits = walk.waiting[begin:].tolist()
+    starts = walk.starts[begin:].tolist()
+    base = starts[0]
+    operands = (walk.operands[base:] - begin).tolist()
+    for k, waiting in enumerate(waits):
+        if waiting and not marks[k]:
+            read = operands[starts[k] - base : starts[k + 1] - base]
+            marks[k] = any(x >= 0 and marks[x] for x in read)
+    possible[begin:] &= ~np.array(marks, np.bool_)
+
+
+def _numbered(
+    walk: Walk,
+    ops: Ops,
+    found: Found,
+    possible: Marks,
+    inside: Inside,
+) -> Units:
+    """Units, and their values, by numbers."""
+    found.sort(key=lambda x: x[0])
+    (nodes,) = np.nonzero(possible)
+    unit = np.full(len(walk.nodes), -1, np.int64)
+    unit[nodes] = np.arange(len(nodes))
+    kind_of = np.zeros(len(nodes), np.int64)
+    outputs = np.zeros(len(nodes), np.int64)
+    for k, (_, signature, members, _) in enumerate(found):
+        mine = unit[members[possible[members]]]
+        kind_of[mine], outputs[mine] = k, signature.outputs
+    first = np.cumsum(outputs) - outputs
+    value = np.full(len(walk.nodes), NONE, np.int64)
+    value[nodes] = first
+    (selected,) = np.nonzero(walk.waiting & (ops.kind == OUTPUT))
+    made = walk.operands[walk.starts[selected]]
+    mine = possible[made]
+    value[selected[mine]] = value[made[mine]] + ops.position[selected[mine]]
+    kinds, used = [], []
+    for number, (_, signature, members, read) in enumerate(found):
+        kept = possible[members]
+        signature.number = number
+        kinds.append(Kind(signature, unit[members[kept]], read[kept]))
+        used.append(kinds[-1].read.ravel())
+    every = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
+    leaves = every[~walk.waiting[every]]
+    parts = []
+    if inside:
+        own = [k for k in leaves.tolist() if k in inside]
+        sources = np.array([inside[k][0] for k in own], np.int64)
+        leaves = np.union1d(leaves, sources)
+        place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
+        parts = [Part(place[k], place[inside[k][0]], inside[k][1]) for k in own]
+    value[leaves] = -1 - np.arange(len(leaves))
+    for kind in kinds:
+        kind.read = value[kind.read]
+    outside = walk.waiting & ~possible & (value == NONE)
+    return Units(
+        walk,
+        nodes,
+        kind_of,
+        first,
+        kinds,
+        value,
+        _at(walk.nodes, leaves),
+        parts,
+        _at(walk.nodes, np.flatnonzero(outside)),
+        int(outputs.sum()),
+    )
+
+
+def _at(nodes: Sequence[Tensor], which: Iterable[int]) -> list[Tensor]:
+    return [nodes[k] for k in which]

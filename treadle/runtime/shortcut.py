@@ -1,0 +1,168 @@
+"""A call of a known signature as one Python function, written for it.
+
+What `Function` does in general (flatten, look up, guard, build the call and its
+results) is here one straight text: a tree network calls its cells thousands of times
+between two runs, and this is all it pays for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.frame import state
+from treadle.graph.operators import Operand
+from treadle.graph.origin import capture
+from treadle.graph.tensor import (
+    LOOK,
+    Tensor,
+    next_serial,
+    scope,
+    warn_if_growing,
+    watchers,
+)
+from treadle.graph.variable import Variable
+from treadle.ops.families import selections
+from treadle.runtime.guard import Guard, compiled
+
+__all__ = ["MISS", "shortcut"]
+
+# Data that becomes a node first, and containers that are taken apart elsewhere.
+_TAKEN = (Operand, np.ndarray, np.generic, float, tuple, list, dict)
+MISS = object()  # what a shortcut returns for a call that is not its own
+_TEXT = """
+def make({names}):
+    def call(args):
+        try:
+{reading}
+            frame = state.frames[-1]
+            if watchers or frame.tracing or frame.versions:
+                return MISS
+            if not ({terms}):
+                return MISS
+        except (AttributeError, KeyError, ValueError):  # something is gone
+            return MISS
+        node = new(Tensor)
+        node.op = op
+        node.inputs = ({inputs})
+        node._type = type_
+        node.serial = serial = next_serial()
+        if not serial & LOOK:
+            look(node)
+        depth = {depth}
+{deepest}
+        node.depth = depth + 1
+        node._code, node._offset = code, offset = capture(3)
+        node.stored = node.mark = node._name = None
+        node._metadata = notes = scope.notes
+        behind = (node,)
+        depth += 2
+{results}
+        return {returned}
+    return call
+"""
+_RESULT = """
+        y{k} = new(Tensor)
+        y{k}.op = select{k}
+        y{k}.inputs = behind
+        y{k}._type = result{k}
+        y{k}.serial = next_serial()
+        y{k}.depth = depth
+        y{k}._code = code
+        y{k}._offset = offset
+        y{k}.stored = y{k}.mark = y{k}._name = None
+        y{k}._metadata = notes
+"""
+
+
+def shortcut(
+    args: Sequence[Any], entry: Any, guard: Guard
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """The function for calls like this one; None where there is too much to them.
+
+    It takes the arguments by position. `entry` is the trace of the call.
+    """
+    traced = entry.trace
+    if traced.draws or not (entry.flat or entry.single):
+        return None
+    reading = _Reading()
+    if not reading.arguments(args):
+        return None
+    terms, values = guard.terms()
+    space: dict[str, Any] = {f"v{k}": x for k, x in enumerate(values)}
+    space.update(reading.space)
+    variables = [f"w{k}" for k in range(len(traced.variables))]
+    space.update(zip(variables, traced.variables, strict=True))
+    captured = [f"c{k}" for k in range(len(traced.captured))]
+    space.update(zip(captured, traced.captured, strict=True))
+    inputs = [*reading.tensors, *[f"{w}.committed" for w in variables], *captured]
+    count = len(entry.type)
+    for k in range(count):
+        space[f"result{k}"] = entry.type[k]
+        space[f"select{k}"] = selections(count)[k]
+    space.update(state=state, watchers=watchers, MISS=MISS, Tensor=Tensor)
+    space.update(new=object.__new__, op=entry.op, type_=entry.type, scope=scope)
+    space.update(next_serial=next_serial, capture=capture)
+    space.update(LOOK=LOOK, look=warn_if_growing)
+    deepest = [
+        f"        if {x}.depth > depth:\n            depth = {x}.depth"
+        for x in reading.tensors
+    ]
+    results = [f"y{k}" for k in range(count)]
+    text = _TEXT.format(
+        names=", ".join(space),
+        reading="\n".join(f"            {line}" for line in reading.lines),
+        terms=terms,
+        inputs="".join(f"{x}, " for x in inputs),
+        depth=max((x.depth for x in traced.captured), default=0),
+        deepest="\n".join(deepest),
+        results="".join(_RESULT.format(k=k).rstrip("\n") for k in range(count)),
+        returned=results[0] if entry.single else f"({', '.join(results)},)",
+    )
+    made: Callable[[tuple[Any, ...]], Any] = compiled(text, "make")(**space)
+    return made
+
+
+class _Reading:
+    """Lines that take arguments apart and see that they are of one signature."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.tensors: list[str] = []
+        self.space: dict[str, Any] = {}
+
+    def arguments(self, args: Sequence[Any]) -> bool:
+        """Read the arguments by position; whether all of them can be."""
+        return self._parts("args", args, 1)
+
+    def _parts(self, name: str, parts: Sequence[Any], deep: int) -> bool:
+        names = [f"{name}_{k}" for k in range(len(parts))]
+        if names:
+            self.lines.append(f"{', '.join(names)}, = {name}")
+        else:
+            self.lines.append(f"if {name}: return MISS")
+        pairs = zip(names, parts, strict=True)
+        return all(self._one(own, x, deep) for own, x in pairs)
+
+    def _one(self, name: str, x: Any, deep: int) -> bool:
+        if type(x) is Tensor:
+            known = f"t{len(self.space)}"
+            self.space[known] = x._type
+            self._unless(f"{name}.__class__ is Tensor and {name}._type is {known}")
+            self.tensors.append(name)
+            return True
+        if type(x) is tuple and deep:
+            self._unless(f"{name}.__class__ is tuple")
+            return self._parts(name, x, deep - 1)
+        if isinstance(x, _TAKEN) and not isinstance(x, Variable):
+            return False
+        known = f"t{len(self.space)}"
+        self.space[known] = x
+        self.space.setdefault("tuple", tuple)
+        self._unless(f"{name} is {known}")
+        return True
+
+    def _unless(self, condition: str) -> None:
+        self.lines.append(f"if not ({condition}): return MISS")
