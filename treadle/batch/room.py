@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["room", "steps_of"]
+__all__ = ["COARSE", "room", "steps_of"]
 
-BITS = 4  # leading binary digits of a number of rows
+FINE = 4  # binary digits after the first, where programs have laws
+COARSE = 2  # where each number is a program of its own
 
 
-def room(count: int) -> int:
+def room(count: int, digits: int = FINE) -> int:
     """A number of rows, at least so many, and one of few: 16 from each power of two
-    to the next.
+    to the next, or as many as so many binary digits can tell.
 
-    >>> [room(k) for k in (0, 7, 31, 33, 1000)]
-    [0, 7, 31, 34, 1024]
+    >>> [room(k) for k in (0, 7, 31, 33, 1000)], room(33, COARSE)
+    ([0, 7, 31, 34, 1024], 40)
     """
-    step = steps_of(count)
+    step = steps_of(count, digits)
     return -(-count // step) * step
 
 
-def steps_of(count: int) -> int:
+def steps_of(count: int, digits: int = FINE) -> int:
     """How far the numbers lie apart there."""
-    return 1 << max(count.bit_length() - 1 - BITS, 0)
+    return 1 << max(count.bit_length() - 1 - digits, 0)

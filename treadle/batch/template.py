@@ -6,13 +6,14 @@ the gradient of shared operands alone, a sum over the rows, taken once for all o
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
+from treadle.batch.sums import frontier, only_rows, summed
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument
@@ -20,12 +21,8 @@ from treadle.graph.operators import functions
 from treadle.graph.rows import batched
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
-from treadle.ops.contract import Contract, letters
-from treadle.ops.elementwise import Add, Negative
-from treadle.ops.families import Movement
 from treadle.ops.lookup import sparse_rows
 from treadle.ops.movement import Reshape
-from treadle.ops.reduce import Sum
 
 __all__ = ["Part", "Template", "Sparse"]
 
@@ -132,14 +129,14 @@ class Template:
     @cached_property
     def sums(self) -> bool:
         """Whether rows of zeros add nothing to the sums over rows."""
-        return self.total is not None and _only_rows(self.total)
+        return self.total is not None and only_rows(self.total)
 
     def total_at(self, n: int) -> Body:
         """The sums over n rows, as a body of the matrices."""
         part = self.total
         assert part is not None
         with pushed(TraceFrame(f"totals of {self.body.name}")):
-            return _summed(part, n)
+            return summed(part, n)
 
 
 class _Derived:
@@ -209,7 +206,7 @@ class _Derived:
     def _split(self, wanted: list[Tensor], dense: list[Tensor]) -> None:
         leaves: dict[int, Tensor] = {}
         for g in dense:
-            for x in _frontier(g, self.rowwise, self.source):
+            for x in frontier(g, self.rowwise, self.source):
                 leaves[x.serial] = x
         for ids, values, _ in self.sparse.values():
             leaves[ids.serial], leaves[values.serial] = ids, values
@@ -289,95 +286,3 @@ def _bare(x: Tensor) -> Tensor:
     while isinstance(x.op, Reshape):
         (x,) = x.inputs
     return x
-
-
-_THROUGH = (Add, Negative)
-
-
-def _adds(node: Tensor, rowwise: set[int]) -> bool:
-    """Whether the sum of a node over rows is the node of the sums of its inputs."""
-    plain = isinstance(node.op, (Movement, *_THROUGH))
-    same = all(x.type.shape == node.type.shape for x in node.inputs)
-    linear = plain and (isinstance(node.op, Movement) or same)
-    return linear and all(x.serial in rowwise for x in node.inputs)
-
-
-def _frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tensor]:
-    """The values of a row that a sum over rows is taken of."""
-    found, stack = [], [g]
-    while stack:
-        node = stack.pop()
-        if node.serial in known:
-            found.append(node)
-        elif _adds(node, rowwise):
-            stack += node.inputs
-        elif isinstance(node.op, Contract):
-            found += [x for x in node.inputs if x.serial in rowwise]
-        else:
-            found.append(node)
-    return [x for x in found if x.serial in rowwise]
-
-
-def _by_rows(part: Part) -> set[int]:
-    """The nodes of a part that differ between rows."""
-    pairs = zip(part.body.arguments, part.given, strict=True)
-    found = {x.serial for x, given in pairs if given}
-    for node in part.body.nodes:
-        if any(x.serial in found for x in node.inputs):
-            found.add(node.serial)
-    return found
-
-
-def _only_rows(part: Part) -> bool:
-    """Whether all that is summed over rows are rows, or products with them."""
-    rowwise = _by_rows(part)
-    stack = list(part.body.outputs)
-    while stack:
-        node = stack.pop()
-        if node.serial not in rowwise:
-            return False
-        if _adds(node, rowwise):
-            stack += node.inputs
-    return True
-
-
-def _summed(part: Part, n: int) -> Body:
-    """The outputs of a part summed over n rows."""
-    rows: dict[int, Tensor] = {}
-    arguments = []
-    for k, (x, given) in enumerate(zip(part.body.arguments, part.given, strict=True)):
-        t = Type((n, *x.type.shape), x.type.dtype) if given else x.type
-        own = Tensor(Argument(k), (), t)
-        arguments.append(own)
-        rows[x.serial] = own
-    rowwise = _by_rows(part)
-
-    def one(node: Tensor) -> Tensor:
-        return rows[node.serial] if node.serial in rows else rebuild([node], rows)[0]
-
-    def total(node: Tensor) -> Tensor:
-        if node.serial not in rowwise:
-            return one(node) * n
-        if _adds(node, rowwise):
-            return node.op(*[total(x) for x in node.inputs])
-        if isinstance(node.op, Contract):
-            return _product(node, [one(x) for x in node.inputs], rowwise)
-        return Sum((0,), False)(rows[node.serial])
-
-    outputs = [total(y) for y in part.body.outputs]
-    return Body(part.body.name, arguments, outputs)
-
-
-def _product(node: Tensor, xs: Sequence[Tensor], rowwise: set[int]) -> Tensor:
-    """A contraction summed over rows: their letter stands in no result."""
-    op = node.op
-    assert isinstance(op, Contract)
-    a, b, out = letters(op.spec)
-    letter = next(c for c in "nrstuvwxyzabcdefghijklm" if c not in a + b + out)
-    both = [x.serial in rowwise for x in node.inputs]
-    if all(both):
-        return Contract(f"{letter}{a},{letter}{b}->{out}")(*xs)
-    folded = [
-        Sum((0,), False)(x) if own else x for x, own in zip(xs, both, strict=True)
-    ]
-    return op(*folded)

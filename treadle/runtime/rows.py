@@ -13,7 +13,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.batch.forest import Forest
-from treadle.batch.room import room
+from treadle.batch.room import COARSE, room
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import engine
@@ -70,7 +70,7 @@ class _Run:
                 values = found.sparse[serial]
                 count = sum(map(len, values))
                 more = np.zeros(
-                    (room(count) - count, *values[0].shape[1:]), values[0].dtype
+                    (room(count, COARSE) - count, *values[0].shape[1:]), values[0].dtype
                 )
                 parts.append(np.concatenate([*values, more]))
                 continue
@@ -199,7 +199,9 @@ def _tape(forest: Forest, run: _Run) -> Tape:
 
 def _padded(ids: Any) -> Any:
     """Ids and more of the first, to which rows of zeros will be added."""
-    return np.concatenate([ids, np.full(room(len(ids)) - len(ids), ids[0], ids.dtype)])
+    return np.concatenate(
+        [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
+    )
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:

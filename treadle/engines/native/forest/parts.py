@@ -21,10 +21,10 @@ from treadle.graph.frame import TraceFrame, pushed
 __all__ = ["Compiled", "Sample", "compiled"]
 
 KEPT = 1024  # row counts of a body
-SAMPLES = 6  # of a body
+SAMPLES = 12  # of a body
 BODIES = 512
 LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
-HALVES = 2  # how often a range is halved where there is no law
+HALVES = 5  # how often a range is halved where there is no law
 NARROW = 3  # so many row counts are not worth a law
 
 

@@ -1,0 +1,131 @@
+"""Sums over rows of what was derived for one: one product over all for each weight."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
+
+from treadle.base.types import Type
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import rebuild
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import Add, Negative
+from treadle.ops.families import Movement
+from treadle.ops.reduce import Sum
+
+if TYPE_CHECKING:
+    from treadle.batch.template import Part
+
+__all__ = ["frontier", "only_rows", "summed"]
+
+_THROUGH = (Add, Negative)
+
+
+def adds(node: Tensor, rowwise: set[int]) -> bool:
+    """Whether the sum of a node over rows is the node of the sums of its inputs."""
+    plain = isinstance(node.op, (Movement, *_THROUGH))
+    same = all(x.type.shape == node.type.shape for x in node.inputs)
+    linear = plain and (isinstance(node.op, Movement) or same)
+    return linear and all(x.serial in rowwise for x in node.inputs)
+
+
+def _has_product(node: Tensor, rowwise: set[int], known: Container[int]) -> bool:
+    """Whether a product is among what is added up to a node: it is larger as the value
+    of a row than what is multiplied. Other sums are values of rows like their parts.
+    """
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        x = stack.pop()
+        if x.serial in seen or x.serial in known:
+            continue
+        seen.add(x.serial)
+        if isinstance(x.op, Contract):
+            return True
+        if adds(x, rowwise):
+            stack += x.inputs
+    return False
+
+
+def frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tensor]:
+    """The values of a row that a sum over rows is taken of."""
+    found, stack = [], [g]
+    while stack:
+        node = stack.pop()
+        if node.serial in known:
+            found.append(node)
+        elif adds(node, rowwise) and _has_product(node, rowwise, known):
+            stack += node.inputs
+        elif isinstance(node.op, Contract):
+            found += [x for x in node.inputs if x.serial in rowwise]
+        else:
+            found.append(node)
+    return [x for x in found if x.serial in rowwise]
+
+
+def _by_rows(part: Part) -> set[int]:
+    """The nodes of a part that differ between rows."""
+    pairs = zip(part.body.arguments, part.given, strict=True)
+    found = {x.serial for x, given in pairs if given}
+    for node in part.body.nodes:
+        if any(x.serial in found for x in node.inputs):
+            found.add(node.serial)
+    return found
+
+
+def only_rows(part: Part) -> bool:
+    """Whether all that is summed over rows are rows, or products with them."""
+    rowwise = _by_rows(part)
+    stack = list(part.body.outputs)
+    while stack:
+        node = stack.pop()
+        if node.serial not in rowwise:
+            return False
+        if node.inputs and adds(node, rowwise):
+            stack += node.inputs
+    return True
+
+
+def summed(part: Part, n: int) -> Body:
+    """The outputs of a part summed over n rows."""
+    rows: dict[int, Tensor] = {}
+    arguments = []
+    for k, (x, given) in enumerate(zip(part.body.arguments, part.given, strict=True)):
+        t = Type((n, *x.type.shape), x.type.dtype) if given else x.type
+        own = Tensor(Argument(k), (), t)
+        arguments.append(own)
+        rows[x.serial] = own
+    rowwise = _by_rows(part)
+
+    def one(node: Tensor) -> Tensor:
+        return rows[node.serial] if node.serial in rows else rebuild([node], rows)[0]
+
+    def total(node: Tensor) -> Tensor:
+        if node.serial not in rowwise:
+            return one(node) * n
+        if node.serial in rows:
+            return Sum((0,), False)(rows[node.serial])
+        if adds(node, rowwise):
+            return node.op(*[total(x) for x in node.inputs])
+        assert isinstance(node.op, Contract), node.op
+        return _product(node, [one(x) for x in node.inputs], rowwise)
+
+    outputs = [total(y) for y in part.body.outputs]
+    return Body(part.body.name, arguments, outputs)
+
+
+def _product(node: Tensor, xs: Sequence[Tensor], rowwise: set[int]) -> Tensor:
+    """A contraction summed over rows: their letter stands in no result."""
+    op = node.op
+    assert isinstance(op, Contract)
+    a, b, out = letters(op.spec)
+    letter = next(c for c in "nrstuvwxyzabcdefghijklm" if c not in a + b + out)
+    both = [x.serial in rowwise for x in node.inputs]
+    if all(both):
+        return Contract(f"{letter}{a},{letter}{b}->{out}")(*xs)
+    folded = [
+        Sum((0,), False)(x) if own else x for x, own in zip(xs, both, strict=True)
+    ]
+    return op(*folded)
