@@ -24,6 +24,7 @@ from treadle.engines import reference as _reference
 from treadle.graph.compare import *
 from treadle.graph.frame import *
 from treadle.graph.inspect import *
+from treadle.graph.mark import *
 from treadle.graph.scope import *
 from treadle.graph.tensor import *
 from treadle.graph.text import *

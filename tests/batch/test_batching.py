@@ -115,6 +115,22 @@ def test_values_in_the_middle_of_a_graph() -> None:
     agree(both(run))
 
 
+def test_values_of_one_result_of_several() -> None:
+    """The other result, and what it comes from, is computed with the rest later."""
+    net = Net()
+
+    def run() -> list[Any]:
+        pairs = [net.leaf_cell(td.rows(net.table, k % 11)) for k in range(40)]
+        early = [float(h.sum()) for h, _ in pairs[:3]]
+        above = [net.inner_cell(h, c, h, c) for h, c in pairs]
+        late = [float(h.sum()) for h, _ in above[:3]]
+        parts = [(h * h + c).sum() for h, c in [*pairs, *above]]
+        grads = td.grad(td.stack(parts).sum(), [*net.parameters[:4], pairs[1][0]])
+        return [np.array(early + late), *[g.numpy() for g in grads]]
+
+    agree(both(run))
+
+
 def test_subtrees_that_are_shared() -> None:
     net = Net()
 

@@ -23,6 +23,8 @@ from treadle.ops.families import drawn, outputs_of
 # Ops without a rule, and why.
 NONE = {
     "Debug": "what it tells is of one value",
+    "DebugGradient": "what it tells is of one value",
+    "Print": "what it tells is of one value",
 }
 
 

@@ -291,3 +291,17 @@ def test_an_underflowed_softmax_is_still_derived() -> None:
         assert float(loss) == 4e4
         (g,) = td.grad(loss, [x])
         np.testing.assert_allclose(g.numpy(), [[1, -1, 0], [-1, 1, 0]], atol=1e-6)
+
+
+def test_functions_alike_have_one_program() -> None:
+    """What the first keeps inside, for a gradient to come, the second keeps as well."""
+    for _ in range(3):
+        w = td.param("w", init=np.eye(3))
+        f = td.function(lambda x, w=w: td.tanh(td.tanh(x @ w) @ w).sum())
+        for _ in range(3):
+            y = f(td.constant(np.ones(3), "float64"))
+            one = np.tanh(np.tanh(1.0))
+            np.testing.assert_allclose(float(y), 3 * one)
+            (g,) = td.grad(y, [w])
+            slope = (1 - one**2) * (np.tanh(1.0) + 1 - np.tanh(1.0) ** 2)
+            np.testing.assert_allclose(g.numpy(), np.full((3, 3), slope))

@@ -124,50 +124,67 @@ def _by_tapes(
 ) -> dict[int, Tensor]:
     """The cotangents where some of the way are batched runs, the newest first.
 
-    What an older run made never depends on a newer one: each is gone through once.
+    A run is mostly gone through once. It is again where a value that it read, computed
+    before, comes from what the run has made: from rows older than that value.
     """
     total: dict[int, Tensor] = {}
-    waiting: dict[int, tuple[Tape, dict[int, Tensor]]] = {}
+    waiting: dict[int, _Given] = {}
     # A tape knows the whole cotangent of its rows, what it is given for them included.
     asked = {k: x for k, x in enumerate(xs) if isinstance(x, Tensor) and tape_of(x)}
 
-    def add(table: dict[int, Tensor], key: int, g: Tensor) -> None:
-        table[key] = table[key] + g if key in table else g
+    def give(row: Tensor, g: Tensor) -> None:
+        tape = tape_of(row)
+        assert tape is not None
+        waiting.setdefault(tape.number, _Given(tape)).add(row, g)
 
     while True:
         rows, found.rows = found.rows, []
         made = recorded(found, ys, gs, [*xs, *rows], used)
         for k, g in made.items():
-            if k < len(xs):
-                if k not in asked:
-                    add(total, k, g)
-                continue
-            row = rows[k - len(xs)]
-            tape = tape_of(row)
-            assert tape is not None
-            _, own = waiting.setdefault(tape.number, (tape, {}))
-            add(own, row.op.number, g)  # type: ignore[attr-defined]
+            if k >= len(xs):
+                give(rows[k - len(xs)], g)
+            elif k not in asked:
+                _add(total, k, g)
         if not waiting:
             return total
-        tape, own = waiting.pop(max(waiting))
+        given = waiting.pop(max(waiting, key=lambda n: waiting[n].newest))
         targets, ys, gs = Targets(xs), [], []
         for x in xs:
-            if isinstance(x, Tensor) and x.serial in tape.data:
+            if isinstance(x, Tensor) and x.serial in given.tape.data:
                 raise unasked(x).located("gradient", repr(x.type), x.line)
-        mine = [k for k, x in asked.items() if tape_of(x) is tape]
-        sources, cotangents = through(tape, own, [asked[k] for k in mine])
-        total.update(zip(mine, cotangents, strict=True))
+        mine = [k for k, x in asked.items() if tape_of(x) is given.tape]
+        sources, cotangents = through(given.tape, given.gs, [asked[k] for k in mine])
+        for k, g in zip(mine, cotangents, strict=True):
+            _add(total, k, g)
         for source, g in sources:
-            places = [k for k in targets.of(source) if k not in asked]
-            for k in places:
-                add(total, k, g)
-            if not places and not blocks(source):
+            if source.serial > given.newest:
+                continue  # no row that was given comes from it
+            if not blocks(source):  # that it may be asked for itself is known below
                 ys, gs = [*ys, source], [*gs, g]
-            below = tape_of(source)
-            if below is not None and not places:
-                _, own = waiting.setdefault(below.number, (below, {}))
-                add(own, source.op.number, g)  # type: ignore[attr-defined]
+                continue
+            for k in targets.of(source):
+                if k not in asked:
+                    _add(total, k, g)
+            if tape_of(source) is not None:
+                give(source, g)
         found = reached(ys, Targets(xs))
+
+
+def _add(table: dict[int, Tensor], key: int, g: Tensor) -> None:
+    table[key] = table[key] + g if key in table else g
+
+
+class _Given:
+    """Cotangents of rows of a tape by their number; the newest row among them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.gs: dict[int, Tensor] = {}
+        self.newest = -1
+
+    def add(self, row: Tensor, g: Tensor) -> None:
+        _add(self.gs, row.op.number, g)  # type: ignore[attr-defined]
+        self.newest = max(self.newest, row.serial)
 
 
 def _record(

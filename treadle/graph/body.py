@@ -168,6 +168,19 @@ def bodies(op: Op) -> dict[str, Body]:
     return {n: v for n in names if isinstance(v := getattr(op, n), Body)}
 
 
+def effect_of(op: Op) -> str:
+    """What is seen from outside of an op or of those in its bodies: as in Traits."""
+    found = op.traits.effect
+    for body in bodies(op).values() if op.family == "control" else ():
+        known = body.memo.get("effect")
+        if known is None:
+            every = {effect_of(node.op) for node in body.nodes}
+            known = next((e for e in ("each", "once") if e in every), "")
+            body.memo["effect"] = known
+        found = known if known == "each" else found or known
+    return found
+
+
 def with_bodies(op: Op, made: Callable[[Body], Body]) -> Op:
     """The op with what is made of each of its bodies in the body's place."""
     found = {name: made(body) for name, body in bodies(op).items()}

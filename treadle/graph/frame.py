@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Notes, Tensor, newest_serial, scope, watchers
 
 if TYPE_CHECKING:
+    from treadle.graph.mark import Mark
     from treadle.graph.variable import Variable
 
 __all__ = [
@@ -33,6 +35,7 @@ class Frame:
     def __init__(self) -> None:
         self.versions: dict[int, Tensor] = {}
         self.pending: list[Tensor] = []
+        self.marks: WeakSet[Mark] = WeakSet()
 
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""
@@ -52,6 +55,8 @@ class Frame:
     def take(self) -> list[Tensor]:
         """The pending updates in creation order; the frame forgets them."""
         taken, self.pending = self.pending, []
+        for mark in self.marks:
+            mark.carried_out(taken)
         self.versions.clear()
         return taken
 

@@ -33,6 +33,7 @@ class Traits:
     idempotent: bool = False  # f(f(x)) = f(x)
     involution: bool = False  # f(f(x)) = x
     differentiable: bool = True
+    effect: str = ""  # "each": seen each time it is written, "once": equal ones once
     identity: float | None = None  # f(x, identity) = x
     absorbing: float | None = None  # f(x, absorbing) = absorbing
     tolerance: str = ""  # "E" exact, "U" ulp bound, "R" rounding bound by length

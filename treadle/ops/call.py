@@ -21,7 +21,7 @@ from treadle.graph.traversal import rebuild
 from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
 
-__all__ = ["Call", "inputs_of", "inside", "without_calls"]
+__all__ = ["Call", "inputs_of", "inside", "place_inside", "without_calls"]
 
 
 def zeros_of(t: Type) -> Tensor:
@@ -109,15 +109,24 @@ def _without_calls(body: Body) -> Body:
     return Body(body.name, body.arguments, outputs)
 
 
+def place_inside(node: Tensor, inner: Tensor) -> int:
+    """The place of a node in a call's body without calls: the same in bodies alike."""
+    assert isinstance(node.op, Call)
+    body = without_calls(node.op.body)
+    if "places" not in body.memo:
+        body.memo["places"] = {n.serial: k for k, n in enumerate(body.nodes)}
+    found: int = body.memo["places"][inner.serial]
+    return found
+
+
 def inside(node: Tensor, wanted: Sequence[int]) -> list[Tensor]:
     """What a call computes inside, as results of another call: nodes of its body
-    without calls, by serial.
+    without calls, by their places there.
     """
     assert isinstance(node.op, Call)
     body, key = without_calls(node.op.body), ("inside", tuple(wanted))
     if key not in body.memo:
-        by_serial = {n.serial: n for n in body.nodes}
-        outputs = [by_serial[serial] for serial in wanted]
+        outputs = [body.nodes[place] for place in wanted]
         body.memo[key] = Body(body.name, body.arguments, outputs)
     return list(outputs_of(Call(body.memo[key], again=True)(*node.inputs)))
 

@@ -1,10 +1,11 @@
-"""Values told in the log while a graph runs, forward and backward."""
+"""Values told while a graph runs: printed, or in the log with their gradients."""
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,15 +16,21 @@ from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
 
-__all__ = ["debug"]
+__all__ = ["debug", "print"]
 
 log = logging.getLogger("treadle")
+SHOWN = 100  # elements of a value that are told one by one
 
 
-def account(mark: Debug, x: Array) -> str:
+def _text(x: Array, indent: str = "") -> str:
+    if not x.ndim:
+        return str(x[()])
+    return np.array2string(x, precision=8, threshold=SHOWN, prefix=indent)
+
+
+def account(mark: Logged, x: Array) -> str:
     """What is told of a value: what it is, how large, its extremes, the values."""
-    kind = "Debug Grad" if mark.gradient else "Debug"
-    lines = [f"{kind}: {mark.message} op={mark.origin}"]
+    lines = [f"{mark.kind}: {mark.message} op={mark.origin}"]
     shape = "x".join(map(str, x.shape)) or "scalar"
     dtype = as_dtype(mark.dtype) if mark.dtype else x.dtype
     size = f"size={x.size} type={dtype.name}"
@@ -37,40 +44,74 @@ def account(mark: Debug, x: Array) -> str:
         lines.append(
             f"min: {float(low):.8f} max: {float(high):.8f} l2-norm: {norm:.8f}"
         )
-    lines.append(np.array2string(x, precision=8, threshold=100))
+    lines.append(_text(x))
     return "\n".join(lines)
 
 
-@op()
-class Debug(Elementwise):
-    """x, told in the log when it is computed; its cotangent too."""
+class Told(Elementwise):
+    """x itself, told when it is computed; not merged with others, not done for rows."""
 
-    message: str
-    origin: str = ""
-    gradient: bool = False
-    dtype: str = ""  # halves are computed in float32, so the array does not tell
+    __slots__ = ()
     arity = 1
+
+    def tell(self, x: Array) -> None:
+        """What is seen of a value."""
+        raise NotImplementedError
 
     def numpy(self, *arrays: Any) -> Array:
         x: Array = arrays[0]
-        log.debug("%s", account(self, x))
+        self.tell(x)
         return x
 
     def scalar(self, *xs: Any) -> Any:
         return xs[0]
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (Debug(self.message, self.origin, True, self.dtype)(g),)
-
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return None  # what is told is of one value
 
+
+class Logged(Told):
+    """x, told in the log under a message, by the op that it is the result of."""
+
+    __slots__ = ()
+    message: str
+    origin: str
+    dtype: str
+    kind: ClassVar[str]
+
+    def tell(self, x: Array) -> None:
+        log.debug("%s", account(self, x))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (DebugGradient(self.message, self.origin, self.dtype)(g),)
+
     @classmethod
     def samples(cls) -> list[Sample]:
+        made: Any = cls
         return [
-            Sample(cls("a value"), (Input((2, 3)),)),
-            Sample(cls("nothing"), (Input((0, 3)),)),
+            Sample(made("a value"), (Input((2, 3)),)),
+            Sample(made("nothing"), (Input((0, 3)),)),
         ]
+
+
+@op(effect="each")
+class Debug(Logged):
+    """x, told in the log when it is computed; its cotangent too."""
+
+    message: str
+    origin: str = ""
+    dtype: str = ""  # halves are computed in float32, so the array does not tell
+    kind = "Debug"
+
+
+@op(effect="once")
+class DebugGradient(Logged):
+    """The cotangent of what Debug has told; by several operands it is derived twice."""
+
+    message: str
+    origin: str = ""
+    dtype: str = ""
+    kind = "Debug Grad"
 
 
 @provide
@@ -85,4 +126,47 @@ def debug(x: Any, message: str = "") -> Tensor:
     6.0
     """
     node = as_tensor(x)
-    return Debug(message, node.op.name, False, node.type.dtype.name)(node)
+    return Debug(message, node.op.name, node.type.dtype.name)(node)
+
+
+@op(effect="each", linear=True)
+class Print(Told):
+    """x, printed when it is computed."""
+
+    label: str
+    dtype: str = ""  # as in Debug
+
+    def tell(self, x: Array) -> None:
+        dtype = as_dtype(self.dtype) if self.dtype else x.dtype
+        start = f"{self.label}: " if self.label else ""
+        extents = ", ".join(map(str, x.shape))
+        start += f"{dtype.name}[{extents}] "
+        builtins.print(start + _text(x, " " * len(start)))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g,)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls("a value"), (Input((2, 3)),)),
+            Sample(cls(""), (Input((0, 3)),)),
+        ]
+
+
+@provide
+def print(x: Any, label: str = "") -> Tensor:
+    """`x`, printed each time it is computed: label, dtype, shape and values.
+
+    Use the result in place of x; what nothing asks for is not computed and not printed.
+    Works while a graph is built, in cells and in functions, where Python's own print
+    sees no values. Gradients pass unchanged. `td.debug` tells them, too.
+
+    >>> import treadle as td
+    >>> y = td.print(td.constant([1.0, 2.0]), "x") * 3
+    >>> y.tolist()
+    x: float32[2] [1. 2.]
+    [3.0, 6.0]
+    """
+    node = as_tensor(x)
+    return Print(label, node.type.dtype.name)(node)

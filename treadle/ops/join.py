@@ -121,6 +121,13 @@ def _repeated(t: Type, axis: int, count: int) -> Type:
     return Type(shape, t.dtype, t.axes)
 
 
+def _nothing() -> ArityError:
+    return ArityError(
+        "there is nothing to join",
+        hint="give one tensor or more; a batch without examples has no loss: skip it",
+    )
+
+
 @provide
 def concat(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors one after the other along `axis` (None: flattened ones).
@@ -131,7 +138,7 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     """
     items = list(xs)
     if not items:
-        raise ArityError("there is nothing to join").located("concat")
+        raise _nothing().located("concat")
     nodes = operands(*items)
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
@@ -149,7 +156,7 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     """
     items = list(xs)
     if not items:
-        raise ArityError("there is nothing to join").located("stack")
+        raise _nothing().located("stack")
     nodes = operands(*items)
     first = nodes[0].type
     for k, x in enumerate(nodes):

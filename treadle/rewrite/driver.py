@@ -13,13 +13,12 @@ from typing import Any
 
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
-from treadle.graph.body import Body, with_bodies
+from treadle.graph.body import Body, effect_of, with_bodies
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, copied
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update
-from treadle.ops.debug import Debug
 from treadle.ops.movement import BroadcastTo
 from treadle.rewrite.rule import Rule, RuleSet
 
@@ -157,7 +156,7 @@ class Driver:
         if op.family == "control":
             op = with_bodies(op, self.body)
         same = op is node.op and all(map(is_, inputs, node.inputs))
-        if isinstance(op, Debug) or (self.marks and _is_marked(node)):
+        if effect_of(op) == "each" or (self.marks and _is_marked(node)):
             return node if same else copied(node, inputs, op)
         key = _key(op, node, inputs)
         found = self._table.get(key)

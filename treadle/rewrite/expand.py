@@ -17,7 +17,7 @@ from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
-from treadle.graph.body import argument_error
+from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
@@ -162,7 +162,7 @@ class _Numbering:
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         key = (op, like.type, *[x.serial for x in inputs])
-        found = self.table.get(key)
+        found = None if effect_of(op) == "each" else self.table.get(key)
         if found is None:
             if inputs and op is like.op and all(map(is_, inputs, like.inputs)):
                 found = like

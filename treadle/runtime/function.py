@@ -173,6 +173,16 @@ class Function(Wrapper):
                 self._active.add(key)
                 try:
                     entry = self._trace(leaves, structure, tensors)
+                except RecursionError:
+                    if len(self._active) == 1:
+                        raise
+                    name = self.__name__  # type: ignore[attr-defined]
+                    raise TraceError(
+                        f"{name!r} calls itself without an end, each time with "
+                        "another signature",
+                        hint="recursion over data belongs outside the function, "
+                        "where it ends with the data",
+                    ).located(name, ", ".join(repr(x.type) for x in tensors)) from None
                 finally:
                     self._active.discard(key)
                 entry.alive = guard.alive

@@ -29,6 +29,7 @@ from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.ops.call import place_inside
 from treadle.program import forms
 from treadle.rewrite.record import recording
 
@@ -163,7 +164,8 @@ class Native(Engine):
         linked, graph = translated(made.nodes, feeds, keep, place, more, made.recipes)
         linked.again = [place[x.serial] for x in graph.again]
         linked.inside = [
-            (place[call.serial], x.serial, x.type.nbytes) for call, x in graph.once_more
+            (place[call.serial], place_inside(call, x), x.type.nbytes)
+            for call, x in graph.once_more
         ]
         return linked, [place[x.serial] for x in graph.leaves]
 

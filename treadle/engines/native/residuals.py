@@ -35,7 +35,7 @@ INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
 class _Wish:
     """Places of nodes to be kept, and how many runs no gradient has followed.
 
-    `inside` has pairs of the place of a call and the serial of a node of its body.
+    `inside` has pairs of the place of a call and that of a node in its body.
     """
 
     places: set[int] = field(default_factory=set)
@@ -69,8 +69,8 @@ def known(made: Structure) -> list[Beside]:
         values = (node.mark or {}).get(INSIDE)
         if values:
             own = Beside.of(node, values)
-            for serial, x in zip(own.inner, own.nodes, strict=True):
-                settle(x, values[serial])
+            for place, x in zip(own.inner, own.nodes, strict=True):
+                settle(x, values[place])
             found.append(own)
     return found
 
@@ -96,8 +96,8 @@ class Residuals:
                 return set(), []
             places, inner = set(wish.places), sorted(wish.inside)
         calls: dict[int, list[int]] = {}
-        for place, serial in inner:
-            calls.setdefault(place, []).append(serial)
+        for place, own_place in inner:
+            calls.setdefault(place, []).append(own_place)
         beside = [Beside.of(made.nodes[k], own) for k, own in calls.items()]
         return {made.nodes[k].serial for k in places}, beside
 
@@ -116,10 +116,10 @@ class Residuals:
     ) -> None:
         """After a gradient: what was computed again is kept the next time.
 
-        `inner` has places of calls, nodes of their bodies and the bytes of these.
+        `inner` has places of calls, those of nodes in their bodies, and their bytes.
         """
         again = [made.nodes[k].serial for k in wanted]
-        calls = [(made.nodes[k].serial, serial) for k, serial, _ in inner]
+        calls = [(made.nodes[k].serial, place) for k, place, _ in inner]
         size = sum(made.nodes[k].type.nbytes for k in wanted)
         size += sum(nbytes for _, _, nbytes in inner)
         for serial in made.recipes:
@@ -149,11 +149,11 @@ class Residuals:
 
 
 def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
-    """Put what calls computed inside under the calls' own serials."""
+    """Put what calls computed inside under the calls' own serials, by place."""
     for own in beside:
         arrays: dict[int, np.ndarray[Any, Any]] = {
-            serial: found.pop(x.serial)
-            for serial, x in zip(own.inner, own.nodes, strict=True)
+            place: found.pop(x.serial)
+            for place, x in zip(own.inner, own.nodes, strict=True)
             if x.serial in found
         }
         if arrays:

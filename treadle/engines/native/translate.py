@@ -20,7 +20,6 @@ from treadle.graph.op import Op
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
-from treadle.ops.debug import Debug
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import KERNELS, drafts
@@ -62,7 +61,7 @@ def direct(node: Tensor) -> bool:
 
 def claimed(op: Op) -> bool:
     """Whether an op is not written out: it has kernels of its own, or an effect."""
-    return isinstance(op, Debug) or type(op) in KERNELS
+    return bool(op.traits.effect) or type(op) in KERNELS
 
 
 WAYS = Ways(claimed, direct)

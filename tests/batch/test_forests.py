@@ -1,0 +1,17 @@
+"""A slice of the campaign of random forests: as rows and node by node."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.batch.forests import compare
+
+COUNT, KINDS = 25, 12
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_forests(part: int) -> None:
+    found = [compare(k, KINDS) for k in range(part * COUNT, (part + 1) * COUNT)]
+    wrong = {part * COUNT + k: said for k, (said, _) in enumerate(found) if said}
+    assert not wrong
+    assert sum(batched for _, batched in found) > COUNT / 2
