@@ -165,10 +165,15 @@ def test_row_counts_never_seen_compile_nothing(
 ) -> None:
     net = Net(dtype="float32")
 
+    numbers = np.linspace(-1.0, 1.0, 6, dtype="float32")
+    scaled = td.function(lambda x: td.tanh(x * 0.37 + numbers))
+
     def run(n: int) -> None:
         x = [td.constant(np.full(6, k, "float32")) for k in range(n)]
-        loss = td.stack([net.leaf_cell(a)[0] for a in x]).sum()
+        loss = td.stack([net.leaf_cell(scaled(a))[0] for a in x]).sum()
         td.grad(loss, [net.below])[0].numpy()
+        wanted = np.tanh(np.float32(n - 1) * np.float32(0.37) + numbers)
+        np.testing.assert_allclose(scaled(x[-1]).numpy(), wanted, rtol=1e-5)
 
     run(200)
     run(100)  # its sums over rows are of another number

@@ -151,6 +151,8 @@ def _alike(one: Sample, other: Sample) -> bool:
         return False
     if not _same(a.program.constants, b.program.constants):
         return False
+    if not _same(tuple(x.arrays), tuple(y.arrays)):
+        return False
     return all(s <= t for s, t in zip(a.sizes, b.sizes, strict=True))
 
 

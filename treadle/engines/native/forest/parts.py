@@ -165,7 +165,7 @@ class Rows:
 
     def _law(self, low: int, high: int, unit: int) -> Law | None:
         made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
-        if any(not x.steps.possible or x.steps.arrays for x in made.values()):
+        if not all(x.steps.possible for x in made.values()):
             return None
         try:
             return Law(made, unit)
