@@ -441,6 +441,7 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
                 a, b = (float(v) for v in pair)
                 found = [float(v) for v in f(pair, k, y)]
                 assert found == [a * k + float(y), b - float(y)]
+    assert len(f.shortcuts) == 2  # for each k, found when no number was in the way
     with pytest.raises(ValueError, match="unpack"):
         f((xs[0],), 1, xs[2])
     with td.metadata(where="here"), td.no_grad():
@@ -449,3 +450,12 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
     with td.metadata(where="there"):
         made, _ = f((xs[0], xs[1]), 1, xs[2])
     assert made.metadata == {"where": "there"} and "test_signatures" in made.line
+
+
+def test_items_of_variables_are_tensors_to_a_shortcut() -> None:
+    table = td.param("table", init=np.arange(6.0).reshape(3, 2))
+    f = td.function(lambda x: x * 2.0)
+    assert f(table[1]).tolist() == [4.0, 6.0] and len(f.shortcuts) == 1
+    assert f(table[2]).tolist() == [8.0, 10.0] and f.count == 1
+    assert f(td.constant([1.0, 2.0])).tolist() == [2.0, 4.0] and f.count == 1
+    assert len(f.shortcuts) == 1

@@ -87,6 +87,8 @@ class Known:
     holds: Callable[[], bool]
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
+    guard: Guard
+    tries: int = 3  # to write a shortcut, as long as there is none
 
 
 class Function(Wrapper):
@@ -128,11 +130,13 @@ class Function(Wrapper):
         signature = structure, *[k if type(k) is Type else id(k) for k in kinds]
         known = self.known.get(signature)
         if known is None or not known.holds():
-            known, guard = self._look(leaves, structure, tensors, kinds)
+            known = self._look(leaves, structure, tensors, kinds)
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
-            made = None if kwargs else shortcut(args, known.entry, guard)
+        if known.tries and not kwargs:  # a number among the arguments is in the way
+            made = shortcut(args, known.entry, known.guard)
+            known.tries = 0 if made else known.tries - 1
             if made is not None:
                 self.shortcuts = (made, *self.shortcuts[: SHORTCUTS - 1])
         return known.entry.call(tuple(tensors))
@@ -143,14 +147,14 @@ class Function(Wrapper):
         structure: Any,
         tensors: list[Tensor],
         kinds: list[Any],
-    ) -> tuple[Known, Guard]:
+    ) -> Known:
         """The trace of a call, by what its arguments are and what f finds around it."""
         guard = Guard()
         around = guard.surroundings(self.f)
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return Known(guard.check(), entry, tuple(kinds)), guard
+        return Known(guard.check(), entry, tuple(kinds), guard)
 
     def _find(
         self,

@@ -147,10 +147,10 @@ class _Reading:
         return all(self._one(own, x, deep) for own, x in pairs)
 
     def _one(self, name: str, x: Any, deep: int) -> bool:
-        if type(x) is Tensor:
+        if isinstance(x, Tensor):
             known = f"t{len(self.space)}"
             self.space[known] = x.type
-            self._unless(f"{name}.__class__ is Tensor and {name}.type is {known}")
+            self._unless(f"isinstance({name}, Tensor) and {name}.type is {known}")
             self.tensors.append(name)
             return True
         if type(x) is tuple and deep:
