@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
-from treadle.batch.parts import carries
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Units
+from treadle.batch.views import carries
 from treadle.batch.walk import Numbers
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
@@ -78,9 +78,9 @@ class Forest:
         # The leaves below which a derivative may go on, or that it is taken by.
         self.derived = np.array([_goes_on(x, asked) for x in units.leaves], np.bool_)
         self.whole = np.ones(len(units.leaves), np.bool_)
-        for part in units.parts:
-            self.whole[part.leaf] = False
-            self.derived[part.leaf] = self.derived[part.of]
+        for view in units.views:
+            self.whole[view.leaf] = False
+            self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates()
 
     def _choose_templates(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING
 
 from treadle.base.types import Type
+from treadle.batch.part import Part
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
@@ -14,9 +14,6 @@ from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Add, Negative
 from treadle.ops.families import Movement
 from treadle.ops.reduce import Sum
-
-if TYPE_CHECKING:
-    from treadle.batch.template import Part
 
 __all__ = ["frontier", "only_rows", "summed"]
 

@@ -13,37 +13,18 @@ from typing import Any
 
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
+from treadle.batch.part import Part
 from treadle.batch.sums import frontier, only_rows, summed
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument
 from treadle.graph.operators import functions
-from treadle.graph.rows import batched
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
 from treadle.ops.lookup import sparse_rows
 from treadle.ops.movement import Reshape
 
-__all__ = ["Part", "Template", "Sparse"]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A body for one row, what its arguments are, and which of them are rows.
-
-    A source is ("input", k), ("output", k), ("kept", k), ("cotangent", k) or
-    ("frontier", k): values of a row that other parts made.
-    """
-
-    body: Body
-    sources: tuple[tuple[str, int], ...]
-    given: tuple[bool, ...]
-
-    def at(self, n: int) -> Body:
-        """The body for n rows."""
-        made = batched(self.body, self.given, n)
-        assert made is not None, f"{self.body.name} is not done by rows"
-        return made
+__all__ = ["Sparse", "Template"]
 
 
 @dataclass(frozen=True)

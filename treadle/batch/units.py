@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
-from treadle.batch.parts import Inside, parts_of_data, parts_of_leaves
 from treadle.batch.signature import Signature, shared_of
+from treadle.batch.views import Inside, parts_of_data, views_of_leaves
 from treadle.batch.walk import Marks, Numbers, Walk
 from treadle.graph.leaves import LITERAL, Version
 from treadle.graph.tensor import Tensor
 
-__all__ = ["NONE", "Part", "Units", "collect"]
+__all__ = ["NONE", "Units", "View", "collect"]
 
 WIDE = 64  # operands of a node that may be a row
 NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
@@ -44,7 +44,7 @@ class Units:
     kinds: list[Kind]
     value: Numbers  # of each node
     leaves: list[Tensor]
-    parts: list[Part]  # the leaves that are parts of others
+    views: list[View]  # the leaves that are parts of others
     outside: list[Tensor]
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
@@ -60,7 +60,7 @@ class Units:
 
 
 @dataclass(frozen=True)
-class Part:
+class View:
     """A leaf that lies inside another one, from a byte of it on."""
 
     leaf: int
@@ -76,7 +76,7 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     it has to have its value before they run.
     """
     ops = Ops(walk)
-    inside = parts_of_leaves(walk, ops, asked)
+    inside = views_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
     found: list[tuple[int, Signature, Numbers, Numbers]] = []
@@ -244,13 +244,13 @@ def _numbered(
         used.append(kinds[-1].read.ravel())
     every = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
     leaves = every[~walk.waiting[every]]
-    parts = []
+    views = []
     if inside:
         own = [k for k in leaves.tolist() if k in inside]
         sources = np.array([inside[k][0] for k in own], np.int64)
         leaves = np.union1d(leaves, sources)
         place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
-        parts = [Part(place[k], place[inside[k][0]], inside[k][1]) for k in own]
+        views = [View(place[k], place[inside[k][0]], inside[k][1]) for k in own]
     value[leaves] = -1 - np.arange(len(leaves))
     for kind in kinds:
         kind.read = value[kind.read]
@@ -263,7 +263,7 @@ def _numbered(
         kinds,
         value,
         _at(walk.nodes, leaves),
-        parts,
+        views,
         _at(walk.nodes, np.flatnonzero(outside)),
         int(outputs.sum()),
     )

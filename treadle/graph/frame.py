@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Notes, Tensor, newest_serial, scope, watchers
 
 if TYPE_CHECKING:
-    from treadle.graph.mark import Mark
     from treadle.graph.variable import Variable
 
 __all__ = [
@@ -26,6 +25,12 @@ __all__ = [
 _committed = attrgetter("committed")
 
 
+class Noting(Protocol):
+    """What is told of the updates that are about to run."""
+
+    def carried_out(self, updates: Sequence[Tensor]) -> None: ...
+
+
 class Frame:
     """Versions of Variables that this thread sees before they are committed."""
 
@@ -35,7 +40,7 @@ class Frame:
     def __init__(self) -> None:
         self.versions: dict[int, Tensor] = {}
         self.pending: list[Tensor] = []
-        self.marks: WeakSet[Mark] = WeakSet()
+        self.marks: WeakSet[Noting] = WeakSet()
 
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""

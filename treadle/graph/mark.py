@@ -68,6 +68,7 @@ class Mark:
         frame.versions, frame.pending = dict(self._versions), list(self._pending)
         self._scope.count = self._draws
         for other in frame.marks:
+            assert isinstance(other, Mark)
             other._gone = other._gone or other._serial > self._serial
 
 

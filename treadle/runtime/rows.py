@@ -43,6 +43,7 @@ class _Run:
     def __init__(self, made: Any, exits: list[Exit]) -> None:
         self.made = made
         self.exits = [(places, node.type) for node, places in exits]
+        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def values(self) -> list[np.ndarray[Any, Any]]:
         """The values of the exits: single rows of one matrix are read together."""
@@ -58,7 +59,6 @@ class _Run:
             for k, value in enumerate(rows_of(self.made.value(every))):
                 found[mine[k]] = value
         return found
-        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
         """The parts of the gradient in the order of the tape's parts, then rows."""

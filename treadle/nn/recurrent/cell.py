@@ -141,6 +141,10 @@ class Gated(Cell):
             self.norm_hh = self.filled((rows,), 1.0)
         else:
             self.norm_ih = self.norm_hh = None
+        self.add_weights()
+
+    def add_weights(self) -> None:
+        """Make what a kind of cell has besides; for subclasses."""
 
     def drawn(self, shape: tuple[int, ...]) -> Parameter:
         """A parameter uniform within 1 / sqrt(hidden), as torch's."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from treadle.nn.recurrent.cell import Cell
 from treadle.nn.recurrent.elman import RNNCell
 from treadle.nn.recurrent.gru import GRUCell
 from treadle.nn.recurrent.lstm import LSTMCell
@@ -12,7 +13,38 @@ from treadle.nn.recurrent.stack import Recurrent
 __all__ = ["GRU", "LSTM", "RNN"]
 
 
-class RNN(Recurrent):
+class _Torch(Recurrent):
+    """A network of one kind of cell; its arguments stand where torch has them."""
+
+    kind: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            self.kind,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            dtype=dtype,
+            **settings,
+        )
+
+
+class RNN(_Torch):
     """Elman's network: h' = tanh(W x + b + U h + c) over a sequence. Elman 1990.
 
     Further settings are those of `Recurrent` and `RNNCell`.
@@ -23,35 +55,22 @@ class RNN(Recurrent):
     ((5, 2, 8), (2, 2, 4))
     """
 
+    kind = RNNCell
+
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
         nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        dtype: Any = None,
+        *places: Any,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            RNNCell,
-            input_size,
-            hidden_size,
-            num_layers,
-            nonlinearity=nonlinearity,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            dtype=dtype,
-            **settings,
-        )
+        settings["nonlinearity"] = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, *places, **settings)
 
 
-class LSTM(Recurrent):
+class LSTM(_Torch):
     """Long short-term memory over a sequence. Hochreiter and Schmidhuber 1997.
 
     Further settings are those of `Recurrent` and `LSTMCell`.
@@ -62,33 +81,10 @@ class LSTM(Recurrent):
     ((2, 5, 4), (2, 2, 4), (2, 2, 4))
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        dtype: Any = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            LSTMCell,
-            input_size,
-            hidden_size,
-            num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            dtype=dtype,
-            **settings,
-        )
+    kind = LSTMCell
 
 
-class GRU(Recurrent):
+class GRU(_Torch):
     """Gated recurrent units over a sequence, as torch writes them. Cho et al. 2014.
 
     Further settings are those of `Recurrent` and `GRUCell`.
@@ -99,27 +95,4 @@ class GRU(Recurrent):
     ((5, 2, 4), (1, 2, 4))
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        dtype: Any = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            GRUCell,
-            input_size,
-            hidden_size,
-            num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            dtype=dtype,
-            **settings,
-        )
+    kind = GRUCell

@@ -97,16 +97,8 @@ class PeepholeLSTMCell(Gated):
 
     gates, states = 4, 2
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        dtype: Any = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, dtype, **settings)
-        n = (hidden_size,)
+    def add_weights(self) -> None:
+        n = (self.hidden_size,)
         self.peephole_i, self.peephole_f = self.filled(n, 0.0), self.filled(n, 0.0)
         self.peephole_o = self.filled(n, 0.0)
 
@@ -133,6 +125,7 @@ class CoupledLSTMCell(Gated):
     """
 
     gates, states = 3, 2
+    kind = "full"  # of peepholes, where none is given
 
     def __init__(
         self,
@@ -141,10 +134,11 @@ class CoupledLSTMCell(Gated):
         bias: bool = True,
         dtype: Any = None,
         *,
-        peepholes: str = "full",
+        peepholes: str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, dtype, **settings)
+        peepholes = self.kind if peepholes is None else peepholes
         if peepholes not in ("full", "diagonal", "none"):
             raise ArgumentError(
                 f'peepholes are "full", "diagonal" or "none", not {peepholes!r}'
@@ -179,16 +173,7 @@ class FastLSTMCell(CoupledLSTMCell):
     (4,)
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        dtype: Any = None,
-        **settings: Any,
-    ) -> None:
-        settings = {"peepholes": "diagonal", **settings}
-        super().__init__(input_size, hidden_size, bias, dtype, **settings)
+    kind = "diagonal"
 
 
 class SparseLSTMCell(LSTMCell):
@@ -205,15 +190,7 @@ class SparseLSTMCell(LSTMCell):
     8.0
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        dtype: Any = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, dtype, **settings)
+    def add_weights(self) -> None:
         for name in ("ih", "hh"):
             weight: Any = getattr(self, f"weight_{name}")
             if weight is not None:

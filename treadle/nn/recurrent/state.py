@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
-from treadle.nn.recurrent.cell import State, checked, first
-
-if TYPE_CHECKING:
-    from treadle.nn.recurrent.stack import Recurrent
+from treadle.nn.recurrent.cell import Cell, State, checked, first
 
 __all__ = ["RecurrentState"]
+
+
+class Network(Protocol):
+    """What goes on step by step: `Recurrent` does."""
+
+    input_size: int
+
+    @property
+    def cells(self) -> Sequence[Cell]: ...
+
+    def advance(
+        self, x: Any, states: Sequence[State] | None, masks: dict[int, Any]
+    ) -> tuple[list[State], Tensor]: ...
+
+    def output_of(self, states: list[State]) -> Tensor: ...
 
 
 class RecurrentState:
@@ -34,7 +46,7 @@ class RecurrentState:
 
     def __init__(
         self,
-        network: Recurrent,
+        network: Network,
         states: Sequence[State] | None,
         found: Tensor | None = None,
         prev: RecurrentState | None = None,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType
+from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.forest.parts import Compiled
 from treadle.engines.native.pool import pool
 from treadle.engines.native.run import FIELDS, PositionError
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from treadle.base.types import Type
 from treadle.engines.native.code import coded
+from treadle.engines.native.forest.compiled import Compiled, Sample
 from treadle.engines.native.jit import compile_functions
 from treadle.loops.kernel import Kernel
 from treadle.program.program import Product
-
-if TYPE_CHECKING:
-    from treadle.engines.native.forest.parts import Compiled, Sample
 
 __all__ = ["Law", "Uneven"]
 

@@ -12,7 +12,7 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
-from treadle.batch.units import Part
+from treadle.batch.units import View
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.run import memory_of
 from treadle.graph.tensor import Tensor
@@ -55,9 +55,9 @@ class Leaves:
     Small ones are copied to one place: that is faster than asking each where it lies.
     """
 
-    def __init__(self, nodes: Sequence[Tensor], parts: Sequence[Part]) -> None:
-        self.parts = parts
-        inside = {part.leaf for part in parts}
+    def __init__(self, nodes: Sequence[Tensor], views: Sequence[View]) -> None:
+        self.views = views
+        inside = {view.leaf for view in views}
         whole = [k for k in range(len(nodes)) if k not in inside]
         self.addresses = np.zeros(len(nodes), np.int64)
         self.arrays: list[Any] = [nodes[k].array for k in whole]
@@ -72,17 +72,17 @@ class Leaves:
             self.arrays[k] = np.asarray(self.arrays[k], order="C")
             places[k] = self.arrays[k].ctypes.data
         self.addresses[whole] = places
-        self.place_parts(self.addresses)
+        self.place_views(self.addresses)
         # Those that a derivative can be taken by, with their types.
         dtypes = [x.dtype for x in self.arrays]
         kinds = {dtype for dtype in dtypes if adds(dtype)}
         pairs = zip(whole, dtypes, strict=True)
         self.floats = [(k, nodes[k].type) for k, dtype in pairs if dtype in kinds]
 
-    def place_parts(self, addresses: np.ndarray[Any, Any]) -> None:
+    def place_views(self, addresses: np.ndarray[Any, Any]) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""
-        for part in self.parts:
-            addresses[part.leaf] = addresses[part.of] + part.offset
+        for view in self.views:
+            addresses[view.leaf] = addresses[view.of] + view.offset
 
 
 class Matrices:

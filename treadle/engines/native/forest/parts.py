@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.batch.room import steps_of
+from treadle.engines.native.forest.compiled import Compiled, Sample, Source
 from treadle.engines.native.forest.fit import Law, Uneven
-from treadle.engines.native.linked import Linked
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 
-__all__ = ["Compiled", "Sample", "compiled"]
+__all__ = ["compiled"]
 
 KEPT = 1024  # row counts of a body
 SAMPLES = 12  # of a body
@@ -26,70 +25,6 @@ BODIES = 512
 LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
 HALVES = 5  # how often a range is halved where there is no law
 NARROW = 3  # so many row counts are not worth a law
-
-
-Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
-
-
-class Compiled:
-    """A body as steps, and where their table takes addresses from.
-
-    A `Sample` has the program that it was made of, too; the others do without.
-
-    `arguments` are the buffers of the body's arguments, -1 for one that is not read;
-    `results` those of its outputs; `copied` the outputs that lie where an argument,
-    a constant or an output before lies, and are copied from there.
-    """
-
-    possible: bool
-
-    def __init__(
-        self, linked: Linked, order: Sequence[Source], outputs: Sequence[int]
-    ) -> None:
-        """`order` has the body's argument of each of the program's, `outputs` the
-        program's result of each of the body's outputs.
-        """
-        program = linked.program
-        self.possible = not program.fallbacks
-        if not self.possible:
-            return
-        linked.link()
-        # Kept alive: what the table has the addresses of.
-        self.functions = linked.functions
-        self.alive: list[Any] = [linked.constants]
-        self.records = linked.records[:, :4]
-        self.table, self.slots = linked.table, linked.slots
-        self.which, self.shifts = linked.which, linked.shifts
-        known = [k for k in order if isinstance(k, int)]
-        self.arguments = np.full(max(known, default=-1) + 1, -1, np.int64)
-        self.arrays: list[tuple[int, np.ndarray[Any, Any]]] = []
-        for k, number in zip(order, program.arguments, strict=True):
-            if isinstance(k, int):
-                self.arguments[k] = number
-            else:
-                self.arrays.append((number, k))
-        where = [n for _, n, _ in program.results]
-        self.results = np.array([where[k] for k in outputs], np.int64)
-        places = [program.buffers[n].place for n in self.results.tolist()]
-        seen: set[int] = set()
-        self.copied: list[int] = []
-        for k, (n, place) in enumerate(zip(self.results.tolist(), places, strict=True)):
-            if place != "result" or n in seen:
-                self.copied.append(k)
-            seen.add(n)
-        self.fixed = linked.fixed
-        self.scratch = linked.scratch
-        self.arena = linked.plan.size
-        self.placed = linked.placed
-        self.offsets = linked.plan.table[linked.places] if len(linked.places) else None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A body for some number of rows, and the program that it is."""
-
-    steps: Compiled
-    linked: Linked
 
 
 def _translate(body: Body) -> Sample:

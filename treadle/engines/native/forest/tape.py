@@ -10,9 +10,11 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.batch.forest import Forest, Instance
+from treadle.batch.part import Part
 from treadle.batch.room import room
-from treadle.batch.template import Part, Sparse
+from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import (
     Leaves,
     Matrices,
@@ -21,7 +23,7 @@ from treadle.engines.native.forest.matrices import (
     row_types,
 )
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.parts import Compiled, compiled
+from treadle.engines.native.forest.parts import compiled
 
 __all__ = ["Run"]
 
@@ -44,7 +46,7 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = Leaves(forest.all.leaves, forest.all.parts)
+        self.leaves = Leaves(forest.all.leaves, forest.all.views)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
@@ -126,7 +128,7 @@ class Run:
         spots = np.full(len(forest.all.leaves), sink.ctypes.data, np.int64)
         for k, _ in self.leaves.floats:
             spots[k] = leaves.address(k, ("leaf", 0))
-        self.leaves.place_parts(spots)
+        self.leaves.place_views(spots)
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
         targets = [

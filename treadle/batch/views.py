@@ -19,14 +19,14 @@ from treadle.ops.lookup import Embedding
 from treadle.ops.movement import Reshape
 from treadle.ops.slice import Slice
 
-__all__ = ["Inside", "carries", "parts_of_data", "parts_of_leaves"]
+__all__ = ["Inside", "carries", "parts_of_data", "views_of_leaves"]
 
 # Of a part, by its place: what it is part of, and the byte where it begins.
 Inside = dict[int, tuple[int, int]]
 _MOVES = (Slice, Reshape, Embedding)
 
 
-def parts_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
+def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
     """The nodes that lie in one piece inside something with a value: one row of it,
     or some of its rows. They wait no longer.
 

@@ -1,0 +1,29 @@
+"""A body for one row, and what its arguments are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.graph.body import Body
+from treadle.graph.rows import batched
+
+__all__ = ["Part"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A body for one row, what its arguments are, and which of them are rows.
+
+    A source is ("input", k), ("output", k), ("kept", k), ("cotangent", k) or
+    ("frontier", k): values of a row that other parts made.
+    """
+
+    body: Body
+    sources: tuple[tuple[str, int], ...]
+    given: tuple[bool, ...]
+
+    def at(self, n: int) -> Body:
+        """The body for n rows."""
+        made = batched(self.body, self.given, n)
+        assert made is not None, f"{self.body.name} is not done by rows"
+        return made
