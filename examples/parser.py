@@ -139,22 +139,10 @@ class Parser(td.nn.Module):
         self.words, self.labels = words, labels
         self.transitions = 2 * len(labels) + 1
         self.embed = td.nn.Embedding(len(words), width)
-        self.ahead = td.nn.LSTMCell(width, hidden)
-        self.back = td.nn.LSTMCell(width, hidden)
+        self.sides = td.nn.LSTM(width, hidden, bidirectional=True)
         self.inner = td.nn.Linear(8 * hidden, hidden)
         self.outer = td.nn.Linear(hidden, self.transitions)
-        self.start = td.zeros(hidden), td.zeros(hidden)
         self.nothing = td.zeros(2 * hidden)
-
-    @td.function
-    def step_ahead(self, x: Any, state: Any) -> Any:
-        """The next state to the right."""
-        return self.ahead(x, state)
-
-    @td.function
-    def step_back(self, x: Any, state: Any) -> Any:
-        """The next state to the left."""
-        return self.back(x, state)
 
     @td.function
     def score(self, third: Any, second: Any, first: Any, buffer: Any) -> Any:
@@ -165,18 +153,7 @@ class Parser(td.nn.Module):
     def states(self, words: Sequence[str]) -> list[Any]:
         """What is known of each word from both sides; of the root first."""
         ids = [self.words.id_of("begin"), *self.words.encode(words)]
-        vectors = [self.embed(k) for k in ids]
-        lefts, rights = [], []
-        state = self.start
-        for x in vectors:
-            state = self.step_ahead(x, state)
-            lefts.append(state[0])
-        state = self.start
-        for x in reversed(vectors):
-            state = self.step_back(x, state)
-            rights.append(state[0])
-        pairs = zip(lefts, reversed(rights), strict=True)
-        return [td.concat(list(pair)) for pair in pairs]
+        return self.sides.transduce([self.embed(k) for k in ids])
 
     def scores(self, at: Configuration, states: Sequence[Any]) -> Any:
         """The scores of the transitions of a configuration."""

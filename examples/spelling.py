@@ -84,8 +84,7 @@ class Speller(td.nn.Module):
     ) -> None:
         self.letters, self.sounds = letters, sounds
         self.letter = td.nn.Embedding(len(letters), width)
-        self.ahead = td.nn.LSTMCell(width, hidden)
-        self.back = td.nn.LSTMCell(width, hidden)
+        self.sides = td.nn.LSTM(width, hidden, bidirectional=True)
         self.sound = td.nn.Embedding(len(sounds), width)
         self.writer = td.nn.LSTMCell(width + 2 * hidden, hidden)
         self.key = td.nn.Linear(2 * hidden, hidden)
@@ -94,16 +93,6 @@ class Speller(td.nn.Module):
         self.out = td.nn.Linear(3 * hidden, len(sounds))
         self.start = td.zeros(hidden), td.zeros(hidden)
         self.nowhere = td.zeros(2 * hidden)
-
-    @td.function
-    def step_ahead(self, x: Any, state: Any) -> Any:
-        """The next state to the right."""
-        return self.ahead(x, state)
-
-    @td.function
-    def step_back(self, x: Any, state: Any) -> Any:
-        """The next state to the left."""
-        return self.back(x, state)
 
     @td.function
     def look(self, memory: Any) -> Any:
@@ -123,17 +112,7 @@ class Speller(td.nn.Module):
     def read(self, letters: str) -> tuple[Any, Any]:
         """What is known of each letter, and what it is compared by."""
         vectors = [self.letter(k) for k in self.letters.encode(letters)]
-        lefts, rights = [], []
-        state = self.start
-        for x in vectors:
-            state = self.step_ahead(x, state)
-            lefts.append(state[0])
-        state = self.start
-        for x in reversed(vectors):
-            state = self.step_back(x, state)
-            rights.append(state[0])
-        pairs = zip(lefts, reversed(rights), strict=True)
-        memory = td.stack([td.concat(list(pair)) for pair in pairs])
+        memory = td.stack(self.sides.transduce(vectors))
         return memory, self.look(memory)
 
     def loss(self, words: Sequence[Word]) -> Any:

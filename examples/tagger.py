@@ -65,40 +65,19 @@ class Tagger(td.nn.Module):
     ) -> None:
         self.words, self.tags = words, tags
         self.embed = td.nn.Embedding(len(words), width)
-        self.ahead = td.nn.LSTMCell(width, hidden)
-        self.back = td.nn.LSTMCell(width, hidden)
+        self.sides = td.nn.LSTM(width, hidden, bidirectional=True)
         self.inner = td.nn.Linear(2 * hidden, hidden)
         self.outer = td.nn.Linear(hidden, len(tags))
-        self.start = td.zeros(hidden), td.zeros(hidden)
 
     @td.function
-    def step_ahead(self, x: Any, state: Any) -> Any:
-        """The next state to the right."""
-        return self.ahead(x, state)
-
-    @td.function
-    def step_back(self, x: Any, state: Any) -> Any:
-        """The next state to the left."""
-        return self.back(x, state)
-
-    @td.function
-    def score(self, left: Any, right: Any) -> Any:
+    def score(self, both: Any) -> Any:
         """A score for each tag of a word, from the states on both sides."""
-        return self.outer(td.tanh(self.inner(td.concat([left, right]))))
+        return self.outer(td.tanh(self.inner(both)))
 
     def scores(self, words: Sequence[str]) -> list[Any]:
         """The scores of the words of a sentence."""
         vectors = [self.embed(k) for k in self.words.encode(words)]
-        lefts, rights = [], []
-        state = self.start
-        for x in vectors:
-            state = self.step_ahead(x, state)
-            lefts.append(state[0])
-        state = self.start
-        for x in reversed(vectors):
-            state = self.step_back(x, state)
-            rights.append(state[0])
-        return [self.score(*pair) for pair in zip(lefts, reversed(rights), strict=True)]
+        return [self.score(both) for both in self.sides.transduce(vectors)]
 
     def loss(self, sentences: Sequence[Tagged]) -> Any:
         """The mean cross entropy of all words."""

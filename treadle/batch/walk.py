@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import attrgetter, is_
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.leaves import Cut, as_tensor
+from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
 
 __all__ = ["Numbers", "Walk"]
@@ -47,10 +46,8 @@ class Walk:
         """The nodes without a value that something besides these nodes and the list of
         them refers to.
         """
-        count = len(self.nodes)
-        counts = np.fromiter(map(sys.getrefcount, self.nodes), np.int64, count)
-        inside = np.bincount(self.operands, minlength=count)
-        held = self.waiting & (counts > inside + _ALONE)
+        inside = np.bincount(self.operands, minlength=len(self.nodes))
+        held = self.waiting & (references(self.nodes) > inside)
         return [self.nodes[k] for k in np.flatnonzero(held).tolist()]
 
     def depths(self, which: Numbers) -> Numbers:
@@ -108,12 +105,3 @@ def _kinds(values: Numbers) -> tuple[Numbers, Numbers]:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return first[order], rank[which]
-
-
-def _extra_references() -> int:
-    """What is counted of a node that only a list refers to."""
-    nodes = [Tensor(Cut(), (), as_tensor(0.0).type)]
-    return int(np.fromiter(map(sys.getrefcount, nodes), np.int64, 1)[0])
-
-
-_ALONE = _extra_references()

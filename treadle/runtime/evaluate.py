@@ -21,6 +21,7 @@ from treadle.engines.base import Values, chosen
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor
 from treadle.graph.operators import Operand, provide
+from treadle.graph.references import references
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending, reach, uses
@@ -50,26 +51,17 @@ class _History(threading.local):
 _history = _History()
 
 
-def _extra_references() -> int:
-    """What sys.getrefcount counts of a node that only a run's own list refers to."""
-    nodes = [Tensor(Cut(), (), as_tensor(0.0).type)]
-    return next(sys.getrefcount(node) for node in nodes)
-
-
 def _array_references() -> int:
     """What sys.getrefcount counts of an array that only a node refers to."""
     node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
     return sys.getrefcount(node.stored)
 
 
-def held(nodes: Sequence[Tensor], alone: int) -> list[Tensor]:
+def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
-    inside = uses(nodes)
-    found = []
-    for node in nodes:
-        if sys.getrefcount(node) > alone + inside.get(node.serial, 0):
-            found.append(node)
-    return found
+    counts, inside = references(nodes).tolist(), uses(nodes)
+    pairs = zip(nodes, counts, strict=True)
+    return [node for node, count in pairs if count > inside.get(node.serial, 0)]
 
 
 def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
@@ -78,18 +70,18 @@ def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
     return evaluated & {n.serial for n in reach(spent)} if evaluated else evaluated
 
 
-def owned(nodes: Sequence[Tensor], alone: int, spent: Set[int]) -> set[int]:
+def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
     """The old versions whose values only this run and their Variables refer to.
 
     What is `spent` refers to nothing soon.
     """
+    counts = references(nodes).tolist()
     inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
     found = set()
-    for node in nodes:
+    for node, count in zip(nodes, counts, strict=True):
         if isinstance(node.op, Version) and node.stored is not None:
             # One more reference to the node is its Variable's.
-            count = alone + inside.get(node.serial, 0) + 1
-            sole = sys.getrefcount(node) <= count
+            sole = count <= inside.get(node.serial, 0) + 1
             if sole and sys.getrefcount(node.stored) <= _ARRAY_ALONE:
                 found.add(node.serial)
     return found
@@ -122,8 +114,8 @@ def run(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     del wanted
-    old = owned(nodes, _ALONE, _spent_of(nodes, spent)) if spent else set()
-    kept = held(nodes, _ALONE)
+    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
+    kept = held(nodes)
     keep |= {node.serial for node in kept}
     keep &= {node.serial for node in nodes if node.stored is None}
     values = _values(nodes, feeds or {}, keep, old)
@@ -176,7 +168,7 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
 def _settle_all(roots: Sequence[Tensor]) -> None:
     """Evaluate nodes that are no updates, and what is held of what they read."""
     nodes = pending(roots)
-    keep = {root.serial for root in roots} | {n.serial for n in held(nodes, _ALONE)}
+    keep = {root.serial for root in roots} | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
     values = _values(nodes, {}, keep, set())
     carried = _carried(nodes)
@@ -369,5 +361,4 @@ def _watch_eager(options: Options) -> None:
 on_change(_watch_eager)
 if current().eager:
     watchers.append(_at_once)
-_ALONE = _extra_references()
 _ARRAY_ALONE = _array_references()
