@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.batch.columns import Marks, Numbers
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
-from treadle.batch.walk import Marks, Numbers, Walk
+from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL, Version
 from treadle.graph.tensor import Tensor
 
