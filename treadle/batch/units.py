@@ -50,6 +50,11 @@ class Units:
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
 
+    def forget(self) -> None:
+        """Let go of the nodes that are no leaves: those that read rows are newer."""
+        self.walk.forget()
+        self.outside = []
+
     @property
     def size(self) -> float:
         """The bytes that a unit makes, on average."""

@@ -31,6 +31,10 @@ class Walk:
         self.depths = found.depths
         self.starts = np.concatenate([[0], np.cumsum(found.sizes)])
 
+    def forget(self) -> None:
+        """Let go of the nodes; the numbers stay."""
+        self.nodes = self.found.nodes = []
+
     def held(self) -> list[Tensor]:
         """The nodes without a value that something besides these nodes refers to."""
         inside = np.bincount(self.operands, minlength=len(self.nodes))

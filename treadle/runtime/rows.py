@@ -165,6 +165,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     run = _Run(made, exits)
     tape = _tape(forest, run) if gradient else None
     values = run.values()
+    units.forget()
     for number, (node, _) in enumerate(exits):
         settle(node, values[number])
         cut(node, Row(tape, number))

@@ -24,6 +24,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
+from treadle.engines.native.objects.make import provide_makers
 from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
@@ -44,6 +45,7 @@ class Native(Engine):
     name = "native"
 
     def __init__(self) -> None:
+        provide_makers()
         self._thread = threading.local()
         self.programs = Programs()
         self.residuals = Residuals()

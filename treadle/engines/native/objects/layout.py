@@ -14,27 +14,27 @@ from functools import cache
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["COUNT", "DIGITS", "ITEMS", "KIND", "offsets", "usable"]
+__all__ = ["COUNT", "DIGITS", "ITEMS", "KIND", "SIZE", "offsets", "usable"]
 
 WORD = 8
 COUNT, KIND = 0, WORD  # of any object: references to it, its class
 SIZE, ITEMS = 2 * WORD, 3 * WORD  # of a tuple: how many it holds, the first of them
 DIGITS = 3 if sys.version_info >= (3, 12) else 0  # bits below the digits of an int
 _BITS = 30  # in a digit
-READ = ("op", "inputs", "type", "serial", "depth", "stored")
+FIELDS = tuple(name for name in Tensor.__slots__ if name != "__weakref__")
 
 
 @cache
 def offsets() -> dict[str, int] | None:
     """The byte where each field of a node that is read lies; None if one is not found.
 
-    >>> sorted(offsets() or READ) == sorted(READ)
+    >>> sorted(offsets() or FIELDS) == sorted(FIELDS)
     True
     """
     if not usable():
         return None
     found = {}
-    for name in READ:
+    for name in FIELDS:
         node = object.__new__(Tensor)
         token = object()
         setattr(node, name, token)

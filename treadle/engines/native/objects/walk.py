@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.columns import Columns, Numbers, columns
-from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.objects.layout import COUNT, DIGITS, ITEMS, KIND, offsets
+from treadle.engines.native.objects.layout import offsets
+from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
 
 __all__ = ["walked"]
@@ -30,29 +30,6 @@ _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 # where operands begin, operands, how many fit, the slot of each node in the table.
 _TEXT = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-
-define internal i64 @number(ptr %int) {
-  %p = getelementptr i8, ptr %int, i64 16
-  %size = load i64, ptr %p
-  %digits = lshr i64 %size, DIGITS
-  %q = getelementptr i8, ptr %int, i64 ITEMS
-  %both = load i64, ptr %q
-  %low = and i64 %both, 4294967295
-  %upper = lshr i64 %both, 32
-  %high = shl i64 %upper, 30
-  %some = icmp ugt i64 %digits, 0
-  %many = icmp ugt i64 %digits, 1
-  %one = select i1 %some, i64 %low, i64 0
-  %two = or i64 %low, %high
-  %x = select i1 %many, i64 %two, i64 %one
-  ret i64 %x
-}
-
-define internal ptr @field(ptr %object, i64 %offset) {
-  %p = getelementptr i8, ptr %object, i64 %offset
-  %x = load ptr, ptr %p
-  ret ptr %x
-}
 
 define internal i64 @word(ptr %space, i64 %k) {
   %p = getelementptr i64, ptr %space, i64 %k
@@ -72,7 +49,7 @@ entry:
   %table = call ptr @array(ptr %space, i64 0)
   %mask = call i64 @word(ptr %space, i64 1)
   %a = ptrtoint ptr %node to i64
-  %mixed = mul i64 %a, SPREAD
+  %mixed = mul i64 %a, $SPREAD
   %first = lshr i64 %mixed, 24
   br label %probe
 probe:
@@ -124,10 +101,10 @@ define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
 }
 
 define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
-  %op = call ptr @field(ptr %node, i64 OP)
-  %kind = call ptr @field(ptr %op, i64 KIND)
-  %type = call ptr @field(ptr %node, i64 TYPE)
-  %stored = call ptr @field(ptr %node, i64 STORED)
+  %op = call ptr @field(ptr %node, i64 $op)
+  %kind = call ptr @field(ptr %op, i64 $KIND)
+  %type = call ptr @field(ptr %node, i64 $type)
+  %stored = call ptr @field(ptr %node, i64 $stored)
   %waits = icmp eq ptr %stored, %none
   %x0 = ptrtoint ptr %op to i64
   call void @put(ptr %space, i64 0, i64 %k, i64 %x0)
@@ -137,13 +114,13 @@ define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
   call void @put(ptr %space, i64 2, i64 %k, i64 %x2)
   %x3 = zext i1 %waits to i64
   call void @put(ptr %space, i64 3, i64 %k, i64 %x3)
-  %serial = call ptr @field(ptr %node, i64 SERIAL)
+  %serial = call ptr @field(ptr %node, i64 $serial)
   %x4 = call i64 @number(ptr %serial)
   call void @put(ptr %space, i64 4, i64 %k, i64 %x4)
-  %depth = call ptr @field(ptr %node, i64 DEPTH)
+  %depth = call ptr @field(ptr %node, i64 $depth)
   %x5 = call i64 @number(ptr %depth)
   call void @put(ptr %space, i64 5, i64 %k, i64 %x5)
-  %p = getelementptr i8, ptr %node, i64 COUNT
+  %p = getelementptr i8, ptr %node, i64 $COUNT
   %x6 = load i64, ptr %p
   call void @put(ptr %space, i64 6, i64 %k, i64 %x6)
   ret i1 %waits
@@ -163,11 +140,11 @@ outer:
   call void @llvm.prefetch.p0(ptr %more, i32 0, i32 3, i32 1)
   ret void
 inner:
-  %inputs = call ptr @field(ptr %node, i64 INPUTS)
+  %inputs = call ptr @field(ptr %node, i64 $inputs)
   call void @llvm.prefetch.p0(ptr %inputs, i32 0, i32 3, i32 1)
-  %serial = call ptr @field(ptr %node, i64 SERIAL)
+  %serial = call ptr @field(ptr %node, i64 $serial)
   call void @llvm.prefetch.p0(ptr %serial, i32 0, i32 3, i32 1)
-  %op = call ptr @field(ptr %node, i64 OP)
+  %op = call ptr @field(ptr %node, i64 $op)
   call void @llvm.prefetch.p0(ptr %op, i32 0, i32 3, i32 1)
   ret void
 end:
@@ -213,10 +190,10 @@ node:
   %waits = call i1 @describe(ptr %own, i64 %k, ptr %space, ptr %none)
   br i1 %waits, label %open, label %done
 open:
-  %inputs = call ptr @field(ptr %own, i64 INPUTS)
-  %mp = getelementptr i8, ptr %inputs, i64 16
+  %inputs = call ptr @field(ptr %own, i64 $inputs)
+  %mp = getelementptr i8, ptr %inputs, i64 $SIZE
   %m = load i64, ptr %mp
-  %items = getelementptr i8, ptr %inputs, i64 ITEMS
+  %items = getelementptr i8, ptr %inputs, i64 $ITEMS
   %ends = add i64 %e, %m
   %much = icmp sgt i64 %ends, %room
   br i1 %much, label %no, label %read
@@ -343,12 +320,7 @@ def _function() -> Any:
     found = offsets()
     if found is None:
         return None
-    text = _TEXT.replace("SPREAD", str(_SPREAD)).replace("DIGITS", str(DIGITS))
-    text = text.replace("COUNT", str(COUNT)).replace("KIND", str(KIND))
-    text = text.replace("ITEMS", str(ITEMS))
-    for name, offset in found.items():
-        text = text.replace(name.upper(), str(offset))
-    made = compile_functions({"treadle_walk": text})["treadle_walk"]
+    made = loaded("treadle_walk", _TEXT, found, SPREAD=_SPREAD)
     function = _WALK(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function
