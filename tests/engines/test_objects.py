@@ -20,8 +20,10 @@ from treadle.graph.tensor import Tensor
 needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
 
 
-def _dense(x: Any) -> Any:
-    return np.unique(x, return_inverse=True)[1]
+def _first(numbers: Any) -> Any:
+    """Where each number comes first."""
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    return first[which]
 
 
 def assert_same(roots: list[Tensor]) -> Columns:
@@ -36,9 +38,7 @@ def assert_same(roots: list[Tensor]) -> Columns:
         a, b = getattr(python, field.name), getattr(machine, field.name)
         if field.name in ("ops", "kinds", "types"):  # numbered in another order
             assert max(a.max(), b.max()) < max(python.count, machine.count)
-            a, b = (
-                np.unique(x, return_index=True)[1][x] for x in (_dense(a), _dense(b))
-            )
+            a, b = _first(a), _first(b)
         assert a.dtype == b.dtype, field.name
         np.testing.assert_array_equal(a, b, field.name)
     # The second reader finds each node in the list of the first one, too.

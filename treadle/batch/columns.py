@@ -62,13 +62,15 @@ def columns(roots: Sequence[Tensor]) -> Columns:
     ops = list(map(_op, nodes))
     things: dict[int, int] = {}
     ids = [map(id, ops), map(id, map(type, ops)), map(id, map(_type, nodes))]
-    which = [
+    numbers, kinds, types = [
         _numbers([things.setdefault(x, len(things)) for x in own], count) for own in ids
     ]
     return Columns(
         nodes,
         len(things),
-        *which,
+        numbers,
+        kinds,
+        types,
         np.fromiter(map(is_, map(_stored, nodes), repeat(None)), np.bool_, count),
         serials,
         _numbers(map(_depth, nodes), count),
