@@ -229,6 +229,18 @@ def track(node: Tensor) -> None:
     """Show a node to the collector that was closed, and is no more."""
 
 
+Site = tuple["CodeType | None", int, "Notes | None", bool]
+
+
+def site(above: int = 2) -> Site:
+    """What nodes made here have in common, as the last arguments of `make_node`: code
+    and offset of the call, notes, and whether they are closed if their ops are.
+    """
+    code, offset = capture(above)
+    notes = scope.notes
+    return code, offset, notes, notes is None or notes.closed
+
+
 def new_node(
     op: Op,
     inputs: tuple[Tensor, ...],
