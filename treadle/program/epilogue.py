@@ -9,7 +9,7 @@ from dataclasses import replace
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
-from treadle.loops.lower import At, Strides, flat, unflatten
+from treadle.loops.lower import At, Strides, flat, is_virtual, unflatten
 from treadle.loops.nest import kernel_of
 from treadle.loops.region import Region
 from treadle.loops.schedule import all_indices, taken_apart
@@ -35,7 +35,7 @@ def epilogues(
     for unit in units:
         for node in unit.nodes:
             for x in node.inputs:
-                for p in producers(x):
+                for p in producers(x) if is_virtual(x) else (x,):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
     found: dict[int, Unit] = {}

@@ -201,7 +201,7 @@ class _Numbering:
         if kind is _Kind.CONTRACT and self.straight:
             return self._contracted(op, inputs, node)  # type: ignore[arg-type]
         if kind is _Kind.UPDATE:
-            return inputs[1]  # type: ignore[no-any-return]
+            return inputs[1]
         if kind is _Kind.CALL:
             return self._inline(node, inputs)
         if kind is _Kind.WRITTEN and not self.claimed(op):

@@ -247,7 +247,8 @@ def _distributed(m: Match) -> Any:
 
 def _within(root: Tensor) -> list[Tensor]:
     """The nodes that a product is made of, and perhaps more, at little cost."""
-    found, waiting = [], [root]
+    found: list[Tensor] = []
+    waiting = [root]
     while waiting and len(found) < 4 * FACTORS:
         node = waiting.pop()
         found.append(node)
