@@ -33,6 +33,7 @@ __all__ = ["halves", "normal_bits", "uniform_bits"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
+_WIDE, _NARROW = Cast(uint64), Cast(uint32)
 _BITS = {bfloat16: 8, float16: 11, float32: 24}
 
 
@@ -48,17 +49,15 @@ def _apply(op: Op, *xs: Expression) -> Expression:
 
 def _product(x: Expression, factor: int) -> tuple[Expression, Expression]:
     """The high and the low word of a word times a constant."""
-    long = _apply(
-        Multiply(), Apply(Cast(uint64), (x,), uint64), _number(factor, uint64)
-    )
+    long = _apply(Multiply(), Apply(_WIDE, (x,), uint64), _number(factor, uint64))
     high = _apply(RightShift(), long, _number(32, uint64))
-    return Apply(Cast(uint32), (high,), uint32), Apply(Cast(uint32), (long,), uint32)
+    return Apply(_NARROW, (high,), uint32), Apply(_NARROW, (long,), uint32)
 
 
 def halves(word: Expression) -> tuple[Expression, Expression]:
     """The low and the high 32 bits of a word of 64."""
     high = _apply(RightShift(), word, _number(32, uint64))
-    return Apply(Cast(uint32), (word,), uint32), Apply(Cast(uint32), (high,), uint32)
+    return Apply(_NARROW, (word,), uint32), Apply(_NARROW, (high,), uint32)
 
 
 def philox(
@@ -86,7 +85,7 @@ def block(number: Expression, draw: Sequence[Expression]) -> list[Expression]:
 def unit(words: Sequence[Expression], dtype: DType) -> Expression:
     """A number in [0, 1) from one word, or from two for float64."""
     if dtype == float64:
-        first, second = (Apply(Cast(uint64), (w,), uint64) for w in words)
+        first, second = (Apply(_WIDE, (w,), uint64) for w in words)
         joined = _apply(
             BitwiseOr(), _apply(LeftShift(), first, _number(32, uint64)), second
         )
@@ -117,7 +116,7 @@ def uniform_bits(
     own = Counter(element, uint64)
     many = 1 if dtype == float64 else 2
     words = block(_apply(RightShift(), own, _number(many, uint64)), draw)
-    low = Apply(Cast(uint32), (own,), uint32)
+    low = Apply(_NARROW, (own,), uint32)
     place = _apply(BitwiseAnd(), low, _number(2**many - 1, uint32))
     if dtype == float64:
         pairs = [_chosen([words[k], words[k + 2]], place) for k in range(2)]
@@ -131,7 +130,7 @@ def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Exp
     own = Counter(element, uint64)
     pairs = 1 if wide == float64 else 2  # of uniform numbers in a block
     words = block(_apply(RightShift(), own, _number(pairs, uint64)), draw)
-    low = Apply(Cast(uint32), (own,), uint32)
+    low = Apply(_NARROW, (own,), uint32)
     if wide == float64:
         first, second = unit(words[:2], wide), unit(words[2:], wide)
     else:
