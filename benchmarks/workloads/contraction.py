@@ -284,4 +284,5 @@ WORKLOAD = Workload(
     check_steps=1,
     seconds=0.05,
     memory=False,
+    together=True,
 )
