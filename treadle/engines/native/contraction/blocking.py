@@ -68,10 +68,20 @@ def choose(
         -(-panels // blocks_n) * tile_n,
         _block_k(tiles, m, k, packed),
         packed or (rows >= 256 and k * n * size >= 8 << 20),
-        copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
+        copied=_is_worth_a_copy(m, n, max(a) * size),
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=batch * m * n * size > 1 << 20,
     )
+
+
+def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
+    """Whether blocks of A are copied, whose rows (or columns) are `step` bytes apart.
+
+    Whole pages apart, the rows of a tile fall on the same lines of the first cache.
+    """
+    if n < 256 or step < 4096:
+        return False
+    return m >= 512 if step % 4096 else m >= 128 or (m >= 28 and n >= 512)
 
 
 def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:
