@@ -126,7 +126,7 @@ def serve(work: Workload, implementation: str, setting: Any) -> None:
         for line in sys.stdin:
             if line.strip() == "next":
                 break
-            # Not counted: others' threads come to rest, this one's data to the caches.
+            # Not counted: the data come back to the caches, threads awake.
             timed(case, -(-count // 2))
             before, start = processor_seconds(), time.perf_counter()
             found = {"seconds": timed(case, count)}

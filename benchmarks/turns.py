@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -47,17 +48,22 @@ class Staying:
         )
 
     def ask(self, word: str) -> None:
-        """Send a line; one that has died will not answer."""
+        """Wake it and send a line; one that has died will not answer."""
         assert self.process.stdin is not None
+        self.process.send_signal(signal.SIGCONT)
         with contextlib.suppress(BrokenPipeError):
             print(word, file=self.process.stdin, flush=True)
 
     def heard(self) -> dict[str, Any]:
-        """The next answer; raises Failure where there will be none."""
+        """The next answer; raises Failure where there will be none.
+
+        Then it is stopped: some libraries' threads spin long after their work.
+        """
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("{"):
                 answer: dict[str, Any] = json.loads(line)
+                self.process.send_signal(signal.SIGSTOP)
                 return answer
         self.errors.seek(0)
         said = self.errors.read().strip().splitlines()
