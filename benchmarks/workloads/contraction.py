@@ -140,6 +140,7 @@ def treadle(sizes: Sizes, part: str, given: None, checking: bool) -> Cases:
 
         return run
 
+    @td.function
     def convolve(c: Convolution, kind: str, x: Any, w: Any, g: Any) -> Any:
         y = td.nn.functional.conv2d(x, w, None, c.stride, c.padding)
         if kind == "forward":
