@@ -81,7 +81,7 @@ def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
 
     Whole pages apart, the rows of a tile fall on the same lines of the first cache.
     """
-    return step % 4096 == 0 and (m >= 28 and n >= 512 or m >= 128 and n >= 256)
+    return step % 4096 == 0 and ((m >= 28 and n >= 512) or (m >= 128 and n >= 256))
 
 
 def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:
