@@ -77,7 +77,7 @@ class Sizes:
     skinny: tuple[tuple[int, int], ...]
     convolutions: tuple[Convolution, ...]
     batch: int
-    work: float = 1e9  # floating-point operations of one run of products
+    work: float = 3e9  # floating-point operations of one run of products
 
     def products(self) -> Iterator[tuple[str, int, int]]:
         """Name, rows and side of every product."""
