@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.batch.columns import Marks, Numbers
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
-from treadle.batch.walk import Marks, Numbers, Walk
+from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL, Version
 from treadle.graph.tensor import Tensor
 
@@ -48,6 +49,11 @@ class Units:
     outside: list[Tensor]
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
+
+    def forget(self) -> None:
+        """Let go of the nodes that are no leaves: those that read rows are newer."""
+        self.walk.forget()
+        self.outside = []
 
     @property
     def size(self) -> float:
@@ -157,7 +163,7 @@ class _Shared:
         fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
         marks = np.zeros(len(walk.nodes), np.bool_)
         while True:
-            more = fits & walk.of_operands(self.versions | self.literals | marks)
+            more = walk.of_operands(fits, self.versions | self.literals | marks)
             for k in np.flatnonzero(more & ~marks).tolist():
                 fits[k] = more[k] = walk.nodes[k].serial not in asked
             if (more == marks).all():
@@ -236,14 +242,13 @@ def _numbered(
     made = walk.operands[walk.starts[selected]]
     mine = possible[made]
     value[selected[mine]] = value[made[mine]] + ops.position[selected[mine]]
-    kinds, used = [], []
+    kinds, used = [], np.zeros(len(walk.nodes), np.bool_)
     for number, (_, signature, members, read) in enumerate(found):
         kept = possible[members]
         signature.number = number
         kinds.append(Kind(signature, unit[members[kept]], read[kept]))
-        used.append(kinds[-1].read.ravel())
-    every = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
-    leaves = every[~walk.waiting[every]]
+        used[kinds[-1].read] = True
+    (leaves,) = np.nonzero(used & ~walk.waiting)
     views = []
     if inside:
         own = [k for k in leaves.tolist() if k in inside]

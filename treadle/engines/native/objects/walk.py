@@ -1,0 +1,348 @@
+"""A walk over the nodes of a graph in machine code.
+
+It reads CPython's objects where they lie (`layout.py`), with the interpreter's lock
+held, and changes none. Nodes are numbered as they are found; a table of addresses
+knows those that were.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from treadle.batch.columns import Columns, Numbers, columns
+from treadle.engines.native.objects.layout import offsets
+from treadle.engines.native.objects.text import loaded
+from treadle.graph.tensor import Tensor
+
+__all__ = ["walked"]
+
+FIELDS = 7  # of a node: op, kind, type, waiting, serial, depth, references
+FIRST = 1 << 12  # nodes there is room for at first
+_SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
+
+# A table numbers objects: its slots of (object, number), their mask, the objects, how
+# many fit, the slot of each, how many there are. A walk has one of nodes, one of their
+# ops, classes of ops and types; then fields, how many fit, where operands begin,
+# operands, how many fit.
+TABLE = 6
+_TEXT = """
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+
+define internal i64 @word(ptr %space, i64 %k) {
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load i64, ptr %p
+  ret i64 %x
+}
+
+define internal ptr @array(ptr %space, i64 %k) {
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load ptr, ptr %p
+  ret ptr %x
+}
+
+; The number of an object in a table: a new one if it is not known; -1 if it is full.
+define internal i64 @place(ptr %object, ptr %table) {
+entry:
+  %slots = call ptr @array(ptr %table, i64 0)
+  %mask = call i64 @word(ptr %table, i64 1)
+  %a = ptrtoint ptr %object to i64
+  %mixed = mul i64 %a, $SPREAD
+  %first = lshr i64 %mixed, 24
+  br label %probe
+probe:
+  %k0 = phi i64 [%first, %entry], [%k1, %next]
+  %k = and i64 %k0, %mask
+  %slot = getelementptr [2 x i64], ptr %slots, i64 %k
+  %there = load i64, ptr %slot
+  %p = getelementptr i64, ptr %slot, i64 1
+  %hit = icmp eq i64 %there, %a
+  br i1 %hit, label %known, label %other
+other:
+  %free = icmp eq i64 %there, 0
+  br i1 %free, label %fresh, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %probe
+known:
+  %old = load i64, ptr %p
+  ret i64 %old
+fresh:
+  %new = call i64 @word(ptr %table, i64 5)
+  %room = call i64 @word(ptr %table, i64 3)
+  %full = icmp sge i64 %new, %room
+  br i1 %full, label %end, label %insert
+insert:
+  store i64 %a, ptr %slot
+  store i64 %new, ptr %p
+  %objects = call ptr @array(ptr %table, i64 2)
+  %q = getelementptr i64, ptr %objects, i64 %new
+  store i64 %a, ptr %q
+  %places = call ptr @array(ptr %table, i64 4)
+  %s = getelementptr i64, ptr %places, i64 %new
+  store i64 %k, ptr %s
+  %more = add i64 %new, 1
+  %count = getelementptr i64, ptr %table, i64 5
+  store i64 %more, ptr %count
+  ret i64 %new
+end:
+  ret i64 -1
+}
+
+define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
+  %fields = call ptr @array(ptr %space, i64 12)
+  %room = call i64 @word(ptr %space, i64 13)
+  %base = mul i64 %room, %field
+  %place = add i64 %base, %k
+  %p = getelementptr i64, ptr %fields, i64 %place
+  store i64 %x, ptr %p
+  ret void
+}
+
+; Put down the fields of node k; whether it waits for its value.
+define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
+  %things = getelementptr i64, ptr %space, i64 $TABLE
+  %op = call ptr @field(ptr %node, i64 $op)
+  %x0 = call i64 @place(ptr %op, ptr %things)
+  call void @put(ptr %space, i64 0, i64 %k, i64 %x0)
+  %kind = call ptr @field(ptr %op, i64 $KIND)
+  %x1 = call i64 @place(ptr %kind, ptr %things)
+  call void @put(ptr %space, i64 1, i64 %k, i64 %x1)
+  %type = call ptr @field(ptr %node, i64 $type)
+  %x2 = call i64 @place(ptr %type, ptr %things)
+  call void @put(ptr %space, i64 2, i64 %k, i64 %x2)
+  %stored = call ptr @field(ptr %node, i64 $stored)
+  %waits = icmp eq ptr %stored, %none
+  %x3 = zext i1 %waits to i64
+  call void @put(ptr %space, i64 3, i64 %k, i64 %x3)
+  %serial = call ptr @field(ptr %node, i64 $serial)
+  %x4 = call i64 @number(ptr %serial)
+  call void @put(ptr %space, i64 4, i64 %k, i64 %x4)
+  %depth = call ptr @field(ptr %node, i64 $depth)
+  %x5 = call i64 @number(ptr %depth)
+  call void @put(ptr %space, i64 5, i64 %k, i64 %x5)
+  %p = getelementptr i8, ptr %node, i64 $COUNT
+  %x6 = load i64, ptr %p
+  call void @put(ptr %space, i64 6, i64 %k, i64 %x6)
+  ret i1 %waits
+}
+
+; Fetch the memory of a node that comes soon, or what its fields refer to.
+define internal void @ahead(ptr %nodes, i64 %k, i64 %n, i1 %fields) {
+  %inside = icmp slt i64 %k, %n
+  br i1 %inside, label %some, label %end
+some:
+  %p = getelementptr ptr, ptr %nodes, i64 %k
+  %node = load ptr, ptr %p
+  br i1 %fields, label %inner, label %outer
+outer:
+  call void @llvm.prefetch.p0(ptr %node, i32 0, i32 3, i32 1)
+  %more = getelementptr i8, ptr %node, i64 64
+  call void @llvm.prefetch.p0(ptr %more, i32 0, i32 3, i32 1)
+  ret void
+inner:
+  %inputs = call ptr @field(ptr %node, i64 $inputs)
+  call void @llvm.prefetch.p0(ptr %inputs, i32 0, i32 3, i32 1)
+  %serial = call ptr @field(ptr %node, i64 $serial)
+  call void @llvm.prefetch.p0(ptr %serial, i32 0, i32 3, i32 1)
+  %op = call ptr @field(ptr %node, i64 $op)
+  call void @llvm.prefetch.p0(ptr %op, i32 0, i32 3, i32 1)
+  ret void
+end:
+  ret void
+}
+
+; How many nodes there are below the roots; -1 if there is no room for them.
+define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none) {
+entry:
+  %starts = call ptr @array(ptr %space, i64 14)
+  %operands = call ptr @array(ptr %space, i64 15)
+  %room = call i64 @word(ptr %space, i64 16)
+  br label %begin
+begin:
+  %r = phi i64 [0, %entry], [%r1, %root]
+  %left = icmp slt i64 %r, %given
+  br i1 %left, label %root, label %nodes
+root:
+  %rp = getelementptr ptr, ptr %roots, i64 %r
+  %x = load ptr, ptr %rp
+  %rk = call i64 @place(ptr %x, ptr %space)
+  %r1 = add i64 %r, 1
+  %rno = icmp slt i64 %rk, 0
+  br i1 %rno, label %no, label %begin
+nodes:
+  %k = phi i64 [0, %begin], [%kn, %done]
+  %e = phi i64 [0, %begin], [%en, %done]
+  %sp = getelementptr i64, ptr %starts, i64 %k
+  store i64 %e, ptr %sp
+  %n = call i64 @word(ptr %space, i64 5)
+  %inside = icmp slt i64 %k, %n
+  br i1 %inside, label %node, label %end
+node:
+  %known = call ptr @array(ptr %space, i64 2)
+  %far = add i64 %k, 16
+  call void @ahead(ptr %known, i64 %far, i64 %n, i1 false)
+  %near = add i64 %k, 8
+  call void @ahead(ptr %known, i64 %near, i64 %n, i1 true)
+  %np = getelementptr ptr, ptr %known, i64 %k
+  %own = load ptr, ptr %np
+  %waits = call i1 @describe(ptr %own, i64 %k, ptr %space, ptr %none)
+  br i1 %waits, label %open, label %done
+open:
+  %inputs = call ptr @field(ptr %own, i64 $inputs)
+  %mp = getelementptr i8, ptr %inputs, i64 $SIZE
+  %m = load i64, ptr %mp
+  %items = getelementptr i8, ptr %inputs, i64 $ITEMS
+  %ends = add i64 %e, %m
+  %much = icmp sgt i64 %ends, %room
+  br i1 %much, label %no, label %read
+read:
+  %j = phi i64 [0, %open], [%j1, %one]
+  %more = icmp slt i64 %j, %m
+  br i1 %more, label %item, label %done
+item:
+  %ip = getelementptr ptr, ptr %items, i64 %j
+  %y = load ptr, ptr %ip
+  %yk = call i64 @place(ptr %y, ptr %space)
+  %yno = icmp slt i64 %yk, 0
+  br i1 %yno, label %no, label %one
+one:
+  %at = add i64 %e, %j
+  %op = getelementptr i64, ptr %operands, i64 %at
+  store i64 %yk, ptr %op
+  %j1 = add i64 %j, 1
+  br label %read
+done:
+  %en = phi i64 [%e, %node], [%ends, %read]
+  %kn = add i64 %k, 1
+  br label %nodes
+end:
+  ret i64 %n
+no:
+  ret i64 -1
+}
+"""
+_WALK = ctypes.PYFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.py_object
+)
+
+
+class _Table:
+    """Numbers for objects. It is used again, and empty before each use."""
+
+    def __init__(self, room: int) -> None:
+        size = 1 << (2 * room - 1).bit_length()
+        self.slots = np.zeros((size, 2), np.int64)
+        self.objects = np.empty(room, np.int64)
+        self.places = np.empty(room, np.int64)
+
+    def words(self) -> list[int]:
+        """What native code is told of it."""
+        slots, objects = self.slots.ctypes.data, self.objects.ctypes.data
+        room, places = len(self.objects), self.places.ctypes.data
+        return [slots, len(self.slots) - 1, objects, room, places, 0]
+
+    def clear(self, count: int) -> None:
+        """Forget the objects, of which there are so many."""
+        self.slots[self.places[:count], 0] = 0
+
+
+class _Space(threading.local):
+    """Memory for a walk of so many nodes, which read three times as many.
+
+    It is used again: fresh pages cost as much as the walk.
+    """
+
+    def __init__(self) -> None:
+        self.grow(FIRST)
+
+    def grow(self, room: int) -> None:
+        """Have room for so many."""
+        self.room = room
+        self.nodes = _Table(room)
+        self.things = _Table(3 * room)
+        self.fields = np.empty((FIELDS, room), np.int64)
+        self.starts = np.empty(room + 1, np.int64)
+        self.operands = np.empty(3 * room, np.int64)
+        arrays = [self.fields.ctypes.data, room, self.starts.ctypes.data]
+        arrays += [self.operands.ctypes.data, len(self.operands)]
+        self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
+
+    def walk(self, function: Any, roots: Numbers) -> int:
+        """How many nodes there are; less than none if there is no room for them."""
+        words = self.words
+        found: int = function(roots.ctypes.data, len(roots), words.ctypes.data, None)
+        self.nodes.clear(int(words[TABLE - 1]))
+        self.count = int(words[2 * TABLE - 1])
+        self.things.clear(self.count)
+        words[TABLE - 1] = words[2 * TABLE - 1] = 0
+        return found
+
+    def columns(self, count: int) -> Columns:
+        """What was found, in creation order."""
+        fields = self.fields[:, :count]
+        order = np.argsort(fields[4], kind="stable")
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        starts = self.starts[: count + 1]
+        sizes = np.diff(starts)[order]
+        ends = np.cumsum(sizes)
+        shifts = np.repeat(starts[:-1][order] - (ends - sizes), sizes)
+        operands = rank[self.operands[shifts + np.arange(len(shifts))]]
+        ops, kinds, types, waits, serials, depths, held = fields[:, order]
+        return Columns(
+            _objects(self.nodes.objects[:count][order], self.room),
+            self.count,
+            ops,
+            kinds,
+            types,
+            waits.astype(np.bool_),
+            serials,
+            depths,
+            held,
+            sizes,
+            operands,
+        )
+
+
+_space = _Space()
+
+
+def walked(roots: Sequence[Tensor]) -> Columns:
+    """`columns`, in machine code where nodes lie as expected."""
+    function = _function()
+    if function is None:
+        return columns(roots)
+    first = np.fromiter(map(id, roots), np.int64, len(roots))
+    while True:
+        found = _space.walk(function, first)
+        if found >= 0:
+            return _space.columns(found)
+        _space.grow(4 * _space.room)
+
+
+def _objects(addresses: Numbers, room: int) -> list[Any]:
+    """The objects at these addresses."""
+    padded = np.zeros(room, np.int64)
+    padded[: len(addresses)] = addresses
+    # One length of array for many: each is a class of its own.
+    array = (ctypes.py_object * room).from_buffer(padded.data)
+    found: list[Any] = array[: len(addresses)]
+    return found
+
+
+@cache
+def _function() -> Any:
+    """The walk; None where nodes do not lie as expected."""
+    found = offsets()
+    if found is None:
+        return None
+    made = loaded("treadle_walk", _TEXT, found, SPREAD=_SPREAD, TABLE=TABLE)
+    function = _WALK(made)
+    function.code = made  # type: ignore[attr-defined]  # stays loaded
+    return function
