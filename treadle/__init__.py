@@ -30,6 +30,7 @@ from treadle.graph.tensor import *
 from treadle.graph.text import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
+from treadle.ops import linalg as linalg
 from treadle.ops import random as random
 from treadle.ops.activation import *
 from treadle.ops.attention import *

@@ -43,7 +43,7 @@ def varied(sample: Sample, k: int, r: int) -> Any:
     x = np.asarray(x)
     if x.dtype == np.uint64:
         return x + np.array([0, r], np.uint64)
-    if x.dtype.kind == "f":
+    if x.dtype.kind in "fc":
         return x * x.dtype.type(1 + r / 8)
     if x.dtype.kind == "b":
         return x ^ bool(r % 2)
