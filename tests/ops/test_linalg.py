@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import treadle as td
 from tests.numerics import differences
-from treadle.base.errors import ArgumentError, RunError, ShapeError
+from treadle.base.errors import ArgumentError, MissingExtraError, RunError, ShapeError
 from treadle.graph.tensor import Tensor
 
 la = td.linalg
@@ -81,6 +82,11 @@ SMOOTH: dict[str, Callable[[Tensor], Tensor]] = {
     "svd": singular,
     "tall svd": lambda z: singular(z[:, :2]),
     "wide svd": lambda z: singular(z[:2]),
+    "sylvester": lambda z: weighed(la.sylvester(z, z[:2, :2] * 2, z[:, :2])),
+    "lyapunov": lambda z: weighed(la.lyapunov(z, z * 2)),
+    "discrete": lambda z: weighed(la.discrete_lyapunov(z * 0.2, z)),
+    "care": lambda z: weighed(la.care(z, z[:, :2], positive(z), positive(z)[:2, :2])),
+    "dare": lambda z: weighed(la.dare(z, z[:, :2], positive(z), positive(z)[:2, :2])),
     "nuclear": lambda z: la.matrix_norm(z, "nuc"),
     "frobenius": lambda z: la.matrix_norm(z),
 }
@@ -194,3 +200,40 @@ def test_failures_name_the_op_and_the_remedy() -> None:
         la.matrix_norm(np.ones((3, 2)), "max")
     with pytest.raises(ArgumentError, match="an integer"):
         la.matrix_power(np.eye(2), 0.5)
+
+
+def test_solutions_solve_their_equations() -> None:
+    a, b, c = drawn(2, 3, 3), drawn(2, 2, seed=1), drawn(3, 2, seed=2)
+
+    def h(x: Array) -> Array:
+        return np.conj(np.swapaxes(x, -1, -2))
+
+    x = la.sylvester(a, b, c).numpy()
+    np.testing.assert_allclose(a @ x + x @ b, np.broadcast_to(c, x.shape), atol=1e-9)
+    x = la.lyapunov(a, a).numpy()
+    np.testing.assert_allclose(a @ x + x @ h(a), a, atol=1e-9)
+    x = la.discrete_lyapunov(a / 8, a).numpy()
+    np.testing.assert_allclose(a / 8 @ x @ h(a / 8) + a, x, atol=1e-9)
+    q, r = a @ h(a), b @ h(b)
+    x = la.care(a, c, q, r).numpy()
+    inner = x @ c @ np.linalg.solve(r, h(c)) @ x
+    np.testing.assert_allclose(h(a) @ x + x @ a - inner + q, 0 * q, atol=1e-8)
+    x = la.dare(a, c, q, r).numpy()
+    gain = np.linalg.solve(r + h(c) @ x @ c, h(c) @ x @ a)
+    np.testing.assert_allclose(h(a) @ x @ (a - c @ gain) + q, x, atol=1e-7)
+
+
+def test_an_equation_without_one_solution_says_so() -> None:
+    with pytest.raises(RunError, match="no unique solution") as caught:
+        la.lyapunov(np.diag([1.0, -1.0]), np.eye(2)).numpy()
+    assert "whose sum is 0" in str(caught.value)
+    with pytest.raises(RunError, match="solution") as caught:
+        la.care(np.eye(2), np.zeros((2, 1)), np.eye(2), np.eye(1)).numpy()
+    assert "Care" in str(caught.value)
+
+
+def test_what_needs_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.linalg", None)
+    with pytest.raises(MissingExtraError, match=r"treadle\[linalg\]") as caught:
+        la.lyapunov(np.eye(2), np.eye(2))
+    assert "lyapunov" in str(caught.value).lower()

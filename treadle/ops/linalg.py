@@ -21,15 +21,20 @@ from treadle.ops.norms import norm as vector_norm
 from treadle.ops.products import kron, trace_of_product
 from treadle.ops.pseudoinverse import pinv
 from treadle.ops.rearrange import matrix_transpose
+from treadle.ops.riccati import care, dare
 from treadle.ops.solve import solve, triangular_solve
 from treadle.ops.spectral import eigh, eigvalsh, svd, svdvals
+from treadle.ops.sylvester import discrete_lyapunov, lyapunov, sylvester
 
 __all__ = [
+    "care",
     "cholesky",
     "cofactors",
     "cond",
+    "dare",
     "det",
     "diagonal",
+    "discrete_lyapunov",
     "eigh",
     "eigvalsh",
     "inv",
@@ -37,6 +42,7 @@ __all__ = [
     "logdet",
     "lq",
     "lstsq",
+    "lyapunov",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -49,6 +55,7 @@ __all__ = [
     "solve",
     "svd",
     "svdvals",
+    "sylvester",
     "tensordot",
     "trace",
     "trace_of_product",
