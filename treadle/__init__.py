@@ -37,10 +37,12 @@ from treadle.ops.attention import *
 from treadle.ops.bitwise import *
 from treadle.ops.cast import *
 from treadle.ops.compare import *
+from treadle.ops.constrained import *
 from treadle.ops.contract import *
 from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
+from treadle.ops.ctc import *
 from treadle.ops.debug import *
 from treadle.ops.distance import *
 from treadle.ops.division import *
@@ -82,6 +84,7 @@ from treadle.ops.special import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
+from treadle.ops.upsample import *
 from treadle.ops.vmap import *
 from treadle.ops.while_loop import *
 from treadle.ops.window import *
