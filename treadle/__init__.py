@@ -80,6 +80,7 @@ from treadle.ops.rounding import *
 from treadle.ops.scan import *
 from treadle.ops.select import *
 from treadle.ops.softmax import *
+from treadle.ops.sparse import *
 from treadle.ops.special import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
