@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, kind
+from treadle.base.dtypes import complex64, kind, real_of
 from treadle.base.errors import RunError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import as_tensor
@@ -17,7 +17,6 @@ from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import matmul
 from treadle.ops.families import outputs_of
 from treadle.ops.matrices import (
-    REAL,
     SINGULAR,
     OfMatrices,
     adjoint,
@@ -169,7 +168,7 @@ class SlogDet(OfSquare):
         (t,) = types
         square(t)
         sign = t.with_shape(t.shape[:-2])
-        return TupleType((sign, sign.with_dtype(REAL.get(t.dtype, t.dtype))))
+        return TupleType((sign, sign.with_dtype(real_of(t.dtype))))
 
     def numpy(self, *arrays: Any) -> Any:
         return tuple(np.linalg.slogdet(*arrays))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -15,7 +16,7 @@ from treadle.ops.contract import matmul
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
 from treadle.ops.factor import cholesky, lq, qr
 from treadle.ops.inverse import cofactors, det, inv, logdet, slogdet
-from treadle.ops.matrices import REAL, adjoint, identity
+from treadle.ops.matrices import adjoint, identity
 from treadle.ops.movement import broadcast_to
 from treadle.ops.norms import norm as vector_norm
 from treadle.ops.products import kron, trace_of_product
@@ -175,7 +176,7 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     node = matrix_of(x, "matrix_rank")
     values = svdvals(node)
     if rtol is None:
-        real = REAL.get(node.type.dtype, node.type.dtype)
+        real = real_of(node.type.dtype)
         rtol = max(node.type.shape[-2:]) * float(np.finfo(real).eps)
     large = values > values.max(-1, keepdims=True) * rtol
     return large.astype("int64").sum(-1)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, complex128, float32, float64
 from treadle.base.errors import RunError, ShapeError
 from treadle.base.types import Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
@@ -22,7 +21,6 @@ from treadle.ops.rearrange import matrix_transpose
 __all__: list[str] = []
 
 SINGULAR = "td.linalg.pinv and td.linalg.lstsq take matrices without an inverse"
-REAL = {complex64: float32, complex128: float64}
 
 
 def adjoint(x: Tensor) -> Tensor:

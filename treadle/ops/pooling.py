@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, TreadleError
 from treadle.base.types import Shape, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
@@ -336,7 +337,7 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     [2.0]
     """
     node = as_float(x)
-    weights = broadcast_to(astype(mask, node.type.dtype), node.type.shape)
+    weights = broadcast_to(astype(mask, real_of(node.type.dtype)), node.type.shape)
     count = functions.sum(weights, axis)
     found: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
     return found

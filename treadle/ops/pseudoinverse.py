@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, kind
+from treadle.base.dtypes import complex64, kind, real_of
 from treadle.base.errors import ShapeError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
@@ -15,7 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import matmul
 from treadle.ops.matrices import (
-    REAL,
     OfMatrices,
     adjoint,
     adjoint_of,
@@ -100,7 +99,7 @@ def pinv(x: Any, rtol: Any = None) -> Tensor:
     """
     node = as_float(x)
     t = node.type
-    real = REAL.get(t.dtype, t.dtype)
+    real = real_of(t.dtype)
     if rtol is None:
         rtol = max(t.shape[-2:], default=1) * float(np.finfo(np.dtype(real)).eps)
     bound = broadcast_to(astype(as_float(rtol), real), t.shape[:-2])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, kind
+from treadle.base.dtypes import complex64, kind, real_of
 from treadle.base.types import TupleType, Type
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
@@ -15,7 +15,6 @@ from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import matmul
 from treadle.ops.families import outputs_of
 from treadle.ops.matrices import (
-    REAL,
     OfMatrices,
     adjoint,
     as_column,
@@ -49,7 +48,7 @@ class Eigh(OfMatrices):
         (t,) = types
         square(t)
         values = t.with_shape(t.shape[:-1])
-        return TupleType((values.with_dtype(REAL.get(t.dtype, t.dtype)), t))
+        return TupleType((values.with_dtype(real_of(t.dtype)), t))
 
     def numpy(self, *arrays: Any) -> Any:
         return tuple(solved(np.linalg.eigh, hermitian_part(arrays[0])))
@@ -118,7 +117,7 @@ class SVD(OfMatrices):
         (t,) = types
         lead, (m, n) = t.shape[:-2], t.shape[-2:]
         k = min(m, n)
-        values = Type((*lead, k), REAL.get(t.dtype, t.dtype))
+        values = Type((*lead, k), real_of(t.dtype))
         u, vh = t.with_shape((*lead, m, k)), t.with_shape((*lead, k, n))
         return TupleType((u, values, vh))
 
