@@ -37,7 +37,7 @@ def differences(f: Any, x: np.ndarray[Any, Any], step: float = 1e-3) -> Any:
 
 
 def complex_differences(f: Any, z: np.ndarray[Any, Any]) -> Any:
-    """Derivatives of real f by real parts of z, plus i times those by imaginary ones."""
+    """Derivatives of real f by real parts of z, plus i times those by the others."""
     by_parts = [
         differences(lambda t, d=d: float(f(z + d * t)), np.zeros(z.shape))
         for d in (1, 1j)

@@ -108,6 +108,10 @@ NUMPY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: np.linalg.matrix_power(x, -3),
     ),
     "none": (lambda x: la.matrix_power(x, 0), lambda x: np.linalg.matrix_power(x, 0)),
+    "cross": (
+        lambda x: la.cross(x[..., :3], x[0, 0, 1, :3]),
+        lambda x: np.cross(x[..., :3], x[0, 0, 1, :3]),
+    ),
     "trace": (la.trace, lambda x: np.trace(x, axis1=-2, axis2=-1)),
     "rank": (la.matrix_rank, np.linalg.matrix_rank),
     "cond": (la.cond, np.linalg.cond),
@@ -149,6 +153,19 @@ def test_right_hand_sides_are_vectors_or_matrices_and_broadcast() -> None:
     want = np.linalg.solve(lower, np.ones((3, 2)))
     got = la.triangular_solve(a, np.ones((3, 2)))
     np.testing.assert_allclose(got.numpy(), want, 1e-9)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_triangular_system_of_many_rows(upper: bool) -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(200, 200)) / 20 + 2 * np.eye(200)
+    b = rng.normal(size=(200, 3))
+    x = la.triangular_solve(a, b, upper=upper).numpy()
+    kept = np.triu(a) if upper else np.tril(a)
+    np.testing.assert_allclose(kept @ x, b, atol=1e-9)
+    x = la.triangular_solve(a / 2, b, upper=upper, unit=True).numpy()
+    np.fill_diagonal(kept, 2)
+    np.testing.assert_allclose(kept / 2 @ x, b, atol=1e-9)
 
 
 def test_least_squares_of_both_shapes() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -32,6 +33,7 @@ __all__ = [
     "cholesky",
     "cofactors",
     "cond",
+    "cross",
     "dare",
     "det",
     "diagonal",
@@ -101,6 +103,27 @@ def lstsq(a: Any, b: Any) -> Tensor:
         return triangular_solve(r, matmul(adjoint(q), y), upper=True)
     left, q = lq(x)
     return matmul(adjoint(q), triangular_solve(left, y))
+
+
+def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
+    """The vector product of vectors of 3 along `axis`; other dimensions broadcast.
+
+    >>> import treadle as td
+    >>> td.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    a, b = operands(x, y)
+    for node in (a, b):
+        if node.type.shape[resolve_axis(axis, node.type)] != 3:
+            raise ShapeError(f"{node.type} has no vectors of 3 along {axis}").located(
+                "cross"
+            )
+
+    def turned(node: Tensor, count: int) -> Tensor:
+        found: Tensor = functions.roll(node, count, axis)
+        return found
+
+    return turned(a, -1) * turned(b, 1) - turned(a, 1) * turned(b, -1)
 
 
 def matrix_power(x: Any, n: int) -> Tensor:

@@ -28,6 +28,8 @@ from treadle.ops.padding import tril, triu
 
 __all__: list[str] = []
 
+BLOCK = 64  # rows of a triangular system that are solved one by one
+
 
 class System(OfMatrices):
     """a x = b for square a[..., n, n] and b[..., n, k]."""
@@ -108,6 +110,23 @@ def solve(a: Any, b: Any) -> Tensor:
     return _system(Solve(), a, b)
 
 
+def _substituted(a: Array, x: Array, unit: bool) -> Array:
+    """The solution for a lower triangular a in the place of its right-hand side x.
+
+    What whole blocks of rows take from those before them is one product.
+    """
+    n = a.shape[-1]
+    for first in range(0, n, BLOCK):
+        own = slice(first, first + BLOCK)
+        x[..., own, :] -= a[..., own, :first] @ x[..., :first, :]
+        for i in range(first, min(first + BLOCK, n)):
+            row = a[..., i : i + 1, first:i] @ x[..., first:i, :]
+            x[..., i, :] -= row[..., 0, :]
+            if not unit:
+                x[..., i, :] /= a[..., i, i, None]
+    return x
+
+
 @op()
 class TriangularSolve(System):
     """The x of a x = b, where only the triangle of a on one side is read.
@@ -120,18 +139,12 @@ class TriangularSolve(System):
 
     def numpy(self, *arrays: Any) -> Array:
         a, b = arrays
-        n = a.shape[-1]
-        whole = np.arange(n)
+        if self.upper:  # from the last row to the first: the same, turned around
+            a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
         if not self.unit and (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
             raise RunError("a diagonal element is 0: Singular matrix", hint=SINGULAR)
-        x = b.copy()
-        for i in whole[::-1] if self.upper else whole:
-            known = slice(i + 1, None) if self.upper else slice(i)
-            row = a[..., i : i + 1, known] @ x[..., known, :]
-            x[..., i, :] -= row[..., 0, :]
-            if not self.unit:
-                x[..., i, :] /= a[..., i, i, None]
-        return np.asarray(x)
+        x = _substituted(a, b.copy(), self.unit)
+        return x[..., ::-1, :] if self.upper else x
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = TriangularSolve(not self.upper, self.unit)(adjoint(xs[0]), g)
