@@ -138,6 +138,22 @@ def test_stacks_are_as_numpy_has_them(name: str, dtype: str) -> None:
         np.testing.assert_allclose(g.numpy(), w, 1e-9, 1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "name",
+    ["inv", "det", "slogdet", "pinv", "cholesky", "qr", "lq", "svd", "eigh", "cond",
+     "matrix_rank", "matrix_norm"],
+)  # fmt: skip
+def test_half_floats(name: str, dtype: str) -> None:
+    x = np.array([[4, 1], [1, 3]])
+    half, single = (getattr(la, name)(td.asarray(x, dtype=d)) for d in (dtype, "f4"))
+    if not isinstance(half, tuple):
+        half, single = (half,), (single,)
+    for h, s in zip(half, single, strict=True):
+        assert h.dtype == dtype or name == "matrix_rank"
+        np.testing.assert_allclose(h.numpy().astype("f4"), s.numpy(), 2e-2, 2e-2)
+
+
 def test_half_floats_and_integers_are_taken() -> None:
     x = np.array([[2, 1], [1, 3]])
     assert la.inv(x).dtype == td.float32
@@ -205,6 +221,10 @@ def test_failures_name_the_op_and_the_remedy() -> None:
     assert "lstsq" in str(caught.value)
     with pytest.raises(ShapeError, match="3 equations with 2"):
         la.lstsq(np.ones((3, 2)), np.ones(2))
+    with pytest.raises(ShapeError, match="no right-hand side"):
+        la.lstsq(np.ones((3, 2)), 1.0)
+    with pytest.raises(ShapeError, match=r"operands: float64\[2, 3, 3\], float64\[4"):
+        la.solve(np.ones((2, 3, 3)), np.ones((4, 3, 3)))
     with pytest.raises(ShapeError, match="no square matrix"):
         la.matrix_power(np.ones((3, 2)), 2)
     with pytest.raises(ArgumentError, match="is none of"):

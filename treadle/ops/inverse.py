@@ -63,7 +63,7 @@ class Inverse(OfSquare):
     """The inverse of square matrices x[..., n, n]."""
 
     def found(self, *types: Type) -> Any:
-        square(types[0])
+        square(types[0], hint=SINGULAR)
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:

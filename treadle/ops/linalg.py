@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
+from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, operands
 from treadle.ops.contract import matmul
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
@@ -90,6 +90,8 @@ def lstsq(a: Any, b: Any) -> Tensor:
     [1.0, 2.0]
     """
     x, y = operands(matrix_of(a, "lstsq"), as_float(b))
+    if not y.type.shape:
+        raise ShapeError(f"{y.type} is no right-hand side").located("lstsq")
     if y.type.ndim == 1:
         column = lstsq(x, y.reshape(*y.type.shape, 1))
         return column.reshape(column.type.shape[:-1])
@@ -199,8 +201,7 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     node = matrix_of(x, "matrix_rank")
     values = svdvals(node)
     if rtol is None:
-        real = real_of(node.type.dtype)
-        rtol = max(node.type.shape[-2:]) * float(np.finfo(real).eps)
+        rtol = max(node.type.shape[-2:]) * 2 * unit(node.type.dtype)
     large = values > values.max(-1, keepdims=True) * rtol
     return large.astype("int64").sum(-1)
 

@@ -77,14 +77,11 @@ def matrices(*types: Type) -> None:
             )
 
 
-def square(t: Type, what: str = "the matrix") -> int:
+def square(t: Type, what: str = "the matrix", hint: str = "") -> int:
     """The order of square matrices."""
     m, n = t.shape[-2:]
     if m != n:
-        raise ShapeError(
-            f"{what} is {m} by {n}, not square",
-            hint="td.linalg.lstsq and td.linalg.pinv take matrices of any shape",
-        )
+        raise ShapeError(f"{what} is {m} by {n}, not square", hint=hint)
     return n
 
 
@@ -92,7 +89,10 @@ def stacked(*nodes: Tensor) -> list[Tensor]:
     """Operands that are matrices, their leading dimensions broadcast."""
     if any(x.type.ndim < 2 for x in nodes):
         return list(nodes)
-    lead = broadcast_shapes(*[x.type.shape[:-2] for x in nodes])
+    try:
+        lead = broadcast_shapes(*[x.type.shape[:-2] for x in nodes])
+    except ShapeError as error:
+        raise error.located("", ", ".join(repr(x.type) for x in nodes)) from None
     return [broadcast_to(x, (*lead, *x.type.shape[-2:])) for x in nodes]
 
 

@@ -12,6 +12,7 @@ from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
 from treadle.graph.tensor import Tensor
+from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import matmul
 from treadle.ops.matrices import (
@@ -101,6 +102,6 @@ def pinv(x: Any, rtol: Any = None) -> Tensor:
     t = node.type
     real = real_of(t.dtype)
     if rtol is None:
-        rtol = max(t.shape[-2:], default=1) * float(np.finfo(np.dtype(real)).eps)
+        rtol = max(t.shape[-2:], default=1) * 2 * unit(real)
     bound = broadcast_to(astype(as_float(rtol), real), t.shape[:-2])
     return PseudoInverse()(node, bound)

@@ -39,7 +39,7 @@ class System(OfMatrices):
 
     def found(self, *types: Type) -> Any:
         a, b = types
-        n = square(a)
+        n = square(a, hint=SINGULAR)
         if b.shape[-2] != n:
             raise ShapeError(
                 f"{n} equations with {b.shape[-2]} right-hand values",
