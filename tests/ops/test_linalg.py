@@ -76,6 +76,7 @@ SMOOTH: dict[str, Callable[[Tensor], Tensor]] = {
     "discrete": lambda z: weighed(la.discrete_lyapunov(z * 0.2, z)),
     "care": lambda z: weighed(la.care(z, z[:, :2], positive(z), positive(z)[:2, :2])),
     "dare": lambda z: weighed(la.dare(z, z[:, :2], positive(z), positive(z)[:2, :2])),
+    "exp": lambda z: weighed(la.matrix_exp(z * 0.3)),
     "nuclear": lambda z: la.matrix_norm(z, "nuc"),
     "frobenius": lambda z: la.matrix_norm(z),
 }
@@ -210,6 +211,16 @@ def test_logarithms_of_determinants_that_are_not_positive() -> None:
     assert float(la.logdet([[1.0, 1.0], [1.0, 1.0]])) == -np.inf
     sign, log = la.slogdet(1e-30 * np.eye(100))
     assert float(sign) == 1 and np.isclose(float(log), -100 * np.log(1e30))
+
+
+def test_exponentials_of_small_and_large_matrices() -> None:
+    x = drawn(3, 3)
+    for scale in (1e-8, 1e-2, 1, 30):
+        w, v = np.linalg.eig(scale * x)
+        want = v @ np.diag(np.exp(w)) @ np.linalg.inv(v)
+        got = la.matrix_exp(scale * x).numpy()
+        np.testing.assert_allclose(got, want, 1e-9, 1e-11 * np.abs(want).max())
+    assert np.isnan(la.matrix_exp([[np.inf, 0.0], [0.0, 1.0]]).numpy()).all()
 
 
 def test_failures_name_the_op_and_the_remedy() -> None:

@@ -15,6 +15,7 @@ from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, operands
 from treadle.ops.contract import matmul
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
+from treadle.ops.exponential import matrix_exp
 from treadle.ops.factor import cholesky, lq, qr
 from treadle.ops.inverse import cofactors, det, inv, logdet, slogdet
 from treadle.ops.matrices import adjoint, identity
@@ -47,6 +48,7 @@ __all__ = [
     "lstsq",
     "lyapunov",
     "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
