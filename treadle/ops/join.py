@@ -10,7 +10,17 @@ import numpy as np
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, Traits, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Op,
+    Sample,
+    Traits,
+    op,
+    shared,
+)
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor, new_node
@@ -143,7 +153,7 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
     place = resolve_axis(axis, nodes[0].type)
-    return nodes[0] if len(nodes) == 1 else Concat(place)(*nodes)
+    return nodes[0] if len(nodes) == 1 else shared(Concat, place)(*nodes)
 
 
 @provide
@@ -171,7 +181,7 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     for x in nodes[1:]:
         same = x.type is first  # then it is the same step
         wide.append(new_node(put, (x,), type_) if same else expand_dims(x, place))
-    return wide[0] if len(wide) == 1 else Concat(place)(*wide)
+    return wide[0] if len(wide) == 1 else shared(Concat, place)(*wide)
 
 
 @provide

@@ -19,7 +19,7 @@ from treadle.base.types import (
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, shared
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
@@ -169,7 +169,7 @@ def permute_dims(x: Any, axes: Any = None) -> Tensor:
         order = normalize_axes(tuple(axes), node.type)
     if order == tuple(range(node.type.ndim)):
         return node
-    return PermuteDims(order)(node)
+    return shared(PermuteDims, order)(node)
 
 
 @op()
