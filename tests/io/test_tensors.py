@@ -89,7 +89,7 @@ def test_numpy_agrees(tmp_path: Path) -> None:
 def test_refused_at_saving(tmp_path: Path) -> None:
     one = np.ones(1)
     cases: list[tuple[str, Any, Any, str]] = [
-        ("a.bin", {"w": one}, None, r"'\.bin' is not known"),
+        ("a.pt", {"w": one}, None, r"'\.pt' is not known"),
         ("a.npz", {"../w": one}, None, "not a name"),
         ("a.npz", {"w": np.array(["text"])}, None, "'w'.*cannot be saved"),
         ("a.npz", {"w": np.array([None])}, None, "'w'.*cannot be saved"),
@@ -260,7 +260,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             load_arrays(path)
     with pytest.raises(ModelFileError, match="No such file"):
         load_arrays(tmp_path / "missing.npz")
-    with pytest.raises(ModelFileError, match=r"known: \.npz, \.safetensors"):
+    (tmp_path / "a.pt").write_bytes(b"x")
+    with pytest.raises(ModelFileError, match=r"known: \.npz, \.safetensors, \.bin"):
         load_arrays(tmp_path / "a.pt")
 
 
