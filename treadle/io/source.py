@@ -74,7 +74,7 @@ def opened(
             file = cast(BinaryIO, io.BufferedReader(_Buffered(view)))
             yield Opened(file, about, view if mapped else None)
             return
-        with open_regular(source, error) as file:
+        with open_regular(cast(PathLike, source), error) as file:
             size = file.seek(0, 2)
             held: memoryview | None = None
             if mapped and size:

@@ -114,7 +114,8 @@ def write_file(
     chosen = _named(format) if format else _by_ending(place)
     if chosen is None:
         raise ModelFileError(
-            f"{place or 'an open file'}: the ending {Path(place).suffix!r} is not known",
+            f"{place or 'an open file'}: "
+            f"the ending {Path(place).suffix!r} is not known",
             hint=f"known: {', '.join(_endings())}; or say format=",
         )
     facts = contents.metadata
