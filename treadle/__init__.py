@@ -100,11 +100,18 @@ __version__ = "0.1.0"
 if _TYPE_CHECKING:
     from treadle import data as data
     from treadle import io as io
+    from treadle.io.graph import load_computation as load_computation
     from treadle.io.store import load as load
     from treadle.io.store import save as save
 
 # Loaded when first named: `import treadle` needs no files.
-_LATER = {"data": "data", "io": "io", "load": "io.store", "save": "io.store"}
+_LATER = {
+    "data": "data",
+    "io": "io",
+    "load": "io.store",
+    "load_computation": "io.graph",
+    "save": "io.store",
+}
 
 
 def __getattr__(name: str) -> _Any:

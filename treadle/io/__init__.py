@@ -3,6 +3,7 @@
 from treadle.io.checkpoint import Checkpoint as Checkpoint
 from treadle.io.checkpoint import load_checkpoint as load_checkpoint
 from treadle.io.checkpoint import save_checkpoint as save_checkpoint
+from treadle.io.graph import load_computation as load_computation
 from treadle.io.store import Arrays as Arrays
 from treadle.io.store import load as load
 from treadle.io.store import save as save

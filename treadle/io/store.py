@@ -13,11 +13,13 @@ from treadle.graph.operators import Operand
 from treadle.graph.variable import Variable
 from treadle.io.files import MAX_BYTES, PathLike
 from treadle.io.format import Contents
+from treadle.io.graph import contents_of
 from treadle.io.source import Buffer, is_buffer, place_of
 from treadle.io.tensors import check_size, listed, read_item, write_file
 from treadle.nn.module import Module
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.groups import store
+from treadle.runtime.computation import Computation
 
 __all__ = ["Arrays", "load", "save"]
 
@@ -63,7 +65,8 @@ def save(
     """Write arrays by name, whole or not at all: .npz, .safetensors, .bin, .dynet.
 
     `what` is a Module, an optimizer, Variables (by their names), or a mapping from
-    names to arrays, tensors and any of these, whose names follow after a dot. The
+    names to arrays, tensors and any of these, whose names follow after a dot; or a
+    computation with its graph, which `td.load_computation` makes a callable again. The
     ending tells the format unless `format` does; to an open binary file it must.
     Raises ModelFileError, and leaves a file that was there before as it was.
 
@@ -75,6 +78,9 @@ def save(
     ...     sorted(td.load(f"{folder}/a.npz"))
     ['net.bias', 'net.weight', 'rate']
     """
+    if isinstance(what, Computation):
+        write_file(target, contents_of(what, metadata or {}), format)
+        return
     arrays: dict[str, Any] = {}
     tables = set()
     for name, value, is_table in _values("", what):
