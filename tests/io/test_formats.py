@@ -132,6 +132,13 @@ def test_marians_layout(tmp_path: Path) -> None:
     assert path.read_bytes() == raw, "written as Marian writes it"
 
 
+def test_every_truncation_is_an_error() -> None:
+    raw = marian_bytes()
+    for length in range(len(raw)):
+        with pytest.raises(td.ModelFileError, match="the buffer"):
+            load_arrays(raw[:length], format=".bin")
+
+
 def test_marians_npz_keeps_its_text(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     text = np.frombuffer(b"dim: 3\0\0", np.int8)

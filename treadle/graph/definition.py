@@ -155,13 +155,14 @@ def parse(
         try:
             if len(line) > _LONGEST_LINE:
                 raise ValueError(f"longer than {_LONGEST_LINE} characters")
+            if not line:
+                continue
             if line.startswith("body "):
                 if reader is not None:
                     raise ValueError("a body begins before the last has returned")
                 reader = _Reader(_name(line, len(bodies)), bodies, variables, arrays)
             elif reader is None:
-                if line:
-                    raise ValueError("this belongs to no body")
+                raise ValueError("this belongs to no body")
             elif line.startswith("return"):
                 bodies.append(reader.close(line))
                 reader = None

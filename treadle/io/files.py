@@ -42,8 +42,9 @@ Array = np.ndarray[Any, Any]
 MAX_BYTES = 1 << 36  # what one file may ask to allocate unless the caller says more
 MAX_RATIO = 1032  # DEFLATE cannot expand a byte to more than this
 _CHUNK = 1 << 20
+_LONGEST_REASON = 500  # characters; a file may put anything into one
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{,])', re.DOTALL)
-_MOST_TOKENS = 1 << 20  # each may become an object of some 70 bytes
+_MOST_TOKENS = 1 << 19  # each may become an object of some 100 bytes
 _WRONG = (
     OSError,
     EOFError,
@@ -79,7 +80,7 @@ def guarded(path: PathLike, error: FileError, what: str = "") -> Iterator[None]:
         else:
             reason = str(problem) or type(problem).__name__
         place = f"{os.fspath(path)}: {what + ': ' if what else ''}"
-        raise error(place + " ".join(reason.split())) from problem
+        raise error(place + " ".join(reason[:_LONGEST_REASON].split())) from problem
 
 
 @contextmanager
