@@ -175,6 +175,23 @@ def test_a_mapped_file_is_not_copied(tmp_path: Path, ending: str) -> None:
     assert variable.numpy()[-1] == (1 << 20) - 1
 
 
+def test_training_from_a_mapped_file_leaves_it_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    save_arrays(path, {"w": np.zeros(1 << 16, "f4")})
+    before = path.read_bytes()
+    # The Variable alone refers to the mapping, which nobody can write to.
+    w = td.Parameter(td.load(path, copy=False)["w"], copy=False)
+    raw = td.Parameter(np.frombuffer(bytes(1 << 18), "f4"), copy=False)
+    whole = np.zeros(1 << 17, "f4")
+    half = td.Parameter(whole[: 1 << 16], copy=False)
+    optimizer = td.optim.SGD(lr=0.25)
+    for _ in range(3):
+        optimizer.step(td.sum(w + raw + half))
+    for p in (w, raw, half):
+        assert (p.numpy() == -0.75).all()
+    assert path.read_bytes() == before and not whole.any()
+
+
 def test_npz_is_not_mapped(tmp_path: Path) -> None:
     save_arrays(tmp_path / "a.npz", {"w": np.ones(1)})
     with pytest.raises(td.ArgumentError, match=r"(?s)without a copy.*\.bin can be"):

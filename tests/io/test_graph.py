@@ -169,6 +169,65 @@ def test_every_op_is_written_and_read(name: str) -> None:
             assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
+COUNTED = """
+import sys, numpy as np, treadle as td
+folder, code = sys.argv[1], sys.argv[2] == "code"
+computation = td.load_computation(folder + "/m.npz", code=code)
+with td.options(seed=5):
+    found = computation(np.load(folder + "/x.npy"))
+parts = td.base.trees.flatten(found)[0]
+np.savez(folder + "/y.npz", *parts)
+print(td.cache_info().compiled)
+"""
+
+
+@pytest.mark.parametrize("make", [network, training, loops, table])
+def test_with_its_code_nothing_is_compiled(
+    tmp_path: Path, make: Callable[[], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computation, inputs = make()
+    before = [
+        v.numpy().tobytes()
+        for v in computation.variables
+        if v.committed.stored is not None
+    ]
+    td.save(tmp_path / "m.npz", computation, example=inputs)
+    plain = td.load_computation(tmp_path / "m.npz")
+    after = [
+        v.numpy().tobytes()
+        for v in computation.variables
+        if v.committed.stored is not None
+    ]
+    assert after == before, "saving an example changes nothing"
+    with td.options(seed=5):
+        want = computation(*inputs)
+    with td.options(seed=5):
+        assert bits(plain(*inputs)) == bits(want)
+    monkeypatch.setenv("TREADLE_CACHE", "0")
+    np.save(tmp_path / "x.npy", inputs[0])
+    counts = []
+    for code in ("", "code"):
+        command = [sys.executable, "-c", COUNTED, str(tmp_path), code]
+        counts.append(int(subprocess.check_output(command)))
+        with np.load(tmp_path / "y.npz") as found:
+            assert [found[k].tobytes() for k in found] == bits(want)
+    assert counts[0] > 0 and counts[1] == 0
+
+
+def test_code_that_was_changed_is_refused(tmp_path: Path) -> None:
+    computation, inputs = updates()
+    td.save(tmp_path / "m.npz", computation, example=inputs)
+    arrays, facts = load_arrays(tmp_path / "m.npz")
+    name = next(k for k in arrays if k.startswith("code."))
+    arrays[name][100] ^= 1
+    save_arrays(tmp_path / "m.npz", arrays, facts)
+    assert td.load_computation(tmp_path / "m.npz")(1.0)
+    with pytest.raises(td.ModelFileError, match=r"'code.*not as it was written"):
+        td.load_computation(tmp_path / "m.npz", code=True)
+    with pytest.raises(td.ArgumentError, match="only a computation"):
+        td.save(tmp_path / "m.npz", {"a": np.ones(1)}, example=[1])
+
+
 def test_what_no_file_can_say() -> None:
     x = td.placeholder((2,), name="x")
     with pytest.raises(td.ArgumentError, match="by names alone"):

@@ -130,6 +130,15 @@ class Engine:
         """The program that ran last in this thread."""
         return None
 
+    def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
+        """Call `run`; the machine code, by key, of all it needs, as if nothing had run
+        before. None where an engine has none."""
+        run()
+        return {}
+
+    def carry(self, code: Mapping[bytes, bytes]) -> None:
+        """Take machine code that `recorded` gave, in another process, as compiled."""
+
     def cache_info(self, disk: bool = False) -> CacheInfo:
         """What is kept between runs; files on disk are counted where asked for."""
         return CacheInfo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,9 @@ class Variable(Operand):
         array.flags.writeable = False
         named = name or f"variable_{next(_numbers)}"
         self._begin(type_, named, Version(self), array, trainable, sparse)
+        if not copy and _is_lent(array):
+            # One more reference: no run takes this version's memory for the next.
+            self.committed.mark = {"lent": array}
 
     def _begin(
         self,
@@ -317,6 +321,17 @@ class Placeholder(Variable):
     def commit(self, update: Tensor) -> None:
         self.version = Version(self)
         super().commit(update)
+
+
+def _is_lent(array: Array) -> bool:
+    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # Referred to by what it is the base of, by `base` and by the call alone?
+        if sys.getrefcount(base) > 3:
+            return True
+        base = base.base
+    return base is not None
 
 
 def variable_of(node: Tensor) -> Variable | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,14 +12,16 @@ import numpy as np
 
 from treadle.base.dtypes import as_dtype, uint64
 from treadle.base.errors import ArgumentError, AxisError, DTypeError, ModelFileError
+from treadle.base.options import current, options
 from treadle.base.types import Type, as_names
+from treadle.engines.base import engine
 from treadle.graph.body import Body
 from treadle.graph.definition import define, parse
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_shape, guarded, read_json
 from treadle.io.format import Contents
 from treadle.io.source import Buffer, place_of
-from treadle.io.tensors import load_arrays
+from treadle.io.tensors import check_size, listed, read_item
 from treadle.runtime.computation import Computation
 
 __all__ = ["contents_of", "load_computation"]
@@ -25,6 +29,8 @@ __all__ = ["contents_of", "load_computation"]
 Array = np.ndarray[Any, Any]
 
 _GRAPH, _SIGNATURE = "graph", "graph.signature"
+# The names of arrays that are machine code: its key, and the hash of the code.
+_CODE = re.compile(r"code\.([0-9a-f]{64})\.([0-9a-f]{64})")
 _KINDS: dict[str, type[Variable]] = {
     "variable": Variable,
     "parameter": Parameter,
@@ -33,8 +39,13 @@ _KINDS: dict[str, type[Variable]] = {
 _SETTINGS = {"name", "kind", "dtype", "shape", "axes", "trainable", "sparse", "array"}
 
 
-def contents_of(what: Computation, metadata: Mapping[str, str]) -> Contents:
-    """What a file holds of a computation: text, and arrays by name."""
+def contents_of(
+    what: Computation,
+    metadata: Mapping[str, str],
+    example: Sequence[Any] | None = None,
+) -> Contents:
+    """What a file holds of a computation: text, and arrays by name; with an `example`
+    of its inputs also the machine code that a call needs."""
     arrays: dict[str, Array] = {}
     variables = list(what.variables)
     known = {id(v) for v in variables}
@@ -58,17 +69,54 @@ def contents_of(what: Computation, metadata: Mapping[str, str]) -> Contents:
     text = define(what.body, variables, keep)
     graph = {_GRAPH: text, _SIGNATURE: json.dumps(signature)}
     tables = {s["array"] for s in settings if s["sparse"] and s["array"]}
+    if example is not None:
+        arrays |= _code(arrays, graph, example)
     return Contents(arrays, {**metadata, **graph}, frozenset(tables))
 
 
+def _code(
+    arrays: Mapping[str, Array], graph: Mapping[str, str], example: Sequence[Any]
+) -> dict[str, Array]:
+    """The machine code that a call needs, by names that say what it is made of."""
+    copies = {name: array.copy() for name, array in arrays.items()}
+    twin = _made("the computation", copies, graph)
+    with options(seed=0):
+        code = engine(current().engine).recorded(lambda: twin(*example))
+    return {
+        f"code.{key.hex()}.{hashlib.sha256(made).hexdigest()}": np.frombuffer(
+            made, np.uint8
+        )
+        for key, made in sorted(code.items())
+    }
+
+
+def _carry(place: str, arrays: Mapping[str, Array]) -> None:
+    """Hand the machine code of a file to the engine, if it is as it was written."""
+    found: dict[bytes, bytes] = {}
+    for name, array in arrays.items():
+        with guarded(place, ModelFileError, repr(name[:60])):
+            made = array.tobytes()
+            match = _CODE.fullmatch(name)
+            if match is None or hashlib.sha256(made).hexdigest() != match[2]:
+                raise ValueError("this machine code is not as it was written")
+            found[bytes.fromhex(match[1])] = made
+    engine(current().engine).carry(found)
+
+
 def load_computation(
-    source: PathLike | Buffer, *, format: str | None = None, max_bytes: int = MAX_BYTES
+    source: PathLike | Buffer,
+    *,
+    code: bool = False,
+    format: str | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Computation:
     """The computation of a file that `td.save(path, computation)` wrote, with Variables
     of its own; the Python that built it is not needed.
 
     Such a file is data: its graph is made of known ops and checked node by node, and
-    nothing runs before it is called. Raises ModelFileError.
+    nothing runs before it is called. With `code` the machine code in it is run instead
+    of being compiled, where it was made for this kind of processor by these versions:
+    only for files you trust as you trust a program. Raises ModelFileError.
 
     >>> import tempfile
     >>> import treadle as td
@@ -79,16 +127,33 @@ def load_computation(
     >>> again(x=[1.0, 2.0])
     {'y': array([3., 6.], dtype=float32)}
     """
-    arrays, metadata = load_arrays(source, format=format, max_bytes=max_bytes)
-    with guarded(place_of(source), ModelFileError):
+    place = place_of(source)
+    with listed(source, format=format) as (file, listing):
+        items = {
+            name: item
+            for name, item in listing.items.items()
+            if code or not _CODE.fullmatch(name)
+        }
+        check_size(items, max_bytes)
+        arrays = {k: read_item(file, listing, item) for k, item in items.items()}
+    if code:
+        _carry(place, {k: arrays.pop(k) for k in items if _CODE.fullmatch(k)})
+    return _made(place, arrays, listing.metadata)
+
+
+def _made(
+    place: str, arrays: Mapping[str, Array], metadata: Mapping[str, str]
+) -> Computation:
+    """The computation that arrays and text tell of."""
+    with guarded(place, ModelFileError):
         if _GRAPH not in metadata or _SIGNATURE not in metadata:
             raise ValueError("the file holds arrays but no graph; td.load reads it")
         signature = _signature(read_json(metadata[_SIGNATURE].encode()))
         variables = []
         for k, settings in enumerate(signature["variables"]):
-            with guarded(place_of(source), ModelFileError, f"variable {k}"):
+            with guarded(place, ModelFileError, f"variable {k}"):
                 variables.append(_variable(settings, arrays))
-        with guarded(place_of(source), ModelFileError, "graph"):
+        with guarded(place, ModelFileError, "graph"):
             body = parse(metadata[_GRAPH], variables, arrays)
             return _computation(body, variables, signature)
 

@@ -60,13 +60,15 @@ def save(
     what: Any,
     *,
     metadata: Mapping[str, str] | None = None,
+    example: Sequence[Any] | None = None,
     format: str | None = None,
 ) -> None:
     """Write arrays by name, whole or not at all: .npz, .safetensors, .bin, .dynet.
 
     `what` is a Module, an optimizer, Variables (by their names), or a mapping from
     names to arrays, tensors and any of these, whose names follow after a dot; or a
-    computation with its graph, which `td.load_computation` makes a callable again. The
+    computation with its graph, which `td.load_computation` makes a callable again, and
+    with an `example` of its inputs the machine code that a call with these needs. The
     ending tells the format unless `format` does; to an open binary file it must.
     Raises ModelFileError, and leaves a file that was there before as it was.
 
@@ -79,8 +81,10 @@ def save(
     ['net.bias', 'net.weight', 'rate']
     """
     if isinstance(what, Computation):
-        write_file(target, contents_of(what, metadata or {}), format)
+        write_file(target, contents_of(what, metadata or {}, example), format)
         return
+    if example is not None:
+        raise ArgumentError("only a computation is saved with an example of its inputs")
     arrays: dict[str, Any] = {}
     tables = set()
     for name, value, is_table in _values("", what):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
@@ -16,7 +16,7 @@ from treadle.engines.base import (
     engine,
     provide_engine,
 )
-from treadle.engines.native import jit
+from treadle.engines.native import jit, pool
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
@@ -111,6 +111,20 @@ class Native(Engine):
     def latest(self) -> Lowered | None:
         linked = getattr(self._thread, "linked", None)
         return None if linked is None else lowered(linked, "")
+
+    def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
+        before = self.programs, self.residuals
+        self.programs, self.residuals = Programs(), Residuals()
+        try:
+            with jit.recording() as found:
+                jit.compile_functions(pool.texts())
+                run()
+        finally:
+            self.programs, self.residuals = before
+        return found
+
+    def carry(self, code: Mapping[bytes, bytes]) -> None:
+        jit.carry(code)
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         made, kept = jit.stats(), disk_cache()
