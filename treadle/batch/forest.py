@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
+from treadle.batch.columns import Numbers
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Units
 from treadle.batch.views import carries
-from treadle.batch.walk import Numbers
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 
@@ -47,7 +47,7 @@ class Forest:
         own, first = units.own, units.first
         readers, read = _edges(units)
         makers = np.searchsorted(first, read, "right") - 1
-        step = agenda(own, units.walk.depths(units.nodes), readers, makers)
+        step = agenda(own, units.walk.depths[units.nodes], readers, makers)
         kept = _needed(own, step, readers, makers)
         self.first = first
         self.kept = kept

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle.batch.columns import Marks
 from treadle.batch.signature import apart
-from treadle.batch.walk import Marks, Walk
+from treadle.batch.walk import Walk
 from treadle.graph.body import sign_of
 from treadle.ops.call import Call
 from treadle.ops.families import Movement, Output

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.batch.columns import Marks, Numbers
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
-from treadle.batch.walk import Marks, Numbers, Walk
+from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL, Version
 from treadle.graph.tensor import Tensor
 
@@ -48,6 +49,11 @@ class Units:
     outside: list[Tensor]
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
+
+    def forget(self) -> None:
+        """Let go of the nodes that are no leaves: those that read rows are newer."""
+        self.walk.forget()
+        self.outside = []
 
     @property
     def size(self) -> float:

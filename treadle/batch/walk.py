@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from treadle.graph.references import references
+from treadle.batch.columns import Columns, Marks, Numbers
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Numbers", "Walk"]
+__all__ = ["Walk"]
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Marks = np.ndarray[Any, np.dtype[np.bool_]]
-
-_serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
-_op, _type = attrgetter("op"), attrgetter("type")
+_serial = attrgetter("serial")
 
 
 class Walk:
@@ -27,50 +22,38 @@ class Walk:
     Node k reads `operands[starts[k] : starts[k + 1]]`; one with a value reads nothing.
     """
 
-    def __init__(self, nodes: Sequence[Tensor]) -> None:
-        """The nodes that `pending` finds."""
-        self.nodes = nodes
-        count = len(nodes)
-        self.waiting: Marks = np.fromiter(
-            map(is_, map(_stored, nodes), repeat(None)), np.bool_, count
-        )
-        inputs = [x.inputs if x.stored is None else () for x in nodes]
-        self.sizes: Numbers = np.fromiter(map(len, inputs), np.int64, count)
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        self.serials: Numbers = np.fromiter(map(_serial, nodes), np.int64, count)
-        read = map(_serial, chain.from_iterable(inputs))
-        serials = np.fromiter(read, np.int64, int(self.starts[-1]))
-        self.operands: Numbers = np.searchsorted(self.serials, serials)
+    def __init__(self, found: Columns) -> None:
+        self.found = found
+        self.nodes = found.nodes
+        self.waiting = found.waiting
+        self.sizes = found.sizes
+        self.operands = found.operands
+        self.depths = found.depths
+        self.starts = np.concatenate([[0], np.cumsum(found.sizes)])
+
+    def forget(self) -> None:
+        """Let go of the nodes; the numbers stay."""
+        self.nodes = self.found.nodes = []
 
     def held(self) -> list[Tensor]:
-        """The nodes without a value that something besides these nodes and the list of
-        them refers to.
-        """
+        """The nodes without a value that something besides these nodes refers to."""
         inside = np.bincount(self.operands, minlength=len(self.nodes))
-        held = self.waiting & (references(self.nodes) > inside)
+        held = self.waiting & (self.found.references > inside)
         return [self.nodes[k] for k in np.flatnonzero(held).tolist()]
-
-    def depths(self, which: Numbers) -> Numbers:
-        """How deep some nodes lie."""
-        nodes = map(self.nodes.__getitem__, which.tolist())
-        return np.fromiter(map(_depth, nodes), np.int64, len(which))
 
     def has(self, family: str) -> bool:
         """Whether an op of a family is there."""
-        kinds = set(map(type, map(_op, self.nodes)))
-        return any(getattr(kind, "family", "") == family for kind in kinds)
+        first = np.unique(self.found.kinds, return_index=True)[1]
+        return any(self.nodes[k].op.family == family for k in first.tolist())
 
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""
-        every = list(map(_op, self.nodes))
-        first, which = _kinds(np.fromiter(map(id, every), np.int64, len(every)))
-        return [every[k] for k in first.tolist()], which
+        first, which = _kinds(self.found.ops)
+        return [self.nodes[k].op for k in first.tolist()], which
 
     def types(self, which: Numbers) -> Numbers:
         """A number for the type of each of some nodes, the same for the same type."""
-        types = map(_type, map(self.nodes.__getitem__, which.ravel().tolist()))
-        ids = np.fromiter(map(id, types), np.int64, which.size)
-        return _kinds(ids)[1].reshape(which.shape)
+        return self.found.types[which]
 
     def read_by(self, which: Numbers, count: int) -> Numbers:
         """A row of operands for each of some nodes that read so many."""
@@ -89,10 +72,11 @@ class Walk:
 
     def number(self, nodes: Sequence[Tensor]) -> Numbers:
         """The places of some nodes, -1 for one that is not here."""
+        known = self.found.serials
         serials = np.fromiter(map(_serial, nodes), np.int64, len(nodes))
-        found = np.searchsorted(self.serials, serials)
-        found[found == len(self.serials)] = 0
-        found[self.serials[found] != serials] = -1
+        found = np.searchsorted(known, serials)
+        found[found == len(known)] = 0
+        found[known[found] != serials] = -1
         return found
 
 

@@ -12,6 +12,7 @@ from treadle.base.errors import OptionError
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
 from treadle.base.types import TupleType
+from treadle.batch.columns import Columns, columns
 from treadle.graph.tensor import Tensor
 
 Values = dict[int, Any]
@@ -117,6 +118,10 @@ class Engine:
         Variable's next value into them.
         """
         raise NotImplementedError
+
+    def columns(self, roots: Sequence[Tensor]) -> Columns:
+        """The nodes below the roots with their fields side by side."""
+        return columns(roots)
 
     def rows(self, forest: Any, gradient: bool) -> Any:
         """The run of a forest, with what its gradient reads; None if it cannot be."""

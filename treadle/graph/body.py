@@ -42,6 +42,7 @@ class Body:
     __slots__ = (
         "__weakref__",
         "arguments",
+        "closed",
         "memo",
         "name",
         "nodes",
@@ -58,6 +59,8 @@ class Body:
         self.outputs = tuple(functions.written_out(outputs))
         self.result = TupleType(y.type for y in self.outputs)
         self.nodes = reach([*self.outputs, *self.arguments])
+        # Whether nothing it computes with leads to nodes outside.
+        self.closed = all(x.op.closed for x in self.nodes)
         self.memo: dict[Any, Any] = {}
         self.number = next(_numbers)
 

@@ -7,6 +7,7 @@ and the decorator's keywords are its algebra. Arrays are inputs, never fields.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
@@ -47,6 +48,7 @@ class Op:
     family: ClassVar[str] = "abstract"
     arity: ClassVar[int | None] = None  # None: any number of inputs
     takes: ClassVar[str] = "any"  # the kinds of dtype it takes, a key of KINDS
+    closed: ClassVar[bool] = False  # its fields are plain data, and lead to no node
 
     def infer(self, *types: Type) -> Type | TupleType:
         """Type of the result; raises a TreadleError with a sentence."""
@@ -166,12 +168,23 @@ def op(**traits: Any) -> Callable[[C], C]:
         made: Any = dataclass(frozen=True, repr=False)(cls)
         inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
         made.traits = Traits(**{**inherited, **traits})
+        if "closed" not in vars(cls):
+            made.closed = all(_is_plain(f.type) for f in fields(made))
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = made
         return cast(C, made)
 
     return register
+
+
+_PLAIN = frozenset(("int", "str", "bool", "float", "tuple", "None", "DType"))
+_PLAIN |= {"Axes", "Integers", "Names", "Pairs", "Shape", "Type", "Widths"}
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether what is annotated so is plain data."""
+    return _PLAIN.issuperset(re.findall(r"\w+", str(annotation)))
 
 
 def parse_op(text: str) -> Op:

@@ -6,13 +6,14 @@ import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
-from treadle.graph.operators import Operand, functions
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.resident import Resident
 
@@ -31,7 +32,17 @@ watchers: list[Callable[[Tensor], None]] = []
 
 
 class Notes(dict[str, Any]):
-    """Notes that many nodes share; who writes to them gets a copy."""
+    """Notes that many nodes share; who writes to them gets a copy.
+
+    They are closed if all of them are plain data.
+    """
+
+    def __init__(self, before: Any = (), /, **more: Any) -> None:
+        super().__init__(before, **more)
+        self.closed = all(type(note) in _PLAIN for note in self.values())
+
+
+_PLAIN = (str, int, float, bool, type(None))
 
 
 class _Scope(threading.local):
@@ -68,38 +79,27 @@ class Tensor(Operand):
     op: Op
     inputs: tuple[Tensor, ...]
     type: Type  # no property: it is read hundreds of times a node on the way to code
+    serial: int
     depth: int
 
-    def __init__(
-        self,
+    stored: Stored | None
+    mark: Any
+    _code: CodeType | None
+    _offset: int
+    _name: str | None
+    _metadata: dict[str, Any] | None
+
+    def __new__(
+        cls,
         op: Op,
         inputs: tuple[Tensor, ...],
         type_: Type,
         stored: Stored | None = None,
         above: int = 2,
-    ) -> None:
+    ) -> Self:
         # `above`: how many frames up the user's may be, from where it is looked for.
-        self.op = op
-        self.inputs = inputs
-        self.type = type_
-        self.serial = serial = next_serial()
-        if not serial & LOOK:
-            warn_if_growing(self)
-        depth = 0
-        for x in inputs:
-            below = x.depth
-            if below >= depth:
-                depth = below + 1
-        self.depth = depth
-        # Two slots and no tuple kept: each object less spares the collector a visit.
-        self._code, self._offset = capture(above)
-        self.stored = stored
-        self.mark: Any = None
-        self._name: str | None = None
-        self._metadata: dict[str, Any] | None = scope.notes
-        if watchers:
-            for watch in tuple(watchers):
-                watch(self)
+        made: Any = new_node(op, inputs, type_, above + 1, stored, cls)
+        return made
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
@@ -124,6 +124,7 @@ class Tensor(Operand):
         """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
         if self._metadata is None or type(self._metadata) is Notes:
             self._metadata = dict(self._metadata or ())
+            functions.track(self)  # anything may be written there
         return self._metadata
 
     @property
@@ -170,6 +171,64 @@ class Tensor(Operand):
         )
 
 
+@provide
+def make_node(
+    kind: type[Tensor],
+    op: Op,
+    inputs: tuple[Tensor, ...],
+    type_: Type,
+    stored: Stored | None,
+    code: CodeType | None,
+    offset: int,
+    notes: dict[str, Any] | None,
+    closed: bool = False,
+) -> Tensor:
+    """A node with all its fields; an engine may put machine code in place of this.
+
+    A closed one refers to older nodes and plain data, so it is in no cycle.
+    """
+    made = _new(kind)
+    made.op = op
+    made.inputs = inputs
+    made.type = type_
+    made.serial = serial = next_serial()
+    if not serial & LOOK:
+        warn_if_growing(made)
+    depth = 0
+    for x in inputs:
+        below = x.depth
+        if below >= depth:
+            depth = below + 1
+    made.depth = depth
+    # Two slots and no tuple kept: each object less spares the collector a visit.
+    made._code, made._offset = code, offset
+    made.stored = stored
+    made.mark = made._name = None
+    made._metadata = notes
+    return made
+
+
+@provide
+def make_results(
+    kind: type[Tensor], node: Tensor, ops: tuple[Op, ...]
+) -> tuple[Tensor, ...]:
+    """A node for each result of a node, made where it was; as `make_node`."""
+    inputs = (node,)
+    code, offset, notes = node._code, node._offset, node._metadata
+    types: Any = node.type
+    return tuple(
+        [
+            make_node(kind, op, inputs, types[k], None, code, offset, notes)
+            for k, op in enumerate(ops)
+        ]
+    )
+
+
+@provide
+def track(node: Tensor) -> None:
+    """Show a node to the collector that was closed, and is no more."""
+
+
 def new_node(
     op: Op,
     inputs: tuple[Tensor, ...],
@@ -179,41 +238,28 @@ def new_node(
     kind: type[Tensor] = Tensor,
 ) -> Tensor:
     """`Tensor(op, inputs, type_)`, without the detour over the class."""
-    made: Tensor = _new(kind)
-    _fill(made, op, inputs, type_, stored, above + 1)
+    code, offset = capture(above)
+    notes = scope.notes
+    closed = op.closed and kind is Tensor and (notes is None or notes.closed)
+    make = functions.make_node
+    made: Tensor = make(kind, op, inputs, type_, stored, code, offset, notes, closed)
+    if watchers:
+        for watch in tuple(watchers):
+            watch(made)
     return made
 
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
-    inputs, depth = (node,), node.depth + 1
-    code, offset = node._code, node._offset
-    types: Sequence[Type] = node.type  # type: ignore[assignment]
-    found = []
-    for k, op in enumerate(ops):
-        made = _new(Tensor)
-        made.op = op
-        made.inputs = inputs
-        made.type = types[k]
-        made.serial = serial = next_serial()
-        if not serial & LOOK:
-            warn_if_growing(made)
-        made.depth = depth
-        made._code = code
-        made._offset = offset
-        made.stored = None
-        made.mark = None
-        made._name = None
-        made._metadata = node._metadata
-        if watchers:
-            for watch in tuple(watchers):
+    found: tuple[Tensor, ...] = functions.make_results(Tensor, node, ops)
+    if watchers:
+        for watch in tuple(watchers):
+            for made in found:
                 watch(made)
-        found.append(made)
-    return tuple(found)
+    return found
 
 
 _new = object.__new__
-_fill = Tensor.__init__
 PENDING_LIMIT = 1_000_000
 LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
 last_run = 0  # the serial at which any thread last ran something
@@ -275,5 +321,7 @@ def cut(node: Tensor, leaf: Op) -> None:
     """Forget the recipe of an evaluated node: it becomes the given leaf."""
     node.op = leaf
     node.inputs = ()
+    if not leaf.closed:
+        functions.track(node)
     if node.mark:  # how it was made does not matter any more
         node.mark = {k: v for k, v in node.mark.items() if k != "program"}

@@ -19,6 +19,7 @@ from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut, new_node
+from treadle.graph.traversal import reach
 
 __all__ = [
     "Parameter",
@@ -68,11 +69,11 @@ class Variable(Operand):
 
     __slots__ = (
         "__weakref__",
+        "_grad",
         "_trainable",
         "_type",
         "committed",
         "frozen",
-        "grad",
         "metadata",
         "name",
         "sparse",
@@ -113,7 +114,7 @@ class Variable(Operand):
     ) -> None:
         self._type, self.name = type_, name
         self.metadata: dict[str, Any] = {}
-        self.grad: Tensor | None = None
+        self.grad = None
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
@@ -123,6 +124,19 @@ class Variable(Operand):
     @property
     def type(self) -> Type:
         return self._type
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` has accumulated."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+        if value is not None and value.stored is None:
+            # What reads this Variable is below it now: a cycle, until it is evaluated.
+            for node in reach([value]):
+                functions.track(node)
 
     @property
     def trainable(self) -> bool:

@@ -142,6 +142,10 @@ class Call(Family):
     again: bool = False
     family = "control"
 
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        return self.body.closed
+
     def infer(self, *types: Type) -> TupleType:
         match(self.body, types)
         return self.body.result

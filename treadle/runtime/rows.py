@@ -13,6 +13,7 @@ from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
+from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.units import collect
@@ -92,17 +93,16 @@ class _Run:
         return np.asarray(g).reshape(count, *shape)
 
 
-def irregular(nodes: Sequence[Tensor]) -> bool:
+def irregular(found: Columns) -> bool:
     """Whether it may pay to look for rows: many nodes do the same at one depth."""
-    if len(nodes) < FEW:
+    count = len(found.nodes)
+    if count < FEW:
         return False
-    kinds: set[tuple[type, int]] = set()
-    for start in range(0, len(nodes), LOOK):
-        some = nodes[start : start + LOOK]
-        kinds.update([(type(node.op), node.depth) for node in some])
-        if PAYS * len(kinds) <= start + len(some) and len(some) == LOOK:
-            return True
-    return PAYS * len(kinds) <= len(nodes)
+    deepest = int(found.depths.max()) + 1
+    kinds = np.unique(found.kinds, return_inverse=True)[1] * deepest + found.depths
+    if count > LOOK and PAYS * len(np.unique(kinds[:LOOK])) <= LOOK:
+        return True
+    return PAYS * len(np.unique(kinds)) <= count
 
 
 class _Counts(threading.local):
@@ -128,13 +128,13 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
         return False
     if options.check or options.workspace or options.engine not in ("auto", "native"):
         return False
-    nodes = pending(roots)
-    if not irregular(nodes):
+    found = engine(options.engine).columns(roots)
+    if not irregular(found):
         return False
-    key = _looks(nodes)
+    key = _looks(found)
     if key in _declined:
         return False
-    if _run_rows(roots, nodes, asked):
+    if _run_rows(roots, found, asked):
         return True
     _declined[key] = None
     if len(_declined) > DECLINED:
@@ -142,11 +142,9 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     return False
 
 
-def _run_rows(
-    roots: Sequence[Tensor], nodes: Sequence[Tensor], asked: Container[int]
-) -> bool:
+def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) -> bool:
     options = current()
-    walk = Walk(nodes)
+    walk = Walk(found)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
@@ -167,6 +165,7 @@ def _run_rows(
     run = _Run(made, exits)
     tape = _tape(forest, run) if gradient else None
     values = run.values()
+    units.forget()
     for number, (node, _) in enumerate(exits):
         settle(node, values[number])
         cut(node, Row(tape, number))
@@ -179,10 +178,10 @@ def _run_rows(
     return True
 
 
-def _looks(nodes: Sequence[Tensor]) -> Any:
+def _looks(found: Columns) -> Any:
     """What graphs have in common that were built by the same steps."""
-    ends = [type(x.op) for x in (*nodes[:SEEN], *nodes[-SEEN:])]
-    return len(nodes), nodes[-1].depth, tuple(ends)
+    first, last = found.kinds[:SEEN], found.kinds[-SEEN:]
+    return len(found.nodes), int(found.depths[-1]), first.tobytes(), last.tobytes()
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> None:

@@ -13,16 +13,9 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.frame import state
-from treadle.graph.operators import Operand
+from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture
-from treadle.graph.tensor import (
-    LOOK,
-    Tensor,
-    next_serial,
-    scope,
-    warn_if_growing,
-    watchers,
-)
+from treadle.graph.tensor import Tensor, scope, watchers
 from treadle.graph.variable import Variable
 from treadle.ops.families import selections
 from treadle.runtime.guard import Guard, compiled
@@ -44,36 +37,14 @@ def make({names}):
                 return MISS
         except (AttributeError, KeyError, ValueError):  # something is gone
             return MISS
-        node = new(Tensor)
-        node.op = op
-        node.inputs = ({inputs})
-        node.type = type_
-        node.serial = serial = next_serial()
-        if not serial & LOOK:
-            look(node)
-        depth = {depth}
-{deepest}
-        node.depth = depth + 1
-        node._code, node._offset = code, offset = capture(3)
-        node.stored = node.mark = node._name = None
-        node._metadata = notes = scope.notes
-        behind = (node,)
-        depth += 2
-{results}
+        code, offset = capture(3)
+        notes = scope.notes
+        closed = op.closed and (notes is None or notes.closed)
+        node = functions.make_node(
+            Tensor, op, ({inputs}), type_, None, code, offset, notes, closed
+        )
         return {returned}
     return call
-"""
-_RESULT = """
-        y{k} = new(Tensor)
-        y{k}.op = select{k}
-        y{k}.inputs = behind
-        y{k}.type = result{k}
-        y{k}.serial = next_serial()
-        y{k}.depth = depth
-        y{k}._code = code
-        y{k}._offset = offset
-        y{k}.stored = y{k}.mark = y{k}._name = None
-        y{k}._metadata = notes
 """
 
 
@@ -98,28 +69,16 @@ def shortcut(
     captured = [f"c{k}" for k in range(len(traced.captured))]
     space.update(zip(captured, traced.captured, strict=True))
     inputs = [*reading.tensors, *[f"{w}.committed" for w in variables], *captured]
-    count = len(entry.type)
-    for k in range(count):
-        space[f"result{k}"] = entry.type[k]
-        space[f"select{k}"] = selections(count)[k]
+    results = "functions.make_results(Tensor, node, results)"
     space.update(state=state, watchers=watchers, MISS=MISS, Tensor=Tensor)
-    space.update(new=object.__new__, op=entry.op, type_=entry.type, scope=scope)
-    space.update(next_serial=next_serial, capture=capture)
-    space.update(LOOK=LOOK, look=warn_if_growing)
-    deepest = [
-        f"        if {x}.depth > depth:\n            depth = {x}.depth"
-        for x in reading.tensors
-    ]
-    results = [f"y{k}" for k in range(count)]
+    space.update(op=entry.op, type_=entry.type, scope=scope, functions=functions)
+    space.update(capture=capture, results=selections(len(entry.type)))
     text = _TEXT.format(
         names=", ".join(space),
         reading="\n".join(f"            {line}" for line in reading.lines),
         terms=terms,
         inputs="".join(f"{x}, " for x in inputs),
-        depth=max((x.depth for x in traced.captured), default=0),
-        deepest="\n".join(deepest),
-        results="".join(_RESULT.format(k=k).rstrip("\n") for k in range(count)),
-        returned=results[0] if entry.single else f"({', '.join(results)},)",
+        returned=f"{results}[0]" if entry.single else results,
     )
     made: Callable[[tuple[Any, ...]], Any] = compiled(text, "make")(**space)
     return made

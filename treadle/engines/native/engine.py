@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
+from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
 from treadle.engines.base import (
     CacheInfo,
@@ -23,6 +24,8 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
+from treadle.engines.native.objects.make import provide_makers
+from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.run import PositionError
@@ -42,6 +45,7 @@ class Native(Engine):
     name = "native"
 
     def __init__(self) -> None:
+        provide_makers()
         self._thread = threading.local()
         self.programs = Programs()
         self.residuals = Residuals()
@@ -91,6 +95,9 @@ class Native(Engine):
         values: Values = {order[k].serial: array for k, array in found.items()}
         gathered(values, fresh)
         return values
+
+    def columns(self, roots: Sequence[Tensor]) -> Columns:
+        return walked(roots)
 
     def rows(self, forest: Forest, gradient: bool) -> Run | None:
         made = Run(forest, gradient)

@@ -1,0 +1,117 @@
+"""Nodes that the collector does not see are freed by counts, or shown to it in time."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.engines.native.objects.layout import usable
+from treadle.graph.op import registry
+
+needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
+
+
+@pytest.fixture
+def counting() -> Iterator[None]:
+    """Without the collector: what is freed is freed by counts alone."""
+    (td.ones(2) + td.ones(2)).numpy()  # the engine is there
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def cells() -> Any:
+    weight = td.param("weight", init=np.full((4, 2), 0.5, np.float32))
+
+    @td.function
+    def join(a: Any, b: Any) -> Any:
+        return td.tanh(td.concat([a, b]) @ weight)
+
+    table = td.param("table", init=np.ones((3, 2), np.float32))
+    return join, table, weight
+
+
+def forest(join: Any, table: Any) -> list[Any]:
+    def tree(deep: int) -> Any:
+        if not deep:
+            return td.rows(table, deep % 3)
+        return join(tree(deep - 1), tree(deep - 1))
+
+    return [tree(4) for _ in range(6)]
+
+
+@needs_layout
+def test_closed_nodes_are_not_seen() -> None:
+    (td.ones(2) + td.ones(2)).numpy()
+    x = td.constant([1.0])
+    assert not gc.is_tracked(x + x)
+    assert not gc.is_tracked((x + x).inputs)
+    with td.metadata(layer="one"):
+        assert not gc.is_tracked(x * x)
+    with td.metadata(layer=[]):
+        assert gc.is_tracked(x * x)
+    y = x * x
+    y.metadata["later"] = y
+    assert gc.is_tracked(y)
+
+
+def test_ops_that_hold_more_than_data_are_open() -> None:
+    for name in ("Version", "Update", "Row", "TapeGradient", "Scan", "Cond"):
+        assert not registry[name].closed, name
+    for name in ("Add", "Reshape", "Contract", "Embedding", "Output", "Constant"):
+        assert registry[name].closed, name
+
+
+def test_a_graph_is_freed_by_counts(counting: None) -> None:
+    join, table, _ = cells()
+    refs = [weakref.ref(x) for x in forest(join, table)]
+    assert not any(ref() for ref in refs)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_batched_run_is_freed_by_counts(counting: None, gradient: bool) -> None:
+    join, table, weight = cells()
+    roots = forest(join, table)
+    total = td.stack(roots).sum()
+    if gradient:
+        (g,) = td.grad(total, [weight])
+        g.numpy()
+        del g
+    else:
+        total.numpy()
+    refs = [weakref.ref(x) for x in (*roots, total, total.inputs[0])]
+    del roots, total
+    assert not any(ref() for ref in refs)
+
+
+def test_a_pending_gradient_of_a_dropped_variable_is_collected() -> None:
+    def train() -> Any:
+        weight = td.param("weight", init=np.ones((2, 2), np.float32))
+        for _ in range(2):
+            td.tanh(td.constant([1.0, 2.0]) * weight[0]).sum().backward()
+        weight.grad = weight.grad + weight[1].sum()
+        return weakref.ref(weight)
+
+    ref = train()
+    assert ref() is not None
+    gc.collect()
+    assert ref() is None
+
+
+def test_what_is_noted_on_a_node_is_collected() -> None:
+    def make() -> Any:
+        x = td.constant([1.0])
+        y = x + x
+        y.metadata["self"] = y
+        return weakref.ref(y)
+
+    ref = make()
+    gc.collect()
+    assert ref() is None

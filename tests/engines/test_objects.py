@@ -1,0 +1,100 @@
+"""Machine code reads the same of a graph as Python does."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treadle as td
+from treadle.batch.columns import Columns, columns
+from treadle.engines.native.objects import walk
+from treadle.engines.native.objects.layout import offsets, usable
+from treadle.graph.tensor import Tensor
+
+needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
+
+
+def assert_same(roots: list[Tensor]) -> Columns:
+    python = columns(roots)
+    machine = walk.walked(roots)
+    assert len(python.nodes) == len(machine.nodes)
+    pairs = zip(python.nodes, machine.nodes, strict=True)
+    assert all(x is y for x, y in pairs)
+    for field in fields(Columns):
+        if field.name in ("nodes", "references"):
+            continue
+        a, b = getattr(python, field.name), getattr(machine, field.name)
+        assert a.dtype == b.dtype, field.name
+        np.testing.assert_array_equal(a, b, field.name)
+    # The second reader finds each node in the list of the first one, too.
+    np.testing.assert_array_equal(python.references + 1, machine.references)
+    return machine
+
+
+@needs_layout
+def test_fields_are_found() -> None:
+    assert offsets()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60))
+def test_random_graphs(edges: list[tuple[int, int]]) -> None:
+    nodes: list[Any] = [
+        td.constant(1.0),
+        td.constant([2.0, 3.0]),
+        td.split(td.ones(4), 2)[0],
+    ]
+    for a, b in edges:
+        nodes.append(nodes[a % len(nodes)] * nodes[b % len(nodes)])
+        if a == b:
+            nodes[-1].numpy()  # evaluated: nothing below it is visited
+    assert_same(nodes[-3:])
+    assert_same([nodes[0], nodes[0]])
+
+
+def test_more_nodes_than_there_was_room_for() -> None:
+    x = td.constant(1.0)
+    found = [x]
+    for _ in range(3 * walk.FIRST):
+        found.append(found[-1] + x)
+    wide = td.concat([td.reshape(y, (1,)) for y in found])
+    machine = assert_same([wide])
+    assert len(machine.nodes) > 6 * walk.FIRST
+    assert_same([x + x])  # the table is empty again
+
+
+def test_threads_walk_at_once() -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                x = td.constant(1.0)
+                for _ in range(200):
+                    x = x * x + x
+                assert_same([x])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_python_reads_where_the_layout_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "_function", lambda: None)
+    x = td.constant(1.0)
+    found = walk.walked([x + x])
+    assert [len(node.inputs) for node in found.nodes] == [0, 2]
+    assert found.waiting.tolist() == [False, True]

@@ -1,0 +1,48 @@
+"""What the functions of this folder share: reading an object's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Template
+
+from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.objects import layout
+
+__all__ = ["loaded"]
+
+# An int below two to the sixtieth; what a word of an object refers to.
+_COMMON = """
+define internal i64 @number(ptr %int) {
+  %p = getelementptr i8, ptr %int, i64 $SIZE
+  %size = load i64, ptr %p
+  %digits = lshr i64 %size, $DIGITS
+  %q = getelementptr i8, ptr %int, i64 $ITEMS
+  %both = load i64, ptr %q
+  %low = and i64 %both, 4294967295
+  %upper = lshr i64 %both, 32
+  %high = shl i64 %upper, 30
+  %some = icmp ugt i64 %digits, 0
+  %many = icmp ugt i64 %digits, 1
+  %one = select i1 %some, i64 %low, i64 0
+  %two = or i64 %low, %high
+  %x = select i1 %many, i64 %two, i64 %one
+  ret i64 %x
+}
+
+define internal ptr @field(ptr %object, i64 %offset) {
+  %p = getelementptr i8, ptr %object, i64 %offset
+  %x = load ptr, ptr %p
+  ret ptr %x
+}
+"""
+
+
+def loaded(name: str, text: str, fields: Mapping[str, int], **numbers: int) -> int:
+    """The address of a function; $x in its text is the place of field x, or a number.
+
+    Its code stays loaded as long as the address does.
+    """
+    known = {"COUNT": layout.COUNT, "KIND": layout.KIND, "SIZE": layout.SIZE}
+    known |= {"ITEMS": layout.ITEMS, "DIGITS": layout.DIGITS}
+    filled = Template(_COMMON + text).substitute({**known, **fields, **numbers})
+    return compile_functions({name: filled})[name]
