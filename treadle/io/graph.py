@@ -14,7 +14,7 @@ from treadle.base.dtypes import as_dtype, uint64
 from treadle.base.errors import ArgumentError, AxisError, DTypeError, ModelFileError
 from treadle.base.options import current, options
 from treadle.base.types import Type, as_names
-from treadle.engines.base import engine
+from treadle.engines.base import carry, engine
 from treadle.graph.body import Body
 from treadle.graph.definition import define, parse
 from treadle.graph.variable import Parameter, Placeholder, Variable
@@ -100,7 +100,7 @@ def _carry(place: str, arrays: Mapping[str, Array]) -> None:
             if match is None or hashlib.sha256(made).hexdigest() != match[2]:
                 raise ValueError("this machine code is not as it was written")
             found[bytes.fromhex(match[1])] = made
-    engine(current().engine).carry(found)
+    carry(current().engine, found)
 
 
 def load_computation(

@@ -150,7 +150,10 @@ def _headers(source: Opened) -> Iterator[tuple[str, int, tuple[int, ...], int]]:
     if version == _ENCRYPTED:
         raise ValueError("the file is encrypted; Marian writes it plain without a key")
     if version != _PLAIN:
-        raise ValueError(f"this is not version {_PLAIN} of Marian's .bin")
+        raise ValueError(
+            f"this is not version {_PLAIN} of Marian's .bin (td.data.read_vectors reads "
+            "word2vec's)"
+        )
     (count,) = struct.unpack("<Q", source.take(8, "the number of arrays"))
     if count > min(MAX_ITEMS, source.size // 32):
         raise ValueError(f"{count} arrays are not in {source.size} bytes")

@@ -17,7 +17,7 @@ from treadle.engines.base import (
     engine,
     provide_engine,
 )
-from treadle.engines.native import jit, pool
+from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
@@ -124,13 +124,13 @@ class Native(Engine):
         self.programs, self.residuals = Programs(), Residuals()
         try:
             with jit.recording() as found:
-                jit.compile_functions(pool.texts())
                 run()
         finally:
             self.programs, self.residuals = before
         return found
 
-    def carry(self, code: Mapping[bytes, bytes]) -> None:
+    @classmethod
+    def carry(cls, code: Mapping[bytes, bytes]) -> None:
         jit.carry(code)
 
     def cache_info(self, disk: bool = False) -> CacheInfo:

@@ -89,18 +89,24 @@ _lock = threading.RLock()
 _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = Stats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
+_lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
 _recordings: list[dict[bytes, bytes]] = []  # where what is asked for is noted
 
 
-def compile_functions(texts: Mapping[str, str]) -> dict[str, int]:
+def compile_functions(
+    texts: Mapping[str, str], *, lasting: bool = False
+) -> dict[str, int]:
     """The addresses of functions by name, each from a text that defines it.
 
     A text is a module of LLVM IR; what else it defines must be `internal`. The values
-    are `Address` objects: the code is sure to exist as long as they do.
+    are `Address` objects: the code is sure to exist as long as they do. `lasting` are
+    the engine's own, which are asked for once and needed by everything.
     """
     machine = host()
     keys = {name: _key(name, text, machine) for name, text in texts.items()}
     with _lock:
+        if lasting:
+            _lasting.update({k: texts[name] for name, k in keys.items()})
         for noted in _recordings:
             asked = {k: texts[name] for name, k in keys.items() if k not in noted}
             noted |= _objects(asked, machine)
@@ -122,9 +128,10 @@ def compile_functions(texts: Mapping[str, str]) -> dict[str, int]:
 
 @contextmanager
 def recording() -> Iterator[dict[bytes, bytes]]:
-    """The object code, by key, of all functions that are asked for inside."""
-    noted: dict[bytes, bytes] = {}
+    """The object code, by key, of all functions that are asked for inside, and of the
+    engine's own."""
     with _lock:
+        noted = _objects(_lasting, host())
         _recordings.append(noted)
     try:
         yield noted
