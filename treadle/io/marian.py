@@ -151,8 +151,8 @@ def _headers(source: Opened) -> Iterator[tuple[str, int, tuple[int, ...], int]]:
         raise ValueError("the file is encrypted; Marian writes it plain without a key")
     if version != _PLAIN:
         raise ValueError(
-            f"this is not version {_PLAIN} of Marian's .bin (td.data.read_vectors reads "
-            "word2vec's)"
+            f"this is not version {_PLAIN} of Marian's .bin "
+            "(td.data.read_vectors reads word2vec's)"
         )
     (count,) = struct.unpack("<Q", source.take(8, "the number of arrays"))
     if count > min(MAX_ITEMS, source.size // 32):
