@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks.libraries import library_of
 from benchmarks.rounds import Failure, Peers, Setting, alternate, measure, pair
-from benchmarks.verdict import Finding, judge
+from benchmarks.turns import together, twins
+from benchmarks.verdict import Finding, in_turn, judge
 from benchmarks.workload import Workload
 
 __all__ = [
@@ -42,8 +43,8 @@ class Outcome:
 
     @property
     def samples(self) -> Figures:
-        """The figures by case and quantity, a number for each process."""
-        return collect(self.raw)
+        """The figures by case and quantity, a number for each turn."""
+        return collect(self.raw, self.workload.together)
 
     @property
     def findings(self) -> list[Finding]:
@@ -56,9 +57,10 @@ class Outcome:
         ]
 
 
-def collect(raw: Sequence[Mapping[str, Any]]) -> Figures:
-    """(case, quantity) -> implementation -> the median of each process.
+def collect(raw: Sequence[Mapping[str, Any]], together: bool = False) -> Figures:
+    """(case, quantity) -> implementation -> the median of each process, or its samples.
 
+    Those of processes that went `together` are each beside one of the others'.
     "time" is in milliseconds, "memory" in megabytes; "bound" is the part that is
     reached of what the machine allows: the slowest of the bounds over the time.
     """
@@ -71,7 +73,8 @@ def collect(raw: Sequence[Mapping[str, Any]]) -> Figures:
         name = process["implementation"]
         for case, figure in process["figures"].items():
             seconds = statistics.median(figure["seconds"])
-            add(case, "time", name, seconds * 1e3)
+            for one in figure["seconds"] if together else [seconds]:
+                add(case, "time", name, one * 1e3)
             if "megabytes" in figure:
                 add(case, "memory", name, figure["megabytes"])
             if figure.get("bounds"):
@@ -88,9 +91,8 @@ def trust(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, floa
     """
     found = {}
     for case, figure in first["figures"].items():
-        a = statistics.median(figure["seconds"])
-        b = statistics.median(second["figures"][case]["seconds"])
-        found[case] = max(a, b) / min(a, b) - 1.0
+        ratio = in_turn(figure["seconds"], second["figures"][case]["seconds"])
+        found[case] = max(ratio, 1.0 / ratio) - 1.0
     return found
 
 
@@ -117,16 +119,17 @@ def compare(
 
     if work.source is not None:
         note(work.source())
+    twice, turns = (twins, together) if work.together else (pair, alternate)
     names = (("treadle",) if own else ()) + peers.present
     for name in names[:1]:
         try:
             python = peers.pythons[library_of(name)]
-            outcome.aa = trust(*pair(work, setting, name, python))
+            outcome.aa = trust(*twice(work, setting, name, python))
         except Failure as failure:
             note(f"A/A: failed: {failure}")
         else:
             note(f"A/A of {name}: {trusted(outcome.aa)}")
-    for found in alternate(work, setting, names, peers.pythons, rounds, note):
+    for found in turns(work, setting, names, peers.pythons, rounds, note):
         head = {"round": found.round, "part": found.part}
         name = found.implementation
         outcome.raw.append({**head, "implementation": name, **found.printed})

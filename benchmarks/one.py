@@ -1,7 +1,8 @@
 """`python -m benchmarks.one WORKLOAD IMPLEMENTATION`: one measurement, one JSON line.
 
 The frame runs it in a fresh process for each measurement, with the interpreter that
-has the implementation's library; nothing but NumPy and that library is imported.
+has the implementation's library; nothing but NumPy and that library is imported. With
+--turns it stays and is asked, by lines of its input, for one sample after another.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,19 +55,24 @@ def timed(case: Case, count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
+def warmed(case: Case, work: Workload, quick: bool) -> int:
+    """How many runs make a sample, after some that are not counted."""
+    case.run(1 if quick else work.warm)
+    if work.iterations is not None:
+        return max(1, work.iterations // 10) if quick else work.iterations
+    once = timed(case, 1)
+    seconds = work.seconds / 4 if quick else work.seconds
+    return max(1, min(10_000, math.ceil(seconds / max(once, 1e-7))))
+
+
 def samples(
     case: Case, work: Workload, quick: bool, bounds: Iterable[Bound] = ()
 ) -> list[float]:
     """Seconds of a run, once for each sample, warm; bounds are measured in turn."""
-    case.run(1 if quick else work.warm)
-    if work.iterations is not None:
-        count = max(1, work.iterations // 10) if quick else work.iterations
-        resident.reset_peak()
-        return [timed(case, count)]
-    once = timed(case, 1)
-    seconds = work.seconds / 4 if quick else work.seconds
-    count = max(1, min(10_000, math.ceil(seconds / max(once, 1e-7))))
+    count = warmed(case, work, quick)
     resident.reset_peak()
+    if work.iterations is not None:
+        return [timed(case, count)]
     found = []
     for _ in range(2 if quick else SAMPLES):
         found.append(timed(case, count))
@@ -104,6 +111,29 @@ def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]
     return figures
 
 
+def serve(work: Workload, implementation: str, setting: Any) -> None:
+    """Say each case, then a sample of it for each line of the input but "next"."""
+
+    def tell(said: dict[str, Any]) -> None:
+        print(json.dumps(said), flush=True)
+
+    sizes = work.sizes[setting.sizes]
+    data = work.data(sizes, setting.part)
+    prepare(implementation, setting.threads)
+    for case in work.implementations[implementation](sizes, setting.part, data, False):
+        count = warmed(case, work, setting.quick)
+        tell({"case": case.name, "work": case.work, "unit": case.unit})
+        for line in sys.stdin:
+            if line.strip() == "next":
+                break
+            # Not counted: the data come back to the caches, threads awake.
+            timed(case, -(-count // 2))
+            before, start = processor_seconds(), time.perf_counter()
+            found = {"seconds": timed(case, count)}
+            tell(found | {"others": others(before, time.perf_counter() - start)})
+    tell({"versions": versions()})
+
+
 def main() -> None:
     """Measure what the command line names and print one JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.one")
@@ -114,6 +144,7 @@ def main() -> None:
     parser.add_argument("--sizes", choices=SIZES, default="plain")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--turns", action="store_true", help="stay, sample when asked")
     parser.add_argument("--versions", action="store_true", help="print these only")
     setting = parser.parse_args()
     if setting.versions:
@@ -122,6 +153,9 @@ def main() -> None:
     work = workload(setting.workload)
     setting.part = setting.part or work.parts[0]
     limit_threads(setting.threads)
+    if setting.turns:
+        serve(work, setting.implementation, setting)
+        return
     before, start = processor_seconds(), time.perf_counter()
     figures = measure(work, setting.implementation, setting)
     disturbed = others(before, time.perf_counter() - start)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.frame import Outcome
 from benchmarks.report import WIDTH, machine, short
-from benchmarks.verdict import Finding, best_peer, quartiles
+from benchmarks.verdict import Finding, best_peer, in_turn, quartiles
 
 __all__ = [
     "RESULTS",
@@ -52,11 +52,11 @@ def figures_table(outcome: Outcome) -> Table:
         table.add_column(column, justify=side, no_wrap=True)
     for (case, quantity), figures in outcome.samples.items():
         peer = None if quantity == "bound" else best_peer(figures, "fastest")
-        least = None if peer is None else statistics.median(figures[peer])
         label = f"{case} {quantity}"
         for name, found in figures.items():
             median = statistics.median(found)
-            ratio = "" if not least or least <= 0 else f"{median / least:.2f}"
+            known = peer is not None and min(figures[peer]) > 0
+            ratio = f"{in_turn(found, figures[peer]):.2f}" if peer and known else ""
             low, high = quartiles(found)
             spread = f"{short(low)} .. {short(high)}"
             row = [label, name, short(median), spread, short(min(found))]

@@ -10,9 +10,17 @@ from fnmatch import fnmatchcase
 from benchmarks.libraries import library_of
 from benchmarks.workload import Claim
 
-__all__ = ["Finding", "Samples", "best_peer", "judge", "quartiles", "verdict"]
+__all__ = [
+    "Finding",
+    "Samples",
+    "best_peer",
+    "in_turn",
+    "judge",
+    "quartiles",
+    "verdict",
+]
 
-# (case, quantity) -> implementation -> a figure of each process
+# (case, quantity) -> implementation -> a figure of each turn
 Samples = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
 
 
@@ -46,9 +54,23 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float]:
     return first, third
 
 
+def in_turn(own: Sequence[float], other: Sequence[float]) -> float:
+    """The median of the ratios of each turn.
+
+    What is slow for a while is slow for both.
+
+    >>> in_turn([2.0, 40.0, 3.0], [1.0, 20.0, 1.0])
+    2.0
+    """
+    return statistics.median(a / b for a, b in zip(own, other, strict=False))
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A claim with the ratio that was found, to which peer, in how many cases."""
+    """A claim with the ratio that was found, to which peer, in how many cases.
+
+    The ratio to a peer is the median of those of each turn.
+    """
 
     claim: Claim
     peer: str = ""
@@ -72,16 +94,16 @@ def judge(claim: Claim, samples: Samples) -> Finding:
             continue
         if not figures.get("treadle"):
             continue
-        own = statistics.median(figures["treadle"])
+        own = figures["treadle"]
         if claim.against == "bound":
-            found.append((own, case))
+            found.append((statistics.median(own), case))
             continue
         peer = best_peer(figures, claim.against)
         if peer is None:
             what = "peer" if claim.against == "fastest" else claim.against
             missing = f"no {what} was measured"
             continue
-        found.append((own / statistics.median(figures[peer]), peer))
+        found.append((in_turn(own, figures[peer]), peer))
     if not found:
         return Finding(claim, missing=missing)
     if claim.statistic == "mean":

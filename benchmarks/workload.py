@@ -90,7 +90,8 @@ class Workload:
     is counted; an implementation, called with sizes, part, data and whether results
     are to be checked (no dropout then), yields its cases. Each part is measured in
     processes of its own. `iterations` of a case make one sample; None chooses them so
-    that a sample takes `seconds`. `warm` runs come before the first sample. `source`
+    that a sample takes `seconds`. `warm` runs come before the first sample. Where they
+    go `together`, processes stay and take turns for each sample of a case. `source`
     tells where the data is from, where that can differ.
     """
 
@@ -106,6 +107,7 @@ class Workload:
     memory: bool = True  # whether the peak is a figure of this workload
     counts: bool = False  # whether what its cases are made of is one
     warm: int = 3
+    together: bool = False
     source: Callable[[], str] | None = None
 
 

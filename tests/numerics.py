@@ -9,7 +9,7 @@ import numpy as np
 from treadle.base.dtypes import bfloat16, float16
 from treadle.graph.tolerance import difference, unit
 
-__all__ = ["assert_close", "differences", "is_half", "unit"]
+__all__ = ["assert_close", "complex_differences", "differences", "is_half", "unit"]
 
 
 def assert_close(got: Any, want: Any, tolerance: str, terms: int = 1) -> None:
@@ -34,6 +34,15 @@ def differences(f: Any, x: np.ndarray[Any, Any], step: float = 1e-3) -> Any:
         fine, coarse = central(k, step / 2), central(k, step)
         result[k] = (4 * fine - coarse) / 3
     return result.reshape(x.shape)
+
+
+def complex_differences(f: Any, z: np.ndarray[Any, Any]) -> Any:
+    """Derivatives of real f by real parts of z, plus i times those by the others."""
+    by_parts = [
+        differences(lambda t, d=d: float(f(z + d * t)), np.zeros(z.shape))
+        for d in (1, 1j)
+    ]
+    return by_parts[0] + 1j * by_parts[1]
 
 
 def is_half(dtype: Any) -> bool:

@@ -30,16 +30,19 @@ from treadle.graph.tensor import *
 from treadle.graph.text import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
+from treadle.ops import linalg as linalg
 from treadle.ops import random as random
 from treadle.ops.activation import *
 from treadle.ops.attention import *
 from treadle.ops.bitwise import *
 from treadle.ops.cast import *
 from treadle.ops.compare import *
+from treadle.ops.constrained import *
 from treadle.ops.contract import *
 from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
+from treadle.ops.ctc import *
 from treadle.ops.debug import *
 from treadle.ops.distance import *
 from treadle.ops.division import *
@@ -77,10 +80,12 @@ from treadle.ops.rounding import *
 from treadle.ops.scan import *
 from treadle.ops.select import *
 from treadle.ops.softmax import *
+from treadle.ops.sparse import *
 from treadle.ops.special import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
+from treadle.ops.upsample import *
 from treadle.ops.vmap import *
 from treadle.ops.while_loop import *
 from treadle.ops.window import *

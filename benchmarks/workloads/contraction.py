@@ -77,7 +77,7 @@ class Sizes:
     skinny: tuple[tuple[int, int], ...]
     convolutions: tuple[Convolution, ...]
     batch: int
-    work: float = 1e9  # floating-point operations of one run of products
+    work: float = 3e9  # floating-point operations of one run of products
 
     def products(self) -> Iterator[tuple[str, int, int]]:
         """Name, rows and side of every product."""
@@ -140,6 +140,7 @@ def treadle(sizes: Sizes, part: str, given: None, checking: bool) -> Cases:
 
         return run
 
+    @td.function
     def convolve(c: Convolution, kind: str, x: Any, w: Any, g: Any) -> Any:
         y = td.nn.functional.conv2d(x, w, None, c.stride, c.padding)
         if kind == "forward":
@@ -284,4 +285,5 @@ WORKLOAD = Workload(
     check_steps=1,
     seconds=0.05,
     memory=False,
+    together=True,
 )

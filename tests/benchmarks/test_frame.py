@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import frame, rounds
+from benchmarks import frame, rounds, turns
 from benchmarks.frame import apart, check, collect, compare, trust
 from benchmarks.rounds import Failure, Peers, Setting, find, interpreters
 from benchmarks.tables import keep, kept_name, show
@@ -22,8 +22,8 @@ from benchmarks.workload import Claim, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
-    "bandwidth", "corpora", "frame", "libraries", "rounds", "tables", "verdict",
-    "workload",
+    "bandwidth", "corpora", "frame", "libraries", "rounds", "tables", "turns",
+    "verdict", "workload",
 )  # fmt: skip
 WORK = Workload(
     name="toy",
@@ -213,6 +213,33 @@ def test_a_fresh_process_prints_one_line_of_figures() -> None:
     assert "numpy" in found["versions"]
     with pytest.raises(Failure, match="there is no workload 'nothing'"):
         rounds.measure("nothing", "treadle", "x", setting, sys.executable)
+
+
+def test_processes_that_stay_take_turns_for_each_sample() -> None:
+    setting = Setting(threads=1, sizes="tiny", quick=True)
+    names = ["treadle", "openblas"]
+    pythons = {"treadle": sys.executable, "openblas": sys.executable}
+    told: list[str] = []
+    both = turns.beside("contraction", names, "gemm", setting, pythons, told.append)
+    assert told == []
+    for found in both:
+        assert len(found["figures"]) == 3
+        assert all(len(f["seconds"]) == 2 for f in found["figures"].values())
+        assert min(s for f in found["figures"].values() for s in f["seconds"]) > 0
+        assert found["others"] >= 0.0 and "numpy" in found["versions"]
+    samples = collect(
+        [{**f, "implementation": n} for f, n in zip(both, names, strict=True)], True
+    )
+    assert all(len(s) == 2 for f in samples.values() for s in f.values())
+
+
+def test_one_that_fails_leaves_the_others_their_turns() -> None:
+    setting = Setting(threads=1, sizes="tiny", quick=True)
+    pythons = {"nothing": sys.executable, "openblas": sys.executable}
+    names, told = ["nothing", "openblas"], []
+    found = turns.beside("contraction", names, "gemm", setting, pythons, told.append)
+    assert [len(one["figures"]) for one in found] == [0, 3]
+    assert told == ["failed: nothing: KeyError: 'nothing'"]
 
 
 def test_the_command_line_shows_and_keeps(tmp_path: Path) -> None:

@@ -105,3 +105,19 @@ def test_named_products_meet_by_name() -> None:
 def test_a_wrong_spec_is_refused(spec: str, count: int) -> None:
     with pytest.raises(TreadleError):
         td.einsum(spec, *[np.ones((2, 2))] * count)
+
+
+def test_contractions_of_three_dimensions_take_stacks() -> None:
+    x, y = RNG.standard_normal((5, 2, 3, 4)), RNG.standard_normal((5, 4))
+    z, b = RNG.standard_normal(3), RNG.standard_normal(2)
+    want = np.einsum("bijk,bk->bij", x, y)
+    np.testing.assert_allclose(td.contract3d(x, y).numpy(), want)
+    found = td.contract3d(x, y, z, b).numpy()
+    np.testing.assert_allclose(found, want @ z + b)
+    np.testing.assert_allclose(td.contract3d(x[0], y[0], z).numpy(), want[0] @ z)
+
+
+def test_a_diagonal_keeps_the_names_of_what_is_in_front() -> None:
+    x = td.asarray(np.ones((2, 3, 3)), axes=("n", "i", "j"))
+    assert td.diagonal(x).axes == ("n", None)
+    assert td.linalg.diagonal is td.diagonal

@@ -43,12 +43,13 @@ def varied(sample: Sample, k: int, r: int) -> Any:
     x = np.asarray(x)
     if x.dtype == np.uint64:
         return x + np.array([0, r], np.uint64)
-    if x.dtype.kind == "f":
+    if x.dtype.kind in "fc":
         return x * x.dtype.type(1 + r / 8)
     if x.dtype.kind == "b":
         return x ^ bool(r % 2)
     found = np.roll(x.reshape(-1), r).reshape(x.shape)
-    return np.sort(found) if type(sample.op).__name__ == "SearchSorted" else found
+    rising = type(sample.op).__name__ in ("SearchSorted", "CSRMatMul")
+    return np.sort(found) if rising else found
 
 
 def rows_of(sample: Sample, given: Any, n: int) -> tuple[list[Any], list[list[Any]]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.numerics import differences
 from treadle.base.errors import ArgumentError, TreadleError
 
 RNG = np.random.default_rng(0)
@@ -100,3 +101,35 @@ def test_what_does_not_slide_is_refused() -> None:
     ):
         with pytest.raises(TreadleError):
             call()
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_upsampling_draws_lines_between_elements(corners: bool) -> None:
+    x = RNG.normal(size=(2, 1, 3, 4))
+    up = td.upsample(x, (2, 3), "bilinear", align_corners=corners).numpy()
+    assert up.shape == (2, 1, 6, 12)
+
+    def places(n: int, k: int) -> Any:
+        i = np.arange(n * k)
+        return i * (n - 1) / (n * k - 1) if corners else (i + 0.5) / k - 0.5
+
+    for image, found in zip(x[:, 0], up[:, 0], strict=True):
+        rows = np.stack([np.interp(places(4, 3), np.arange(4), r) for r in image])
+        want = np.stack([np.interp(places(3, 2), np.arange(3), c) for c in rows.T], 1)
+        np.testing.assert_allclose(found, want, atol=1e-12)
+    with pytest.raises(ArgumentError, match="is none of"):
+        td.upsample(x, 2, "cubic")
+    with pytest.raises(ArgumentError, match="of linear modes"):
+        td.upsample(x, 2, align_corners=True)
+
+
+def test_upsampling_has_the_gradient_of_its_weights() -> None:
+    x = td.asarray(RNG.normal(size=(1, 2, 3)))
+    w = RNG.normal(size=(1, 2, 9))
+
+    def loss(v: Any) -> Any:
+        return (td.upsample(v, 3, "linear") * w).sum()
+
+    (g,) = td.grad(loss(x), [x])
+    np.testing.assert_allclose(g.numpy(), differences(loss, x.numpy()), atol=1e-9)
+    assert td.latest_program().fallbacks == ()

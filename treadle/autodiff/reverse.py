@@ -173,6 +173,12 @@ def seed_for(y: Tensor) -> Tensor:
             hint="reduce it, e.g. with .sum(), or use td.vjp / td.jacobian",
         )
         raise error.located("gradient", repr(y.type), y.line)
+    if kind(y.type.dtype) == "complex":
+        error = GradientError(
+            f"a gradient is of a real scalar, this is {y.type}",
+            hint="take td.real(y) or td.abs(y), or give a cotangent: td.vjp",
+        )
+        raise error.located("gradient", repr(y.type), y.line)
     return literal_node(1, y.type.dtype)
 
 

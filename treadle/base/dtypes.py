@@ -56,6 +56,7 @@ _KIND: dict[DType, str] = {
     **dict.fromkeys(FLOATS, "float"),
     **dict.fromkeys(COMPLEX, "complex"),
 }
+_PARTS = {complex64: float32, complex128: float64}
 _RANK = {"bool": 0, "integer": 1, "float": 2, "complex": 3}
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 # One object each, so that `is` compares them: NumPy makes and passes on others.
@@ -78,6 +79,11 @@ KINDS: dict[str, frozenset[str]] = {
 def kind(dtype: DType) -> str:
     """One of "bool", "integer", "float", "complex"."""
     return _KIND[dtype]
+
+
+def real_of(dtype: DType) -> DType:
+    """The dtype of the parts of complex numbers; any other dtype itself."""
+    return _PARTS.get(dtype, dtype)
 
 
 def is_inexact(dtype: DType) -> bool:

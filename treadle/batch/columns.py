@@ -30,13 +30,15 @@ _serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
 class Columns:
     """Nodes in creation order, from where something has a value on.
 
-    `ops`, `kinds` and `types` are the identities of their ops, of the classes of these
-    and of their types; `waiting` marks those without a value, the others read nothing.
+    `ops`, `kinds` and `types` number their ops, the classes of these and their types:
+    the same object has the same number, below `count`. `waiting` marks those without a
+    value, the others read nothing.
     `operands` has the places of what is read, `sizes` how many each reads.
     `references` counts what refers to a node, besides this object.
     """
 
     nodes: list[Tensor]
+    count: int
     ops: Numbers
     kinds: Numbers
     types: Numbers
@@ -57,11 +59,18 @@ def columns(roots: Sequence[Tensor]) -> Columns:
     sizes = _numbers(map(len, inputs), count)
     serials = _numbers(map(_serial, nodes), count)
     read = _numbers(map(_serial, chain.from_iterable(inputs)), int(sizes.sum()))
+    ops = list(map(_op, nodes))
+    things: dict[int, int] = {}
+    ids = [map(id, ops), map(id, map(type, ops)), map(id, map(_type, nodes))]
+    numbers, kinds, types = [
+        _numbers([things.setdefault(x, len(things)) for x in own], count) for own in ids
+    ]
     return Columns(
         nodes,
-        _numbers(map(id, map(_op, nodes)), count),
-        _numbers(map(id, map(type, map(_op, nodes))), count),
-        _numbers(map(id, map(_type, nodes)), count),
+        len(things),
+        numbers,
+        kinds,
+        types,
         np.fromiter(map(is_, map(_stored, nodes), repeat(None)), np.bool_, count),
         serials,
         _numbers(map(_depth, nodes), count),

@@ -163,7 +163,7 @@ class _Shared:
         fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
         marks = np.zeros(len(walk.nodes), np.bool_)
         while True:
-            more = fits & walk.of_operands(self.versions | self.literals | marks)
+            more = walk.of_operands(fits, self.versions | self.literals | marks)
             for k in np.flatnonzero(more & ~marks).tolist():
                 fits[k] = more[k] = walk.nodes[k].serial not in asked
             if (more == marks).all():
@@ -242,14 +242,13 @@ def _numbered(
     made = walk.operands[walk.starts[selected]]
     mine = possible[made]
     value[selected[mine]] = value[made[mine]] + ops.position[selected[mine]]
-    kinds, used = [], []
+    kinds, used = [], np.zeros(len(walk.nodes), np.bool_)
     for number, (_, signature, members, read) in enumerate(found):
         kept = possible[members]
         signature.number = number
         kinds.append(Kind(signature, unit[members[kept]], read[kept]))
-        used.append(kinds[-1].read.ravel())
-    every = np.unique(np.concatenate(used)) if used else np.zeros(0, np.int64)
-    leaves = every[~walk.waiting[every]]
+        used[kinds[-1].read] = True
+    (leaves,) = np.nonzero(used & ~walk.waiting)
     views = []
     if inside:
         own = [k for k in leaves.tolist() if k in inside]

@@ -95,7 +95,7 @@ def parts_of_data(walk: Walk, ops: Ops, asked: Container[int]) -> None:
         return
     ends = ~walk.waiting
     while True:  # a part of a part is known one turn later
-        wanted = moves & walk.of_operands(ends | moves)
+        wanted = walk.of_operands(moves, ends | moves)
         if (wanted == moves).all():
             break
         moves = wanted

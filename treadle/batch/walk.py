@@ -43,13 +43,17 @@ class Walk:
 
     def has(self, family: str) -> bool:
         """Whether an op of a family is there."""
-        first = np.unique(self.found.kinds, return_index=True)[1]
-        return any(self.nodes[k].op.family == family for k in first.tolist())
+        first = _first(self.found.kinds, self.found.count)
+        return any(self.nodes[k].op.family == family for k in first if k >= 0)
 
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""
-        first, which = _kinds(self.found.ops)
-        return [self.nodes[k].op for k in first.tolist()], which
+        first = _first(self.found.ops, self.found.count)
+        known = np.flatnonzero(first >= 0)
+        known = known[np.argsort(first[known])]
+        rank = np.empty(len(first), np.int64)
+        rank[known] = np.arange(len(known))
+        return [self.nodes[k].op for k in first[known]], rank[self.found.ops]
 
     def types(self, which: Numbers) -> Numbers:
         """A number for the type of each of some nodes, the same for the same type."""
@@ -61,13 +65,17 @@ class Walk:
         found: Numbers = self.operands[places]
         return found
 
-    def of_operands(self, marks: Marks) -> Marks:
-        """Whether all operands of a node are marked; those that read none are not."""
+    def of_operands(self, which: Marks, marks: Marks) -> Marks:
+        """Which of some nodes read marked operands alone, and at least one."""
         found = np.zeros(len(self.nodes), np.bool_)
-        (some,) = np.nonzero(self.sizes)
+        (some,) = np.nonzero(which & (self.sizes > 0))
+        some = some[marks[self.operands[self.starts[some]]]]  # few are left, mostly
+        sizes = self.sizes[some]
+        ends = np.cumsum(sizes)
         if len(some):
-            own = marks[self.operands]
-            found[some] = np.logical_and.reduceat(own, self.starts[some])
+            places = np.repeat(self.starts[some] - (ends - sizes), sizes)
+            own = marks[self.operands[places + np.arange(len(places))]]
+            found[some] = np.logical_and.reduceat(own, ends - sizes)
         return found
 
     def number(self, nodes: Sequence[Tensor]) -> Numbers:
@@ -80,12 +88,8 @@ class Walk:
         return found
 
 
-def _kinds(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Where each of the different values comes first, in order, and which one of them
-    stands at each place.
-    """
-    _, first, which = np.unique(values, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[which]
+def _first(values: Numbers, count: int) -> Numbers:
+    """Where each number below `count` comes first; -1 for one that does not."""
+    first = np.full(count, -1, np.int64)
+    first[values[::-1]] = np.arange(len(values))[::-1]  # the last one written stays
+    return first

@@ -112,6 +112,11 @@ def integer_node(value: int) -> Tensor:
 
     Each is a node of its own: which positions are equal is no part of the structure.
     """
+    return new_node(CONSTANT, (), INTEGER, 2, integer_array(value))
+
+
+def integer_array(value: int) -> np.ndarray[Any, Any]:
+    """A whole number as an array."""
     array = _integers.get(value)
     if array is None:
         try:
@@ -121,7 +126,7 @@ def integer_node(value: int) -> Tensor:
         array.setflags(write=False)
         if 0 <= value < _FEW:
             _integers[value] = array
-    return new_node(CONSTANT, (), _INTEGER, 2, array)
+    return array
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
@@ -145,7 +150,7 @@ def _is_literal(value: Any) -> bool:
 
 
 CONSTANT = Constant()
-_INTEGER = Type((), int64)
+INTEGER = Type((), int64)
 LITERAL = Literal()
 _DRAW = Draw()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
-from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.resident import Resident
 
@@ -124,7 +124,7 @@ class Tensor(Operand):
         """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
         if self._metadata is None or type(self._metadata) is Notes:
             self._metadata = dict(self._metadata or ())
-            functions.track(self)  # anything may be written there
+            makers.track(self)  # anything may be written there
         return self._metadata
 
     @property
@@ -171,7 +171,6 @@ class Tensor(Operand):
         )
 
 
-@provide
 def make_node(
     kind: type[Tensor],
     op: Op,
@@ -183,7 +182,7 @@ def make_node(
     notes: dict[str, Any] | None,
     closed: bool = False,
 ) -> Tensor:
-    """A node with all its fields; an engine may put machine code in place of this.
+    """A node with all its fields.
 
     A closed one refers to older nodes and plain data, so it is in no cycle.
     """
@@ -208,7 +207,6 @@ def make_node(
     return made
 
 
-@provide
 def make_results(
     kind: type[Tensor], node: Tensor, ops: tuple[Op, ...]
 ) -> tuple[Tensor, ...]:
@@ -224,9 +222,34 @@ def make_results(
     )
 
 
-@provide
 def track(node: Tensor) -> None:
     """Show a node to the collector that was closed, and is no more."""
+
+
+class _Makers:
+    """What makes nodes; an engine may put machine code in the place of Python's."""
+
+    __slots__ = ("node", "results", "track")
+
+    def __init__(self) -> None:
+        self.node: Callable[..., Tensor] = make_node
+        self.results: Callable[..., tuple[Tensor, ...]] = make_results
+        self.track: Callable[[Tensor], None] = track
+
+
+makers = _Makers()
+
+
+Site = tuple["CodeType | None", int, "Notes | None", bool]
+
+
+def site(above: int = 2) -> Site:
+    """What nodes made here have in common, as the last arguments of `make_node`: code
+    and offset of the call, notes, and whether they are closed if their ops are.
+    """
+    code, offset = capture(above)
+    notes = scope.notes
+    return code, offset, notes, notes is None or notes.closed
 
 
 def new_node(
@@ -241,8 +264,7 @@ def new_node(
     code, offset = capture(above)
     notes = scope.notes
     closed = op.closed and kind is Tensor and (notes is None or notes.closed)
-    make = functions.make_node
-    made: Tensor = make(kind, op, inputs, type_, stored, code, offset, notes, closed)
+    made = makers.node(kind, op, inputs, type_, stored, code, offset, notes, closed)
     if watchers:
         for watch in tuple(watchers):
             watch(made)
@@ -251,7 +273,7 @@ def new_node(
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
-    found: tuple[Tensor, ...] = functions.make_results(Tensor, node, ops)
+    found = makers.results(Tensor, node, ops)
     if watchers:
         for watch in tuple(watchers):
             for made in found:
@@ -322,6 +344,6 @@ def cut(node: Tensor, leaf: Op) -> None:
     node.op = leaf
     node.inputs = ()
     if not leaf.closed:
-        functions.track(node)
+        makers.track(node)
     if node.mark:  # how it was made does not matter any more
         node.mark = {k: v for k, v in node.mark.items() if k != "program"}

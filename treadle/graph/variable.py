@@ -18,7 +18,7 @@ from treadle.graph.frame import state, top
 from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
-from treadle.graph.tensor import Tensor, cut, new_node
+from treadle.graph.tensor import Tensor, cut, makers, new_node
 from treadle.graph.traversal import reach
 
 __all__ = [
@@ -136,7 +136,7 @@ class Variable(Operand):
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
             for node in reach([value]):
-                functions.track(node)
+                makers.track(node)
 
     @property
     def trainable(self) -> bool:

@@ -8,7 +8,7 @@ movement ops (`i * n + k`, `i // n`, `i % n`) run on it as on integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -81,6 +81,20 @@ class Index:
         if isinstance(x, (Quotient, Remainder)):
             return Index(((x, 1),))
         return Index((), int(x))
+
+    @staticmethod
+    def combined(parts: Sequence[Index], factors: Sequence[int]) -> Index:
+        """The sum of indices, each times an integer."""
+        terms: dict[Any, Any] = {}
+        constant = 0
+        for i, factor in zip(parts, factors, strict=True):
+            constant += i.constant * factor
+            for atom, c in i.terms if factor else ():
+                if not isinstance(atom, Axis):  # it may meet what it is a part of
+                    pairs = zip(parts, factors, strict=True)
+                    return sum((j * n for j, n in pairs), start=Index())
+                terms[atom] = terms.get(atom, 0) + c * factor
+        return Index(tuple([(a, c) for a, c in terms.items() if c != 0]), constant)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Index) or self.constant != other.constant:

@@ -8,9 +8,8 @@ loads and stores say which element, counted from the start of the buffer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from operator import is_not
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 import numpy as np
@@ -57,10 +56,9 @@ class Node:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or hash(self) != hash(other):
+        if not isinstance(other, Node) or type(self) is not type(other):
             return False
-        assert isinstance(other, Node)
-        return self.key() == other.key()
+        return hash(self) == hash(other) and self.key() == other.key()
 
     def key(self) -> tuple[Any, ...]:
         raise NotImplementedError
@@ -86,9 +84,12 @@ class Literal(Node):
     dtype: DType
 
     def key(self) -> tuple[Any, ...]:
-        if isinstance(self.value, Parameter):
-            return self.value, self.dtype
-        return np.asarray(self.value, self.dtype).tobytes(), self.dtype
+        return self._bits, self.dtype
+
+    @functools.cached_property
+    def _bits(self) -> Any:
+        known = isinstance(self.value, Parameter)
+        return self.value if known else np.asarray(self.value, self.dtype).tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,10 +243,27 @@ class Kernel:
     def with_body(self, body: tuple[Statement, ...]) -> Kernel:
         return replace(self, body=body)
 
+    def with_loops(self, body: tuple[Statement, ...]) -> Kernel:
+        """With the same statements, in the same order, in other loops."""
+        made, known = self.with_body(body), vars(self)
+        names = "expressions", "indices"
+        kept: dict[str, Any] = {k: known[k] for k in names if k in known}
+        vars(made).update(kept)
+        return made
+
     @functools.cached_property
     def expressions(self) -> list[Expression]:
         """All expressions, each once, operands first."""
         return expressions(self.body)
+
+    @functools.cached_property
+    def indices(self) -> list[Index]:
+        """Every index in loads, stores, counters and guards."""
+        found = [i for e in self.expressions for i in indices(e)]
+        for s in statements(self.body):
+            if isinstance(s, Store):
+                found += [s.index, *[g.index for g in s.guards]]
+        return found
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -298,18 +316,20 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     """All expressions, each once, operands first."""
     found: dict[Expression, None] = {}
+    seen: set[int] = set()  # objects: equal ones are told apart from these only once
 
     def visit(x: Expression) -> None:
-        stack: list[tuple[Expression, bool]] = [(x, False)]
+        stack = [x]
         while stack:
-            e, ready = stack.pop()
-            if e in found:
-                continue
-            if ready:
-                found[e] = None
-            else:
-                stack.append((e, True))
-                stack += [(c, False) for c in children(e)]
+            e = stack[-1]
+            if id(e) not in seen:
+                below = [c for c in children(e) if id(c) not in seen]
+                if below:
+                    stack += below
+                    continue
+                seen.add(id(e))
+                found.setdefault(e)
+            stack.pop()
 
     for s in statements(body):
         if isinstance(s, (Store, Fold)):
@@ -319,82 +339,3 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
                 for e in i.data():
                     visit(e)
     return list(found)
-
-
-@dataclass(frozen=True)
-class _Rewriting:
-    """What is done to the parts of a body, and the expressions made so far."""
-
-    index: Callable[[Index], Index]
-    loop: Callable[[Loop], Loop]
-    number: Callable[[Any], Any]
-    load: Callable[[Load], Load]
-    literal: Callable[[Literal], Literal]
-    shared: Callable[[Any], Any]
-    memo: dict[Expression, Expression] = field(default_factory=dict)
-
-    def guards(self, gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
-        return tuple(
-            Guard(self.mapped(g.index), self.number(g.low), self.number(g.high))
-            for g in gs
-        )
-
-    def mapped(self, i: Index) -> Index:
-        data = i.terms and i.data()
-        return self.index(i.data_mapped(self.value) if data else i)
-
-    def value(self, x: Expression) -> Expression:
-        found = self.memo.get(x)
-        if found is None:
-            found = self.memo[x] = self.shared(self._made(x))
-        return found
-
-    def _made(self, x: Expression) -> Expression:
-        if isinstance(x, Apply):
-            inputs = tuple([self.value(v) for v in x.inputs])
-            changed = any(map(is_not, inputs, x.inputs))
-            return Apply(x.op, inputs, x.dtype) if changed else x
-        if isinstance(x, Literal):
-            return self.literal(x)
-        if isinstance(x, Load):
-            place, own = self.mapped(x.index), self.guards(x.guards)
-            moved = place is not x.index or own
-            return self.load(Load(x.buffer, place, x.dtype, own) if moved else x)
-        if isinstance(x, Counter):
-            return Counter(self.mapped(x.index), x.dtype)
-        return Inside(self.guards(x.guards), x.dtype) if isinstance(x, Inside) else x
-
-    def statement(self, s: Statement) -> Any:
-        return self.shared(self._statement(s))
-
-    def _statement(self, s: Statement) -> Statement:
-        if isinstance(s, Loop):
-            s = self.loop(s)
-            inner = tuple([self.statement(t) for t in s.body])
-            stop = s.stop if s.stop is None else self.mapped(s.stop)
-            return replace(s, body=inner, stop=stop)
-        if isinstance(s, Fold):
-            return Fold(s.accumulator, self.value(s.value))
-        if isinstance(s, Fetch):
-            return Fetch(s.buffer, self.mapped(s.index))
-        place, value = self.mapped(s.index), self.value(s.value)
-        return Store(s.buffer, place, value, s.combine, self.guards(s.guards))
-
-
-def rewritten(
-    body: tuple[Statement, ...],
-    index: Callable[[Index], Index],
-    loop: Callable[[Loop], Loop] = lambda s: s,
-    number: Callable[[Any], Any] = lambda n: n,
-    load: Callable[[Load], Load] = lambda x: x,
-    literal: Callable[[Literal], Literal] = lambda x: x,
-    shared: Callable[[Any], Any] = lambda x: x,
-) -> tuple[Statement, ...]:
-    """The body with every index, loop, guard bound, load and literal mapped.
-
-    `shared` gets each expression and statement made, operands first.
-    """
-    work = _Rewriting(index, loop, number, load, literal, shared)
-    for e in expressions(body):  # operands first, so that `value` never recurses deep
-        work.value(e)
-    return tuple([work.statement(s) for s in body])

@@ -63,10 +63,7 @@ Strides = Callable[[Tensor], Sequence[int]]
 
 def flat(at: Sequence[Index], shape: Shape) -> Index:
     """The place of an element in row-major order."""
-    found = Index()
-    for i, n in zip(at, shape, strict=True):
-        found = found * n + i
-    return found
+    return Index.combined(at, steps(shape))
 
 
 def unflatten(place: Index, shape: Shape) -> At:
@@ -80,10 +77,7 @@ def unflatten(place: Index, shape: Shape) -> At:
 
 def placed(at: Sequence[Index], strides: Sequence[int]) -> Index:
     """The place of an element in memory with these strides, in elements."""
-    found = Index()
-    for i, step in zip(at, strides, strict=True):
-        found = found + i * step
-    return found
+    return Index.combined(at, strides)
 
 
 def row_major(node: Tensor) -> tuple[int, ...]:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
-from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop, rewritten
+from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
+from treadle.loops.rewriting import rewritten
 from treadle.ops import bitwise, division
 
 __all__ = ["bound", "number_of", "parameterize"]
@@ -112,6 +113,7 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         slots.number,
         literal=slots.literal,
         shared=_one,
+        known=kernel.expressions,
     )
     made = replace(
         kernel,

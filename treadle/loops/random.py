@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from treadle.base.dtypes import (
     DType,
@@ -32,7 +33,14 @@ __all__ = ["halves", "normal_bits", "uniform_bits"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
+_WIDE, _NARROW = Cast(uint64), Cast(uint32)
 _BITS = {bfloat16: 8, float16: 11, float32: 24}
+
+
+@cache
+def _number(value: float, dtype: DType) -> Expression:
+    """A literal; each is one object, as equal ones are soonest found equal."""
+    return Literal(value, dtype)
 
 
 def _apply(op: Op, *xs: Expression) -> Expression:
@@ -41,17 +49,15 @@ def _apply(op: Op, *xs: Expression) -> Expression:
 
 def _product(x: Expression, factor: int) -> tuple[Expression, Expression]:
     """The high and the low word of a word times a constant."""
-    long = _apply(
-        Multiply(), Apply(Cast(uint64), (x,), uint64), Literal(factor, uint64)
-    )
-    high = _apply(RightShift(), long, Literal(32, uint64))
-    return Apply(Cast(uint32), (high,), uint32), Apply(Cast(uint32), (long,), uint32)
+    long = _apply(Multiply(), Apply(_WIDE, (x,), uint64), _number(factor, uint64))
+    high = _apply(RightShift(), long, _number(32, uint64))
+    return Apply(_NARROW, (high,), uint32), Apply(_NARROW, (long,), uint32)
 
 
 def halves(word: Expression) -> tuple[Expression, Expression]:
     """The low and the high 32 bits of a word of 64."""
-    high = _apply(RightShift(), word, Literal(32, uint64))
-    return Apply(Cast(uint32), (word,), uint32), Apply(Cast(uint32), (high,), uint32)
+    high = _apply(RightShift(), word, _number(32, uint64))
+    return Apply(_NARROW, (word,), uint32), Apply(_NARROW, (high,), uint32)
 
 
 def philox(
@@ -66,8 +72,8 @@ def philox(
         c0 = _apply(BitwiseXor(), _apply(BitwiseXor(), high1, c1), k0)
         c2 = _apply(BitwiseXor(), _apply(BitwiseXor(), high0, c3), k1)
         c1, c3 = low1, low0
-        k0 = _apply(Add(), k0, Literal(_STEPS[0], uint32))
-        k1 = _apply(Add(), k1, Literal(_STEPS[1], uint32))
+        k0 = _apply(Add(), k0, _number(_STEPS[0], uint32))
+        k1 = _apply(Add(), k1, _number(_STEPS[1], uint32))
     return [c0, c1, c2, c3]
 
 
@@ -79,17 +85,17 @@ def block(number: Expression, draw: Sequence[Expression]) -> list[Expression]:
 def unit(words: Sequence[Expression], dtype: DType) -> Expression:
     """A number in [0, 1) from one word, or from two for float64."""
     if dtype == float64:
-        first, second = (Apply(Cast(uint64), (w,), uint64) for w in words)
+        first, second = (Apply(_WIDE, (w,), uint64) for w in words)
         joined = _apply(
-            BitwiseOr(), _apply(LeftShift(), first, Literal(32, uint64)), second
+            BitwiseOr(), _apply(LeftShift(), first, _number(32, uint64)), second
         )
-        bits = _apply(RightShift(), joined, Literal(11, uint64))
+        bits = _apply(RightShift(), joined, _number(11, uint64))
         real = Apply(Cast(float64), (bits,), float64)
-        return _apply(Multiply(), real, Literal(2.0**-53, float64))
+        return _apply(Multiply(), real, _number(2.0**-53, float64))
     kept = _BITS[dtype]
-    bits = _apply(RightShift(), words[0], Literal(32 - kept, uint32))
+    bits = _apply(RightShift(), words[0], _number(32 - kept, uint32))
     real = Apply(Cast(float32), (bits,), float32)
-    found = _apply(Multiply(), real, Literal(2.0**-kept, float32))
+    found = _apply(Multiply(), real, _number(2.0**-kept, float32))
     return found if dtype == float32 else Apply(Cast(dtype), (found,), dtype)
 
 
@@ -97,7 +103,7 @@ def _chosen(words: Sequence[Expression], place: Expression) -> Expression:
     """The word at a place known only when the loop runs."""
     found = words[0]
     for k, word in enumerate(words[1:], 1):
-        hit = Apply(Equal(), (place, Literal(k, uint32)), bool_)
+        hit = Apply(Equal(), (place, _number(k, uint32)), bool_)
         found = Apply(Select(), (hit, word, found), uint32)
     return found
 
@@ -109,9 +115,9 @@ def uniform_bits(
     # Shifts and masks of the element's number: a block makes 4 words, or 2 numbers.
     own = Counter(element, uint64)
     many = 1 if dtype == float64 else 2
-    words = block(_apply(RightShift(), own, Literal(many, uint64)), draw)
-    low = Apply(Cast(uint32), (own,), uint32)
-    place = _apply(BitwiseAnd(), low, Literal(2**many - 1, uint32))
+    words = block(_apply(RightShift(), own, _number(many, uint64)), draw)
+    low = Apply(_NARROW, (own,), uint32)
+    place = _apply(BitwiseAnd(), low, _number(2**many - 1, uint32))
     if dtype == float64:
         pairs = [_chosen([words[k], words[k + 2]], place) for k in range(2)]
         return unit(pairs, dtype)
@@ -123,20 +129,20 @@ def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Exp
     wide = float64 if dtype == float64 else float32
     own = Counter(element, uint64)
     pairs = 1 if wide == float64 else 2  # of uniform numbers in a block
-    words = block(_apply(RightShift(), own, Literal(pairs, uint64)), draw)
-    low = Apply(Cast(uint32), (own,), uint32)
+    words = block(_apply(RightShift(), own, _number(pairs, uint64)), draw)
+    low = Apply(_NARROW, (own,), uint32)
     if wide == float64:
         first, second = unit(words[:2], wide), unit(words[2:], wide)
     else:
-        place = _apply(RightShift(), low, Literal(1, uint32))
-        place = _apply(BitwiseAnd(), place, Literal(1, uint32))
+        place = _apply(RightShift(), low, _number(1, uint32))
+        place = _apply(BitwiseAnd(), place, _number(1, uint32))
         first, second = (unit([_chosen(words[k::2], place)], wide) for k in range(2))
     radius = _apply(Log1p(), _apply(Negative(), first))
-    radius = _apply(Sqrt(), _apply(Multiply(), radius, Literal(-2.0, wide)))
+    radius = _apply(Sqrt(), _apply(Multiply(), radius, _number(-2.0, wide)))
     # The sine of a turn is the cosine a quarter earlier; both steps are exact.
-    odd = Apply(Cast(wide), (_apply(BitwiseAnd(), low, Literal(1, uint32)),), wide)
-    turn = _apply(Subtract(), second, _apply(Multiply(), odd, Literal(0.25, wide)))
+    odd = Apply(Cast(wide), (_apply(BitwiseAnd(), low, _number(1, uint32)),), wide)
+    turn = _apply(Subtract(), second, _apply(Multiply(), odd, _number(0.25, wide)))
     turn = _apply(Subtract(), turn, _apply(Round(), turn))
-    angle = _apply(Multiply(), turn, Literal(2.0 * math.pi, wide))
+    angle = _apply(Multiply(), turn, _number(2.0 * math.pi, wide))
     found = _apply(Multiply(), radius, _apply(Cos(), angle))
     return found if dtype == wide else Apply(Cast(dtype), (found,), dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from treadle.loops.index import Axis, Index, Quotient, Remainder
@@ -21,10 +21,9 @@ from treadle.loops.kernel import (
     Loop,
     Statement,
     Store,
-    indices,
-    rewritten,
     statements,
 )
+from treadle.loops.rewriting import rewritten
 
 __all__ = ["folds_in_lanes", "schedule"]
 
@@ -123,17 +122,7 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
     for axis in reversed(rows):
         kind = "vector" if axis == vector else "parallel"
         nested = (Loop(axis, nested, kind, lanes if axis == vector else 0),)
-    return kernel.with_body(nested)
-
-
-def all_indices(kernel: Kernel) -> Iterator[Index]:
-    """Every index in loads, stores, counters and guards."""
-    for e in kernel.expressions:
-        yield from indices(e)
-    for s in statements(kernel.body):
-        if isinstance(s, Store):
-            yield s.index
-            yield from (g.index for g in s.guards)
+    return kernel.with_loops(nested)
 
 
 def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kernel:
@@ -144,11 +133,12 @@ def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kern
     def loops(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(axes) if changed & set(old) else old
 
-    body = rewritten(kernel.body, lambda i: i.replaced(by))
-    inside = taken_apart(kernel.with_body(body))
+    body = rewritten(kernel.body, lambda i: i.replaced(by), known=kernel.expressions)
+    moved = kernel.with_body(body)
+    inside = taken_apart(moved)
     rows, turns, inner = map(loops, nest.groups)
     made = Nest(rows, inner, inside.passes, turns, inside.starts)
-    return put_together(kernel, made, None, 0)
+    return put_together(moved, made, None, 0)
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -156,7 +146,7 @@ def split(kernel: Kernel) -> Kernel:
     for _ in range(16):
         divided = [
             atom
-            for i in all_indices(kernel)
+            for i in kernel.indices
             for atom, _ in i.terms
             if isinstance(atom, (Quotient, Remainder))
         ]
@@ -196,7 +186,7 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
 def _divisions(kernel: Kernel) -> int:
     return sum(
         isinstance(atom, (Quotient, Remainder))
-        for i in all_indices(kernel)
+        for i in kernel.indices
         for atom, _ in i.terms
     )
 
@@ -225,7 +215,7 @@ def merge(kernel: Kernel) -> Kernel:
     """Neighboring axes joined where every index runs through both as through one."""
     while True:
         nest = taken_apart(kernel)
-        found = list(all_indices(kernel))
+        found = kernel.indices
         for group in nest.groups:
             for a, b in itertools.pairwise(group):
                 if all(_runs_on(i, a, b) for i in found):
@@ -260,7 +250,7 @@ def vector_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most memory is next to each other."""
     nest = taken_apart(kernel)
     axes = [*nest.rows, *(() if kernel.ordered else nest.inner)]
-    found = list(all_indices(kernel))
+    found = kernel.indices
     best, score = None, -math.inf
     for k, axis in enumerate(axes):
         own = 0.0
@@ -327,7 +317,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     ops = sum(isinstance(e, Apply) for e in kernel.expressions)
     if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
         lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
-    beside = any(i.coefficient(axis) == 1 for i in all_indices(kernel))
+    beside = any(i.coefficient(axis) == 1 for i in kernel.indices)
     if kernel.ordered and not beside:
         lanes = lanes_apart(axis.extent, width)
     return put_together(kernel, nest, axis, lanes)

@@ -22,9 +22,9 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     expressions,
-    rewritten,
     statements,
 )
+from treadle.loops.rewriting import rewritten
 
 __all__ = ["streaming"]
 
@@ -41,6 +41,8 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
     Buffers that workers have of their own come after those.
     """
     large = {k for k, n in enumerate(nodes) if n.type.nbytes >= STREAM}
+    if not large:
+        return kernel
     for k in sorted(large):
         kernel = _waiting(kernel, k)
     read = {e.buffer for e in kernel.expressions if isinstance(e, Load)}

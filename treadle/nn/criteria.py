@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.ops import distance, loss
+from treadle.ops import ctc, distance, loss
 from treadle.ops import margin as margins
 from treadle.ops.movement import broadcast_to
 
@@ -14,6 +14,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cross_entropy",
+    "ctc_loss",
     "hinge_loss",
     "huber_loss",
     "l1_loss",
@@ -159,4 +160,31 @@ def cross_entropy(
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
         reduction=reduction,
+    )
+
+
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """-log p(labels) of log-probabilities (time, n, classes) and labels (n, most).
+
+    >>> import treadle as td
+    >>> even = td.log(td.full((2, 1, 2), 0.5))
+    >>> f"{float(ctc_loss(even, [[1]], [2], [1])):.4f}"
+    '0.2877'
+    """
+    return ctc.ctc_loss(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank=blank,
+        reduction=reduction,
+        zero_infinity=zero_infinity,
     )

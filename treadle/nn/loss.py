@@ -13,6 +13,7 @@ from treadle.nn.module import Module
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CrossEntropyLoss",
     "HingeLoss",
     "HuberLoss",
@@ -188,6 +189,41 @@ class HingeLoss(_Loss):
     """
 
     function = staticmethod(F.hinge_loss)
+
+
+class CTCLoss(_Loss):
+    """-log p(labels) where labels have no known places in time. Graves et al. 2006.
+
+    Takes log-probabilities (time, n, classes), labels (n, most) and both lengths.
+
+    >>> import treadle as td
+    >>> even = td.log(td.full((2, 1, 2), 0.5))
+    >>> f"{float(td.nn.CTCLoss()(even, [[1]], [2], [1])):.4f}"
+    '0.2877'
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(
+        self,
+        prediction: Any,
+        target: Any,
+        input_lengths: Any = None,
+        target_lengths: Any = None,
+    ) -> Tensor:
+        return F.ctc_loss(
+            prediction,
+            target,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
+        )
 
 
 class MarginRankingLoss(Module):

@@ -17,8 +17,8 @@ from treadle.ops.pooling import (
     max_pool1d,
     max_pool2d,
     max_pool3d,
-    upsample,
 )
+from treadle.ops.upsample import upsample
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -215,18 +215,26 @@ class GlobalMaxPool(Module):
 
 
 class Upsample(Module):
-    """Each element repeated `scale_factor` times in the dimensions after the second.
+    """`scale_factor` times as many elements in the dimensions after the second.
+
+    Each is repeated, or they are interpolated by one of the linear modes of
+    `td.upsample`.
 
     >>> import treadle as td
     >>> td.nn.Upsample(2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """
 
-    def __init__(self, scale_factor: Any) -> None:
+    def __init__(
+        self, scale_factor: Any, mode: str = "nearest", align_corners: bool = False
+    ) -> None:
         self.scale_factor = scale_factor
+        self.mode, self.align_corners = mode, align_corners
 
     def forward(self, x: Any) -> Tensor:
-        return upsample(x, self.scale_factor)
+        return upsample(
+            x, self.scale_factor, self.mode, align_corners=self.align_corners
+        )
 
     def extra_repr(self) -> str:
-        return f"scale_factor={self.scale_factor}"
+        return f"scale_factor={self.scale_factor}, mode={self.mode!r}"

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import kind
 from treadle.base.errors import ArgumentError
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
+from treadle.ops.cast import as_float
 from treadle.ops.families import Elementwise, unary_samples
 
 __all__ = [
@@ -100,13 +102,19 @@ class Sigmoid(Activation):
 
 @provide
 def sigmoid(x: Any) -> Tensor:
-    """1 / (1 + e**-x), exact on both sides.
+    """1 / (1 + e**-x), exact on both sides; complex numbers too.
 
     >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.sigmoid([-1.0, 2.0]).tolist()]
     ['0.2689', '0.8808']
     """
-    return unary(Sigmoid(), x)
+    node = as_float(x)
+    if kind(node.type.dtype) != "complex":
+        return Sigmoid()(node)
+    right = functions.real(node) >= 0
+    small = functions.exp(functions.where(right, -node, node))
+    found: Tensor = functions.where(right, 1.0, small) / (small + 1.0)
+    return found
 
 
 @op(tolerance="R")
@@ -216,13 +224,16 @@ class Silu(Activation):
 
 @provide
 def silu(x: Any) -> Tensor:
-    """x sigmoid(x), also named swish (Elfwing et al., 2018).
+    """x sigmoid(x), also named swish (Elfwing et al., 2018); complex numbers too.
 
     >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.silu([-1.0, 2.0]).tolist()]
     ['-0.2689', '1.7616']
     """
-    return unary(Silu(), x)
+    node = as_float(x)
+    if kind(node.type.dtype) == "complex":
+        return node * sigmoid(node)
+    return Silu()(node)
 
 
 @op(tolerance="R")

@@ -24,6 +24,7 @@ from treadle.ops.movement import reshape
 __all__ = ["matmul"]
 
 
+@functools.lru_cache(maxsize=1024)
 def letters(spec: str) -> tuple[str, str, str]:
     """The letters of both operands and of the result."""
     ab, out = spec.split("->")

@@ -18,6 +18,7 @@ from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import operands
+from treadle.ops.elementwise import conj
 from treadle.ops.families import same_dtype
 from treadle.ops.movement import reshape
 from treadle.ops.rearrange import moveaxis
@@ -114,9 +115,9 @@ class Conv(Window):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, w = xs
-        gx = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)(g, w)
-        gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)(x, g)
-        return gx, gw
+        gx = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
+        gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
+        return gx(g, conj(w)), gw(conj(x), g)
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return _of_weights(self, given, *xs)
@@ -186,9 +187,9 @@ class ConvInputGradient(Window):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         forward, w = xs
-        gg = Conv(*self.sliding, self.groups)(g, w)
+        gg = Conv(*self.sliding, self.groups)(g, conj(w))
         weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
-        return gg, weights(g, forward)
+        return gg, weights(g, conj(forward))
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return _of_weights(self, given, *xs)
@@ -251,7 +252,8 @@ class ConvWeightGradient(Window):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, forward = xs
         back = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
-        return back(forward, g), Conv(*self.sliding, self.groups)(x, g)
+        gx = back(conj(forward), g)
+        return gx, Conv(*self.sliding, self.groups)(conj(x), g)
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         n = row_count(given, xs)

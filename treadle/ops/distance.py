@@ -11,7 +11,7 @@ from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, operands
 from treadle.ops.logarithm import log
 from treadle.ops.normalization import normalize, wide_type
-from treadle.ops.power import sqrt
+from treadle.ops.power import sqrt, squared_modulus
 from treadle.ops.reduce import sum
 from treadle.ops.rounding import abs
 from treadle.ops.select import maximum, minimum, where
@@ -71,14 +71,14 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
 
 
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(x - target)².
+    """(x - target)²; |x - target|² of complex numbers.
 
     >>> import treadle as td
     >>> float(td.mse_loss([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
     a, b = pair(x, target, "mse_loss")
-    return reduced(functions.square(a - b), reduction, "mse_loss")
+    return reduced(squared_modulus(a - b), reduction, "mse_loss")
 
 
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
@@ -176,14 +176,14 @@ def kl_div(
 
 
 def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
-    """The sum of (x - y)² over `axis`, or over all.
+    """The sum of (x - y)², or |x - y|², over `axis` or over all.
 
     >>> import treadle as td
     >>> float(td.squared_distance([1.0, 3.0], [1.0, 1.0]))
     4.0
     """
     a, b = pair(x, y, "squared_distance")
-    return sum(functions.square(a - b), axis)
+    return sum(squared_modulus(a - b), axis)
 
 
 def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:

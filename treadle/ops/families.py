@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.dtypes import KINDS, bool_, complex64, float32, float64, int32, kind
+from treadle.base.dtypes import KINDS, bool_, complex64, float32, int32, kind, real_of
 from treadle.base.errors import (
     ArityError,
     AxisError,
@@ -99,8 +99,8 @@ def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
     dtype = first.dtype
     if result == "bool":
         dtype = bool_
-    elif result == "real" and kind(dtype) == "complex":
-        dtype = float32 if dtype == complex64 else float64
+    elif result == "real":
+        dtype = real_of(dtype)
     if dtype is first.dtype and shape == first.shape and axes == first.axes:
         return first
     return Type(shape, dtype, axes)

@@ -11,11 +11,18 @@ import numpy as np
 
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.leaves import as_tensor, constant_node, integer_node
+from treadle.graph.leaves import (
+    CONSTANT,
+    INTEGER,
+    as_tensor,
+    constant_node,
+    integer_array,
+    integer_node,
+)
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, op
-from treadle.graph.operators import functions, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import spread
-from treadle.graph.tensor import Tensor, new_node
+from treadle.graph.tensor import Tensor, makers, new_node, site, watchers
 from treadle.ops.cast import Cast
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative
 from treadle.ops.families import Composite, Family, some
@@ -99,7 +106,18 @@ EMBEDDING = Embedding()
 def _row(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type]:
     """The op, the inputs and the type of one row of a table."""
     where = integer_node(k)
-    return EMBEDDING, (table, where), _rows_of(table.type, where.type)
+    return EMBEDDING, (table, where), _rows_of(table.type, INTEGER)
+
+
+def _row_node(table: Tensor, k: int) -> Tensor:
+    """One row of a table: both nodes have one site."""
+    if watchers:
+        return new_node(*_row(table, k), 3)
+    here, make = site(3), makers.node
+    where = make(Tensor, CONSTANT, (), INTEGER, integer_array(k), *here)
+    type_ = _rows_of(table.type, INTEGER)
+    found: Tensor = make(Tensor, EMBEDDING, (table, where), type_, None, *here)
+    return found
 
 
 @provide
@@ -117,9 +135,9 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     >>> td.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
     [[3.0, 4.0], [1.0, 2.0]]
     """
-    node = as_tensor(table)
+    node = table.node() if isinstance(table, Operand) else as_tensor(table)
     if type(ids) is int and padding_index is None and node.type.shape:
-        return new_node(*_row(node, ids))
+        return _row_node(node, ids)
     where = positions(ids)
     found = EMBEDDING(node, where)
     if padding_index is None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import kind
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
+from treadle.ops.power import squared_modulus
 from treadle.ops.reduce import along, sum
 from treadle.ops.statistics import kept
 
@@ -23,12 +23,7 @@ def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tens
     >>> float(td.squared_l2_norm([3.0, 4.0]))
     25.0
     """
-    node = as_float(x)
-    if kind(node.type.dtype) == "complex":
-        squares = functions.real(node * functions.conj(node))
-    else:
-        squares = functions.square(node)
-    return sum(squares, axis, keepdims=keepdims)
+    return sum(squared_modulus(as_float(x)), axis, keepdims=keepdims)
 
 
 @provide

@@ -17,7 +17,7 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, refuse_axes
 
-__all__ = ["diag", "diagonal", "pad", "shift", "tril", "triu"]
+__all__ = ["diag", "pad", "shift", "tril", "triu"]
 
 Widths = tuple[tuple[int, int], ...]
 
@@ -190,23 +190,6 @@ def triu(x: Any, k: int = 0) -> Tensor:
     return _triangle(x, k, False)
 
 
-@provide
-def diagonal(x: Any, offset: int = 0) -> Tensor:
-    """The diagonals of the matrices in the last two dimensions.
-
-    >>> import treadle as td
-    >>> td.diagonal(td.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [1.0, 4.0]
-    """
-    node = as_tensor(x)
-    if node.type.ndim < 2:
-        raise ShapeError(f"{node.type} is no matrix").located("diagonal")
-    rows, columns = node.type.shape[-2:]
-    i = np.arange(max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
-    key = (..., as_tensor(i - min(offset, 0)), as_tensor(i + max(offset, 0)))
-    return node[key]
-
-
 def diag(x: Any) -> Tensor:
     """A matrix with this diagonal; of a matrix, its diagonal.
 
@@ -216,7 +199,8 @@ def diag(x: Any) -> Tensor:
     """
     node = as_tensor(x)
     if node.type.ndim == 2:
-        return diagonal(node)
+        own: Tensor = functions.diagonal(node)
+        return own
     if node.type.ndim != 1:
         raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
     return functions.where(as_tensor(np.eye(node.type.size, dtype=bool)), node, 0)

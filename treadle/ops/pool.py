@@ -63,6 +63,7 @@ class MaxPool(Window):
     stride: Integers
     padding: Pairs
     dilation: Integers
+    takes = "ordered"
     arity = 1
 
     def infer(self, *types: Type) -> Type:
@@ -119,6 +120,7 @@ class MaxPoolPositions(Window):
     stride: Integers
     padding: Pairs
     dilation: Integers
+    takes = "ordered"
     arity = 1
 
     def infer(self, *types: Type) -> Type:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, TreadleError
 from treadle.base.types import Shape, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
@@ -15,7 +16,7 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import Contract
 from treadle.ops.index import getitem
-from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.movement import broadcast_to
 from treadle.ops.pick import TakeAlong
 from treadle.ops.pool import MaxPool, SumPool
 from treadle.ops.window import (
@@ -46,7 +47,6 @@ __all__ = [
     "max_pool2d",
     "max_pool3d",
     "sum_pool",
-    "upsample",
 ]
 
 
@@ -239,7 +239,7 @@ def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor
     return found
 
 
-def _plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
+def plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
     """x and its spatial dimensions."""
     node = as_tensor(x)
     image(node.type, max(node.type.ndim - 2, 1))
@@ -254,7 +254,7 @@ def global_max_pool(x: Any) -> Tensor:
     >>> td.global_max_pool([[[1.0, 3.0]]]).tolist()
     [[3.0]]
     """
-    node, axes = _plane(x)
+    node, axes = plane(x)
     found: Tensor = functions.max(node, axes)
     return found
 
@@ -267,7 +267,7 @@ def global_avg_pool(x: Any) -> Tensor:
     >>> td.global_avg_pool([[[1.0, 3.0]]]).tolist()
     [[2.0]]
     """
-    node, axes = _plane(x)
+    node, axes = plane(x)
     found: Tensor = functions.mean(node, axes)
     return found
 
@@ -280,7 +280,7 @@ def global_sum_pool(x: Any) -> Tensor:
     >>> td.global_sum_pool([[[1.0, 3.0]]]).tolist()
     [[4.0]]
     """
-    node, axes = _plane(x)
+    node, axes = plane(x)
     found: Tensor = functions.sum(node, axes)
     return found
 
@@ -296,7 +296,7 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     [[[2.0, 6.0]]]
     """
     node = as_float(x)
-    rank = len(_plane(node)[1])
+    rank = len(plane(node)[1])
     letters = "abcde"[: rank + 2]
     for k, m in enumerate(spatial(output, rank, "output"), 2):
         n = node.type.shape[k]
@@ -337,7 +337,7 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     [2.0]
     """
     node = as_float(x)
-    weights = broadcast_to(astype(mask, node.type.dtype), node.type.shape)
+    weights = broadcast_to(astype(mask, real_of(node.type.dtype)), node.type.shape)
     count = functions.sum(weights, axis)
     found: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
     return found
@@ -355,23 +355,3 @@ def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     chosen = functions.where(astype(mask, bool), node, -np.inf)
     found: Tensor = functions.max(chosen, axis)
     return found
-
-
-@provide
-def upsample(x: Any, scale: Any) -> Tensor:
-    """Each element of x[n, c, *spatial] repeated `scale` times along each dimension.
-
-    >>> import treadle as td
-    >>> td.upsample([[[1.0, 2.0]]], 2).tolist()
-    [[[1.0, 1.0, 2.0, 2.0]]]
-    """
-    node, axes = _plane(x)
-    times = spatial(scale, len(axes), "scale")
-    shape = node.type.shape
-    thin, wide = list(shape[:2]), list(shape[:2])
-    for n, k in zip(shape[2:], times, strict=True):
-        thin += [n, 1]
-        wide += [n, k]
-    result = [n * k for n, k in zip(shape[2:], times, strict=True)]
-    spread = broadcast_to(reshape(node, thin), tuple(wide))
-    return reshape(spread, (*shape[:2], *result))

@@ -68,6 +68,14 @@ class Square(Elementwise):
         return unary_samples(cls(), dtypes=(float32, int32))
 
 
+def squared_modulus(x: Tensor) -> Tensor:
+    """|x|²: the square of a real x, and a real number for a complex one."""
+    if kind(x.type.dtype) != "complex":
+        return square(x)
+    found: Tensor = functions.real(x * functions.conj(x))
+    return found
+
+
 @provide
 def square(x: Any) -> Tensor:
     """x x.

@@ -54,16 +54,18 @@ def bilinear(x: Any, w: Any, y: Any, b: Any = None) -> Tensor:
 
 @provide
 def contract3d(x: Any, y: Any, z: Any = None, b: Any = None) -> Tensor:
-    """The sum over k of x[i, j, k] y[k], and over j with z[j] where it is given.
+    """The sum over k of x[.., i, j, k] y[.., k], and over j with z[.., j] if given.
+
+    Then b is added. Leading dimensions broadcast.
 
     >>> import treadle as td
     >>> td.contract3d([[[1.0, 2.0], [3.0, 4.0]]], [1.0, 1.0]).tolist()
     [[3.0, 7.0]]
     """
     if z is None:
-        found = einsum("ijk,k->ij", x, y)
+        found = einsum("...ijk,...k->...ij", x, y)
     else:
-        found = einsum("ijk,k,j->i", x, y, z)
+        found = einsum("...ijk,...k,...j->...i", x, y, z)
     return found if b is None else add(found, b)
 
 

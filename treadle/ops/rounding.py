@@ -131,7 +131,7 @@ def straight(gradient: str) -> bool:
 def whole(op_: Rounding, x: Any) -> Tensor:
     """A rounding of floats; whole numbers are their own."""
     (node,) = operands(x)
-    return op_(node) if kind(node.type.dtype) == "float" else node
+    return node if kind(node.type.dtype) in ("bool", "integer") else op_(node)
 
 
 @op(primitive=True, idempotent=True)
@@ -205,9 +205,10 @@ def trunc(x: Any, gradient: str = "zero") -> Tensor:
 
 @op(primitive=True, idempotent=True)
 class Round(Rounding):
-    """The nearest whole number, the even one of two."""
+    """The nearest whole number, the even one of two; of both parts of complex ones."""
 
     straight: bool = False
+    takes = "inexact"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.rint(*arrays)
@@ -215,7 +216,7 @@ class Round(Rounding):
 
 @provide
 def round(x: Any, gradient: str = "zero") -> Tensor:
-    """The nearest whole number, the even one of two equally near.
+    """The nearest whole number, the even one of two; of complex x for both parts.
 
     Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.dtypes import int64
+from treadle.base.dtypes import complex64, int64, real_of
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
@@ -19,6 +19,7 @@ from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype
 from treadle.ops.families import Composite, reduced
 from treadle.ops.flow import stop_gradient
+from treadle.ops.power import squared_modulus
 from treadle.ops.reduce import along, over, spread, sum
 
 __all__ = [
@@ -107,30 +108,36 @@ def mean(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 @op()
 class Var(Composite):
-    """The mean squared distance from the mean over `axes`, with n - correction."""
+    """The mean squared distance from the mean over `axes`, with n - correction.
+
+    It is real; the distance of complex numbers is the modulus.
+    """
 
     axes: tuple[int, ...]
     keepdims: bool = False
     correction: int = 0
     arity = 1
     rows = along_axes
-    takes = "float"
+    takes = "inexact"
 
     def infer(self, *types: Type) -> Type:
-        return reduced(types[0], self.axes, self.keepdims)
+        (t,) = types
+        found = reduced(t, self.axes, self.keepdims)
+        return found.with_dtype(real_of(t.dtype))
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        n = np.asarray(extent(x, self.axes), x.dtype)
+        n = np.asarray(extent(x, self.axes), real_of(x.dtype))
         centered = x - np.sum(x, self.axes, dtype=x.dtype, keepdims=True) / n
-        squares = np.sum(centered * centered, self.axes, keepdims=self.keepdims)
-        return squares / np.maximum(n - x.dtype.type(self.correction), 0)
+        parts = centered * np.conj(centered)
+        squares = np.sum(np.real(parts), self.axes, keepdims=self.keepdims)
+        return squares / np.maximum(n - n.dtype.type(self.correction), 0)
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
         centered = x - spread(mean(x, self.axes), x, self.axes, False)
         n = extent(x, self.axes) - self.correction
-        y = sum(functions.square(centered), self.axes) / (n if n > 0 else 0)
+        y = sum(squared_modulus(centered), self.axes) / (n if n > 0 else 0)
         return kept(y, x, self.axes, self.keepdims)
 
     @classmethod
@@ -140,6 +147,7 @@ class Var(Composite):
             Sample(cls((0, 1), True), (Input((7, 5)),)),
             Sample(cls((0,), False, 1), (Input((4, 2)),)),
             Sample(cls((0,), False, 2), (Input((1, 2)),), ()),
+            Sample(cls((0,)), (Input((4, 2), complex64),), ()),
         ]
 
 
@@ -200,19 +208,23 @@ class LogSumExp(Folded):
 
     axes: tuple[int, ...]
     keepdims: bool = False
-    takes = "float"
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
         settings: Any = {"keepdims": self.keepdims}
-        return np.logaddexp.reduce(x, self.axes, **settings)
+        if x.dtype.kind != "c":
+            return np.logaddexp.reduce(x, self.axes, **settings)
+        top = np.max(x.real, self.axes, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, 0)
+        y = np.log(np.sum(np.exp(x - top), self.axes, **settings))
+        return y + (top if self.keepdims else np.squeeze(top, self.axes))
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
         if extent(x, self.axes) == 0:
             y = functions.log(sum(x, self.axes))  # log(0): the sum of nothing
             return kept(y, x, self.axes, self.keepdims)
-        top = stop_gradient(x.max(self.axes))
+        top = stop_gradient(functions.real(x).max(self.axes))
         top = functions.where(functions.isfinite(top), top, 0)
         shifted = functions.exp(x - spread(top, x, self.axes, False))
         y = functions.log(sum(shifted, self.axes)) + top
@@ -223,7 +235,7 @@ class LogSumExp(Folded):
         (x,) = xs
         y = spread(y, x, self.axes, self.keepdims)
         share = functions.exp(x - functions.where(y == -np.inf, 0, y))
-        return (spread(g, x, self.axes, self.keepdims) * share,)
+        return (spread(g, x, self.axes, self.keepdims) * functions.conj(share),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -232,6 +244,7 @@ class LogSumExp(Folded):
             *super().samples(),
             Sample(cls((1,)), (gone,), ()),
             Sample(cls((0,)), (Input((0, 3)),), ()),
+            Sample(cls((1,)), (Input((3, 4), complex64),), ()),
         ]
 
 

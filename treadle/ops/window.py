@@ -123,7 +123,7 @@ class Window(Family):
 
     __slots__ = ()
     family = "window"
-    takes = "ordered"
+    takes = "numeric"
     stride: Integers
     padding: Pairs
     dilation: Integers

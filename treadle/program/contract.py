@@ -6,8 +6,9 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from treadle.base.types import Shape
+from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.lower import At, Strides, flat, placed, row_major, steps, unflatten
@@ -64,19 +65,30 @@ def view_of(
     if not looked_through(x):
         pairs = zip(strides(x), x.type.shape, strict=True)
         return View(x, 0, tuple([0 if n == 1 else step for step, n in pairs]))
-    axes = [Axis(f"d{k}", n) for k, n in enumerate(x.type.shape)]
-    at = tuple(map(Index.of, axes))
-    base = x
+    base, moves = x, []
     while looked_through(base):
         if not isinstance(base.op, Movement):
             break  # what is computed for its reader lies in memory of its own
         (inner,) = base.inputs
-        at = tuple(Index.of(i) for i in base.op.index(at, inner.type))
+        moves.append((base.op, inner.type))
         base = inner
-    place = placed(at, strides(base))
+    found = _moved(x.type.shape, tuple(moves), strides(base))
+    return None if found is None else View(base, *found)
+
+
+@lru_cache(maxsize=4096)
+def _moved(
+    shape: Shape, moves: Sequence[tuple[Movement, Type]], strides: tuple[int, ...]
+) -> tuple[int, tuple[int, ...]] | None:
+    """The offset and strides that moves of what lies so come to, if they are such."""
+    axes = [Axis(f"d{k}", n) for k, n in enumerate(shape)]
+    at = tuple(map(Index.of, axes))
+    for op, type_ in moves:
+        at = tuple(Index.of(i) for i in op.index(at, type_))
+    place = placed(at, strides)
     if any(not isinstance(atom, Axis) for atom, _ in place.terms):
         return None
-    return View(base, place.constant, tuple(place.coefficient(a) for a in axes))
+    return place.constant, tuple(place.coefficient(a) for a in axes)
 
 
 def _merged(
@@ -95,9 +107,21 @@ def layout_of(
 ) -> Layout | None:
     """A contraction on operands that lie so; None where the dimensions do not merge."""
     assert isinstance(node.op, Contract)
-    a, b, out = letters(node.op.spec)
     x, y = node.inputs
-    sizes = dict(zip(a + b, x.type.shape + y.type.shape, strict=True))
+    lie = tuple(a_strides), tuple(b_strides), tuple(own)
+    return _laid_out(node.op.spec, x.type.shape + y.type.shape, *lie)
+
+
+@lru_cache(maxsize=4096)
+def _laid_out(
+    spec: str,
+    shape: Shape,
+    a_strides: Sequence[int],
+    b_strides: Sequence[int],
+    own: Sequence[int],
+) -> Layout | None:
+    a, b, out = letters(spec)
+    sizes = dict(zip(a + b, shape, strict=True))
     batch = [c for c in out if c in a and c in b]
     m = [c for c in out if c not in b]
     n = [c for c in out if c not in a]

@@ -9,10 +9,10 @@ from dataclasses import replace
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
-from treadle.loops.lower import At, Strides, flat, unflatten
+from treadle.loops.lower import At, Strides, flat, is_virtual, unflatten
 from treadle.loops.nest import kernel_of
 from treadle.loops.region import Region
-from treadle.loops.schedule import all_indices, taken_apart
+from treadle.loops.schedule import taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, producers, run_of, sources
@@ -35,7 +35,7 @@ def epilogues(
     for unit in units:
         for node in unit.nodes:
             for x in node.inputs:
-                for p in producers(x):
+                for p in producers(x) if is_virtual(x) else (x,):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
     found: dict[int, Unit] = {}
@@ -149,12 +149,12 @@ def epilogue_kernel(
         for serial, at in own.items():
             new[serial] = tuple(i.replaced(by) for i in at)
     kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
-    for i in all_indices(kernel):
+    for i in kernel.indices:
         for atom, _ in i.terms:
             divided = isinstance(atom, (Quotient, Remainder))
             if divided and axes[2] in atom.index.axes():  # type: ignore[union-attr]
                 return None
-    if any(s.data() for s in all_indices(kernel)):
+    if any(i.data() for i in kernel.indices):
         return None
     passes = taken_apart(kernel).passes
     body = tuple(p for p in passes)

@@ -57,9 +57,10 @@ class Grouping:
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
         if self.fuses(node):
-            candidates = self._candidates(node)
+            candidates, awaited = self._candidates(node)
             for unit in candidates:
-                if self._join(node, unit):
+                # The node may wait for what waits for this unit.
+                if not awaited >> unit.number & 1 and self._join(node, unit):
                     for other in candidates:
                         if other is not unit:
                             self._unite(unit, other)
@@ -87,9 +88,10 @@ class Grouping:
 
     def unit(self, x: Tensor) -> Unit | None:
         """The unit that computes a node; a part of several results is of their unit."""
-        if isinstance(x.op, Output):
-            (x,) = x.inputs
-        return self.unit_of.get(x.serial)
+        found = self.unit_of.get(x.serial)
+        if found is None and isinstance(x.op, Output):
+            found = self.unit_of.get(x.inputs[0].serial)
+        return found
 
     def _new(self, node: Tensor, region: Region | None) -> Unit:
         unit = Unit(len(self.units), [node], region)
@@ -137,12 +139,6 @@ class Grouping:
             self.reads[node.serial] = found
         return found
 
-    def _awaited(self, node: Tensor) -> list[Tensor]:
-        """What must be computed before a node."""
-        other = waited_for(node)
-        reads = self._reads(node)
-        return reads if other is None else [*reads, other]
-
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
         operands = unit.operands
@@ -150,7 +146,9 @@ class Grouping:
             if x.serial in operands:
                 continue  # it waits for that already
             operands.add(x.serial)
-            self.sizes[x.serial] = 0 if isinstance(x.type, TupleType) else x.type.size
+            if x.serial not in self.sizes:
+                several = isinstance(x.type, TupleType)
+                self.sizes[x.serial] = 0 if several else x.type.size
             self._wait(unit, x)
         after = waited_for(node)
         if after is not None:
@@ -164,14 +162,23 @@ class Grouping:
 
     # -- joining ---------------------------------------------------------------------
 
-    def _candidates(self, node: Tensor) -> list[Unit]:
-        """The units of a node's producers, the newest first."""
+    def _candidates(self, node: Tensor) -> tuple[list[Unit], int]:
+        """The units of a node's producers, the newest first, and bits of all units that
+        what the node waits for waits for.
+        """
         found = {}
+        awaited = 0
         for x in self._reads(node):
             unit = self.unit(x)
-            if unit is not None and unit.region is not None:
-                found[unit.number] = unit
-        return [found[k] for k in sorted(found, reverse=True)]
+            if unit is not None:
+                awaited |= unit.before
+                if unit.region is not None:
+                    found[unit.number] = unit
+        after = waited_for(node)
+        last = None if after is None else self.unit(after)
+        if last is not None:
+            awaited |= last.before
+        return [found[k] for k in sorted(found, reverse=True)], awaited
 
     def _join(self, node: Tensor, unit: Unit) -> bool:
         """Make a node a member of a unit if its loops serve; whether that was done."""
@@ -179,12 +186,6 @@ class Grouping:
         assert region is not None
         if len(region.nodes) >= self.most or len(unit.operands) >= OPERANDS:
             return False
-        if unit.waiting:
-            bit = 1 << unit.number
-            for x in self._awaited(node):
-                other = self.unit(x)
-                if other is not None and other is not unit and other.before & bit:
-                    return False  # the node waits for what waits for this unit
         if isinstance(node.op, Reduction):
             done = self._join_reduction(node, region)
         else:
@@ -215,7 +216,10 @@ class Grouping:
 
     def _join_element(self, node: Tensor, region: Region) -> bool:
         for at in self._places(node, region):
-            if all(fits(region, x, i) for x, i in operand_places(node, at)):
+            for x, i in operand_places(node, at):
+                if not fits(region, x, i):
+                    break
+            else:
                 region.placement[node.serial] = at
                 return True
         return False
@@ -223,7 +227,6 @@ class Grouping:
     def _places(self, node: Tensor, region: Region) -> Iterator[At]:
         """Where a node may stand among the loops of a region."""
         shape = node.type.shape
-        size = math.prod(a.extent for a in region.axes)
         for x in node.inputs:
             if x.type.shape != shape:
                 continue
@@ -234,10 +237,10 @@ class Grouping:
                 found = known if p is x else carried_up(x, p, known)
                 if found is not None:
                     yield found
-        if node.type.size == size:
+        if node.type.size == math.prod([a.extent for a in region.axes]):
             yield run_through(region.axes, shape)
-        rows = region.rows
-        if region.inner and node.type.size == math.prod(a.extent for a in rows):
+        rows = region.rows if region.inner else ()
+        if region.inner and node.type.size == math.prod([a.extent for a in rows]):
             yield run_through(rows, shape)
 
     def _join_reduction(self, node: Tensor, region: Region) -> bool:

@@ -35,7 +35,8 @@ READERS = 3  # of a value of two operands: with more it is better kept
 
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
-    if not any(n.type.size >= LARGE for n in nodes if isinstance(n.op, CHEAP)):
+    cheap = [n for n in nodes if isinstance(n.op, CHEAP) and n.type.size >= LARGE]
+    if not cheap:
         return
     readers, folded = uses(nodes), _folded(nodes)
     cost: dict[int, int] = {}  # cheap ops that a marked node takes
@@ -51,12 +52,12 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             return x.serial in folded
         return True
 
-    for node in nodes:
-        if not isinstance(node.op, CHEAP) or not supported(node):
+    for node in cheap:
+        if not supported(node):
             continue
         size = node.type.size
         large = {x.serial: x for x in node.inputs if x.type.size * FEW > size}
-        if size < LARGE or not 1 <= len(large) <= 2:
+        if not 1 <= len(large) <= 2:
             continue
         if any(x.type.shape != node.type.shape for x in large.values()):
             continue

@@ -7,7 +7,8 @@ is asked for is looked at.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from enum import Enum
 from operator import is_
 from typing import Any
 
@@ -32,6 +33,29 @@ Watch = Callable[[Rule, Tensor, Tensor], None]
 
 class RewriteError(TreadleError):
     """Rules that never come to an end."""
+
+
+class _Kind(Enum):
+    """How nodes of an op are numbered: by their operands, in any order, or each."""
+
+    PLAIN, SWAPS, EACH, LEAF, CONTROL = range(1, 6)
+
+
+_kinds: dict[type[Op], _Kind] = {}
+
+
+def _kind(op: Op) -> _Kind:
+    traits, found = op.traits, _Kind.PLAIN
+    if isinstance(op, Leaf):
+        found = _Kind.LEAF
+    elif op.family == "control":
+        found = _Kind.CONTROL
+    elif traits.effect == "each":
+        found = _Kind.EACH
+    elif traits.commutative and not traits.idempotent:
+        found = _Kind.SWAPS
+    _kinds[type(op)] = found
+    return found
 
 
 class Driver:
@@ -61,21 +85,17 @@ class Driver:
                 stack.pop()
                 continue
             target = self._next.get(serial)
-            if target is not None and target.serial in done:
-                done[serial] = done[target.serial]
-                active.discard(serial)
-                stack.pop()
-                continue
-            if self._ends(node):
-                done[serial] = node
-                continue
             ahead = node.inputs if target is None else (target,)
-            waiting = [x for x in ahead if x.serial not in done]
-            if waiting:
+            if self.marks and self._ends(node):
+                done[serial] = node
+            elif waiting := [x for x in ahead if x.serial not in done]:
                 if not active.isdisjoint([x.serial for x in waiting]):
                     raise self._endless("rules undo one another")
                 active.add(serial)
                 stack.extend(waiting)
+            elif target is not None:
+                done[serial] = done[target.serial]
+                active.discard(serial)
             else:
                 self._step(node)
                 active.discard(serial)
@@ -83,10 +103,11 @@ class Driver:
 
     def all(self, roots: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
         """The normal forms of several nodes, by the keys they came with."""
-        nodes = reach(roots.values(), self._ends)
+        nodes = reach(roots.values(), self._ends if self.marks else None)
         self.budget += BUDGET * len(nodes)
         for node in nodes:  # in creation order, so that no stack grows deep
-            self.normal(node)
+            if node.serial not in self._done:
+                self.normal(node)
         return {key: self.normal(root) for key, root in roots.items()}
 
     def body(self, body: Body) -> Body:
@@ -150,15 +171,21 @@ class Driver:
     def _numbered(self, node: Tensor) -> Tensor:
         """The first node that computes the same from the same."""
         op = node.op
-        if isinstance(op, Leaf):
+        kind = _kinds.get(type(op)) or _kind(op)
+        if kind is _Kind.LEAF:
             return self._leaf(node)
-        inputs = tuple([self._done[x.serial] for x in node.inputs])
-        if op.family == "control":
+        done = self._done
+        inputs = tuple([done[x.serial] for x in node.inputs])
+        if kind is _Kind.CONTROL:
             op = with_bodies(op, self.body)
         same = op is node.op and all(map(is_, inputs, node.inputs))
-        if effect_of(op) == "each" or (self.marks and _is_marked(node)):
+        each = kind is _Kind.EACH or (kind is _Kind.CONTROL and effect_of(op) == "each")
+        if each or (self.marks and _is_marked(node)):
             return node if same else copied(node, inputs, op)
-        key = _key(op, node, inputs)
+        serials = [x.serial for x in inputs]
+        if kind is _Kind.SWAPS and len(serials) == 2:
+            serials.sort()
+        key = (op, node.type, *serials)
         found = self._table.get(key)
         if found is None:
             found = node if same else copied(node, inputs, op)
@@ -193,13 +220,6 @@ class Driver:
 
 def _is_marked(node: Tensor) -> bool:
     return node.mark is not None and "no_grad" in node.mark
-
-
-def _key(op: Op, node: Tensor, inputs: Sequence[Tensor]) -> Any:
-    if len(inputs) == 2 and op.traits.commutative and not op.traits.idempotent:
-        a, b = inputs[0].serial, inputs[1].serial
-        return (op, node.type, a, b) if a <= b else (op, node.type, b, a)
-    return (op, node.type, *[x.serial for x in inputs])
 
 
 def rewrite(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from operator import is_
 from typing import Any
 
@@ -129,24 +128,28 @@ def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
 class _Kind(Enum):
     """What becomes of an op: written in others unless that is claimed, or it stays."""
 
-    PLAIN, UPDATE, CALL, WRITTEN = range(4)
+    PLAIN, EFFECT, OUTPUT, CONTRACT, UPDATE, CALL, WRITTEN = range(1, 8)
 
 
 _kinds: dict[type[Op], _Kind] = {}
 
 
 def _kind(op: Op) -> _Kind:
-    found = _kinds.get(type(op))
-    if found is None:
-        found = _Kind.PLAIN
-        primitive = isinstance(op, Elementwise) and op.traits.primitive
-        if isinstance(op, Update):
-            found = _Kind.UPDATE
-        elif isinstance(op, Call):
-            found = _Kind.CALL
-        elif isinstance(op, (Composite, Elementwise)) and not primitive:
-            found = _Kind.WRITTEN
-        _kinds[type(op)] = found
+    found = _Kind.PLAIN
+    primitive = isinstance(op, Elementwise) and op.traits.primitive
+    if isinstance(op, Update):
+        found = _Kind.UPDATE
+    elif isinstance(op, Call):
+        found = _Kind.CALL
+    elif isinstance(op, (Composite, Elementwise)) and not primitive:
+        found = _Kind.WRITTEN
+    elif isinstance(op, Contract):
+        found = _Kind.CONTRACT
+    elif isinstance(op, Output):
+        found = _Kind.OUTPUT
+    elif op.traits.effect or op.family == "control":
+        found = _Kind.EFFECT
+    _kinds[type(op)] = found
     return found
 
 
@@ -161,8 +164,10 @@ class _Numbering:
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
+        kind = _kinds.get(type(op)) or _kind(op)
+        once = kind is _Kind.PLAIN or effect_of(op) != "each"
         key = (op, like.type, *[x.serial for x in inputs])
-        found = None if effect_of(op) == "each" else self.table.get(key)
+        found = self.table.get(key) if once else None
         if found is None:
             if inputs and op is like.op and all(map(is_, inputs, like.inputs)):
                 found = like
@@ -182,19 +187,24 @@ class _Numbering:
         key = ("literal", value.dtype, value.tobytes())
         return self.table.setdefault(key, node)
 
-    def convert(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
-        """A node over converted inputs, expanded as far as it goes."""
+    def convert(self, node: Tensor, made: Mapping[int, Results]) -> Results:
+        """A node over what its inputs became, expanded as far as it goes."""
+        inputs: Any = tuple([made[x.serial] for x in node.inputs])
         op = node.op
-        kind = _kind(op)
+        kind = _kinds.get(type(op)) or _kind(op)
         if kind is _Kind.PLAIN:
-            if self.straight and isinstance(op, Contract):
-                return self._contracted(op, inputs, node)
             return self.node(op, inputs, node)
+        if kind is _Kind.OUTPUT and type(inputs[0]) is tuple:
+            found: Tensor = inputs[0][node.op.position]  # type: ignore[attr-defined]
+            return found
+        assert tuple not in map(type, inputs), "several results where one is meant"
+        if kind is _Kind.CONTRACT and self.straight:
+            return self._contracted(op, inputs, node)  # type: ignore[arg-type]
         if kind is _Kind.UPDATE:
             return inputs[1]
         if kind is _Kind.CALL:
             return self._inline(node, inputs)
-        if not self.claimed(op):
+        if kind is _Kind.WRITTEN and not self.claimed(op):
             return self._expand(node, inputs)
         return self.node(op, inputs, node)
 
@@ -206,9 +216,9 @@ class _Numbering:
         if not isinstance(made.op, Contract):
             return self.node(op, inputs, node)
         # What an operand was permuted from is there already, as the operand is.
-        known = [*inputs, *[x for operand in inputs for x in operand.inputs]]
+        known = {x.serial for y in inputs for x in (y, *y.inputs)}
         own = [
-            x if any(map(partial(is_, x), known)) else self.node(x.op, x.inputs, x)
+            x if x.serial in known else self.node(x.op, x.inputs, x)
             for x in made.inputs
         ]
         return self.node(made.op, tuple(own), made)
@@ -258,23 +268,17 @@ class _Numbering:
 
     def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
         """Convert nodes in order; `made` maps old serials to what they became."""
+        done = self.done
         for node in nodes:
-            if node.serial in made:
+            serial = node.serial
+            if serial in made:
                 continue
-            if node.serial in self.done:
-                made[node.serial] = self.done[node.serial]
+            if serial in done:
+                made[serial] = done[serial]
             elif node.stored is not None:
-                made[node.serial] = self.constant(node)
+                made[serial] = self.constant(node)
             else:
-                made[node.serial] = self._converted(node, made)
-
-    def _converted(self, node: Tensor, made: dict[int, Results]) -> Results:
-        inputs: Any = tuple([made[x.serial] for x in node.inputs])
-        if tuple in map(type, inputs):
-            assert isinstance(node.op, Output), "several results where one is meant"
-            found: Tensor = inputs[0][node.op.position]
-            return found
-        return self.convert(node, inputs)
+                made[serial] = self.convert(node, made)
 
 
 def _one(x: Results) -> Tensor:
@@ -301,7 +305,7 @@ def expand(
         if node.op is LITERAL:
             made[node.serial] = numbering.constant(node)
         elif node.serial in recipes:
-            made[node.serial] = numbering._converted(node, made)
+            made[node.serial] = numbering.convert(node, made)
             found.known[node.serial] = node
         elif node.stored is not None or node.serial in feeds:
             assert isinstance(node.type, Type)
@@ -314,7 +318,7 @@ def expand(
         elif isinstance(node.op, Leaf):
             raise argument_error(node)
         else:
-            made[node.serial] = numbering._converted(node, made)
+            made[node.serial] = numbering.convert(node, made)
     below = _below(nodes, recipes)
     found.lost = {
         n.serial: n

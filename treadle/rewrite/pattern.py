@@ -20,6 +20,7 @@ __all__ = [
     "Constants",
     "Form",
     "Found",
+    "Over",
     "Pattern",
     "Trait",
     "captures",
@@ -56,6 +57,11 @@ class Pattern:
     def could(self, shape: Shape) -> bool:
         """Whether a node of this shape may fit at all; for the index of rules."""
         return True
+
+    @property
+    def twins(self) -> bool:
+        """Whether only a node fits both of whose operands are the same one."""
+        return False
 
     def build(self, found: Found) -> Any:
         """The graph that the pattern describes, from what the captures stand for."""
@@ -171,6 +177,11 @@ class Form(Pattern):
             return False
         return inputs is None or _could(self.inputs, inputs, self._swaps)
 
+    @property
+    def twins(self) -> bool:
+        names = [p.name for p in self.inputs if isinstance(p, Capture)]
+        return len(self.inputs) == 2 and len(names) == 2 and names[0] == names[1]
+
     def match(self, node: Tensor, found: Found) -> Iterator[Found]:
         if type(node.op) is not self.op or len(node.inputs) != len(self.inputs):
             return
@@ -260,6 +271,30 @@ class Constants(Pattern):
 
     def __repr__(self) -> str:
         return "any op on constants"
+
+
+class Over(Pattern):
+    """An op with an operand, at any place, that one of some others has made."""
+
+    __slots__ = ("inside", "op")
+
+    def __init__(self, op: type[Op], *inside: type[Op]) -> None:
+        self.op, self.inside = op, inside
+
+    def could(self, shape: Shape) -> bool:
+        cls, inputs = shape
+        return cls is self.op and (
+            inputs is None or any(s[0] in self.inside for s in inputs)
+        )
+
+    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+        kinds = [type(x.op) for x in node.inputs]
+        if type(node.op) is self.op and any(kind in self.inside for kind in kinds):
+            yield found
+
+    def __repr__(self) -> str:
+        names = " or ".join(snake(cls.__name__) for cls in self.inside)
+        return f"{snake(self.op.__name__)}(..., {names}(...), ...)"
 
 
 def lift(x: Any) -> Pattern:

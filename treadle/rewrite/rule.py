@@ -138,10 +138,13 @@ class RuleSet:
 
     def of(self, node: Tensor) -> tuple[Rule, ...]:
         """The rules that may fit a node, in order."""
-        key = shape_of(node)
+        shape, inputs = shape_of(node), node.inputs
+        twins = len(inputs) == 2 and inputs[0] is inputs[1]
+        key = shape, twins
         found = self._index.get(key)
         if found is None:
-            found = tuple(r for r in self.rules if r.left.could(key))
+            fits = [r for r in self.rules if r.left.could(shape)]
+            found = tuple(r for r in fits if twins or not r.left.twins)
             if len(self._index) > 20_000:
                 self._index.clear()
             self._index[key] = found

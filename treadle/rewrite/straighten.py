@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import is_not
 
 from treadle.graph.tensor import Tensor
@@ -61,28 +62,43 @@ def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
 
 def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
     """The contraction with its dimensions in groups: batch, m, k, n."""
-    (x, y), (a, b, out) = inputs, letters(op.spec)
+    whole, swaps, *orders = _order(op.spec)
+    x, y = inputs[::-1] if swaps else inputs
+    x, y = _permuted(x, orders[0]), _permuted(y, orders[1])
+    if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
+        return node
+    found = Tensor(whole, (x, y), node.type) if orders[2] is None else whole(x, y)
+    found.origin = node.origin
+    return _permuted(found, orders[2])
+
+
+Order = tuple[int, ...] | None
+
+
+@lru_cache(maxsize=1024)
+def _order(spec: str) -> tuple[Contract, bool, Order, Order, Order]:
+    """A contraction in order, whether its operands change places, and how they and
+    then the result are permuted, where they are.
+    """
+    a, b, out = letters(spec)
     own = [c for c in out if (c in a) != (c in b)]
-    if own and own[0] in b:  # rows of the result are of the second operand
-        x, y, a, b = y, x, b, a
+    swaps = bool(own) and own[0] in b  # rows of the result are of the second operand
+    if swaps:
+        a, b = b, a
     batch = "".join(c for c in out if c in a and c in b)
     m = "".join(c for c in out if c not in b)
     n = "".join(c for c in out if c not in a)
     k = "".join(c for c in a if c in b and c not in out)
-    x, y = _permuted(x, a, batch + m + k), _permuted(y, b, batch + k + n)
-    whole = Contract(f"{batch}{m}{k},{batch}{k}{n}->{batch}{m}{n}")
-    if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
-        return node
-    found = whole(x, y)
-    found.origin = node.origin
-    return _permuted(found, batch + m + n, out)
+    x, y, z = batch + m + k, batch + k + n, batch + m + n
+    pairs = (a, x), (b, y), (z, out)
+    orders = [None if p == q else tuple(map(p.index, q)) for p, q in pairs]
+    return Contract(f"{x},{y}->{z}"), swaps, *orders  # type: ignore[return-value]
 
 
-def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
-    """x, with dimensions named by `own`, in the order of `wanted`."""
-    if own == wanted:
+def _permuted(x: Tensor, order: Order) -> Tensor:
+    """x, with its dimensions in an order, if that is another one."""
+    if order is None:
         return x
-    order = tuple(own.index(c) for c in wanted)
     if isinstance(x.op, PermuteDims):  # of what was permuted when it was written out
         order, (x,) = tuple(x.op.order[k] for k in order), x.inputs
         if order == tuple(range(len(order))):

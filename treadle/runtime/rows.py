@@ -98,11 +98,10 @@ def irregular(found: Columns) -> bool:
     count = len(found.nodes)
     if count < FEW:
         return False
-    deepest = int(found.depths.max()) + 1
-    kinds = np.unique(found.kinds, return_inverse=True)[1] * deepest + found.depths
-    if count > LOOK and PAYS * len(np.unique(kinds[:LOOK])) <= LOOK:
+    codes = found.depths * found.count + found.kinds
+    if count > LOOK and PAYS * len(np.unique(codes[:LOOK])) <= LOOK:
         return True
-    return PAYS * len(np.unique(kinds)) <= count
+    return PAYS * len(np.unique(codes)) <= count
 
 
 class _Counts(threading.local):
@@ -180,8 +179,8 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
 
 def _looks(found: Columns) -> Any:
     """What graphs have in common that were built by the same steps."""
-    first, last = found.kinds[:SEEN], found.kinds[-SEEN:]
-    return len(found.nodes), int(found.depths[-1]), first.tobytes(), last.tobytes()
+    ends = [type(x.op) for x in (*found.nodes[:SEEN], *found.nodes[-SEEN:])]
+    return len(found.nodes), int(found.depths[-1]), tuple(ends)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.frame import state
-from treadle.graph.operators import Operand, functions
+from treadle.graph.operators import Operand
 from treadle.graph.origin import capture
-from treadle.graph.tensor import Tensor, scope, watchers
+from treadle.graph.tensor import Tensor, makers, scope, watchers
 from treadle.graph.variable import Variable
 from treadle.ops.families import selections
 from treadle.runtime.guard import Guard, compiled
@@ -39,9 +39,9 @@ def make({names}):
             return MISS
         code, offset = capture(3)
         notes = scope.notes
-        closed = op.closed and (notes is None or notes.closed)
-        node = functions.make_node(
-            Tensor, op, ({inputs}), type_, None, code, offset, notes, closed
+        plain = closed and (notes is None or notes.closed)
+        node = makers.node(
+            Tensor, op, ({inputs}), type_, None, code, offset, notes, plain
         )
         return {returned}
     return call
@@ -69,10 +69,12 @@ def shortcut(
     captured = [f"c{k}" for k in range(len(traced.captured))]
     space.update(zip(captured, traced.captured, strict=True))
     inputs = [*reading.tensors, *[f"{w}.committed" for w in variables], *captured]
-    results = "functions.make_results(Tensor, node, results)"
+    results = "makers.results(Tensor, node, results)"
     space.update(state=state, watchers=watchers, MISS=MISS, Tensor=Tensor)
-    space.update(op=entry.op, type_=entry.type, scope=scope, functions=functions)
-    space.update(capture=capture, results=selections(len(entry.type)))
+    space.update(op=entry.op, type_=entry.type, scope=scope, makers=makers)
+    space.update(
+        capture=capture, closed=entry.op.closed, results=selections(len(entry.type))
+    )
     text = _TEXT.format(
         names=", ".join(space),
         reading="\n".join(f"            {line}" for line in reading.lines),

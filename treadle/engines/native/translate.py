@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
-from treadle.base.dtypes import DType
 from treadle.base.options import current
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, Type
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import lies
 from treadle.engines.native.linked import Linked
@@ -35,15 +34,15 @@ __all__ = ["claimed", "direct", "supported", "translated"]
 
 def supported(node: Tensor) -> bool:
     """Whether kernels can compute a node."""
-    types = [x.type for x in node.inputs]
-    if any(isinstance(t, TupleType) for t in [*types, node.type]):
-        return False
-    return _computes(node.op, tuple([t.dtype for t in types]), node.type.dtype)
+    return _computes(node.op, node.type, *[x.type for x in node.inputs])
 
 
 @lru_cache(maxsize=4096)
-def _computes(op: Op, dtypes: tuple[DType, ...], dtype: DType) -> bool:
-    """Whether kernels can compute an op from elements of some dtypes."""
+def _computes(op: Op, *types: Type) -> bool:
+    """Whether kernels can compute an op: its result is the first of the types."""
+    if any(isinstance(t, TupleType) for t in types):
+        return False
+    dtype, *dtypes = [t.dtype for t in types]
     if any(d.kind == "c" for d in [*dtypes, dtype]):
         return False
     if isinstance(op, Reduction):

@@ -11,7 +11,7 @@ from treadle.ops.elementwise import Multiply, Negative
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 from treadle.ops.reduce import Sum
 from treadle.rewrite.facts import is_wide
-from treadle.rewrite.pattern import captures, of
+from treadle.rewrite.pattern import Over, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["CONTRACTION", "placed"]
@@ -61,11 +61,12 @@ def _permuted(m: Match) -> Tensor | None:
 def _as_product(m: Match) -> Tensor | None:
     """A contraction that sums over nothing, or over single elements, as a product."""
     a, b, out = _spec(m.root)
+    extents = m.x.type.shape + m.y.type.shape
+    if any(n != 1 and c not in out for c, n in zip(a + b, extents, strict=True)):
+        return None
     if _is_named(*m.root.inputs):
         return None
-    size = dict(zip(a + b, m.x.type.shape + m.y.type.shape, strict=True))
-    if any(size[c] != 1 for c in a + b if c not in out):
-        return None
+    size = dict(zip(a + b, extents, strict=True))
     operands = []
     for v, own in ((m.x, a), (m.y, b)):
         kept = "".join(c for c in own if c in out)
@@ -216,7 +217,8 @@ def _three(d: Any) -> Any:
 CONTRACTION = RuleSet(
     "contraction",
     [
-        Rule("permutation in a product", contract(x, y), _permuted, exact=False,
+        Rule("permutation in a product", Over(Contract, PermuteDims), _permuted,
+             exact=False,
              takes="numeric", example=lambda d: d("x", (3, 2)).T @ d("y", (3, 4))),
         Rule("product that sums nothing", contract(x, y), _as_product, exact=False,
              takes="numeric",
@@ -236,8 +238,8 @@ CONTRACTION = RuleSet(
         Rule("negative in a product, second", contract(y, -x), _negated,
              exact=False, takes="numeric",
              example=lambda d: d("y", (2, 6)) @ -d("x", (6, 4))),
-        Rule("broadcast in a product", contract(x, y), _unbroadcast, exact=False,
-             takes="float",
+        Rule("broadcast in a product", Over(Contract, BroadcastTo), _unbroadcast,
+             exact=False, takes="float",
              example=lambda d: d.td.broadcast_to(d("x", (2, 1)), (2, 3))
              @ d("y", (3, 4))),
         Rule("sum of a product that broadcasts", sum_(x * y), _contracted, exact=False,

@@ -73,6 +73,30 @@ class Products(Pattern):
         return f"a {self.root.__name__.lower()} with what cancels"
 
 
+class Quotients(Pattern):
+    """A sum or difference of terms each of which may have a divisor."""
+
+    def __init__(self, root: type[Op]) -> None:
+        self.root = root
+
+    def could(self, shape: Any) -> bool:
+        cls, inputs = shape
+        return cls is self.root and (inputs is None or all(map(self._divides, inputs)))
+
+    def _divides(self, shape: Any) -> bool:
+        cls, inputs = shape
+        if cls in _DIVISIONS or cls not in _PARTS:
+            return cls in _DIVISIONS
+        return inputs is None or any(s[0] in _PARTS for s in inputs)
+
+    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+        if type(node.op) is self.root:
+            yield found
+
+    def __repr__(self) -> str:
+        return f"a {self.root.__name__.lower()} of quotients"
+
+
 class Product:
     """A product as its factors and divisors, signs aside."""
 
@@ -221,19 +245,20 @@ def _distributed(m: Match) -> Any:
     return None
 
 
-def _within(root: Tensor) -> Iterator[Tensor]:
+def _within(root: Tensor) -> list[Tensor]:
     """The nodes that a product is made of, and perhaps more, at little cost."""
+    found: list[Tensor] = []
     waiting = [root]
-    for _ in range(4 * FACTORS):
-        if not waiting:
-            return
+    while waiting and len(found) < 4 * FACTORS:
         node = waiting.pop()
-        yield node
+        found.append(node)
         if type(node.op) in _PARTS:
             waiting += node.inputs
+    return found
 
 
-_PARTS = {Multiply, Divide, Square, Reciprocal, Negative}
+_DIVISIONS = {Divide, Reciprocal}
+_PARTS = {Multiply, Square, Negative} | _DIVISIONS
 
 
 def _sums(root: Tensor) -> list[Tensor]:
@@ -242,7 +267,9 @@ def _sums(root: Tensor) -> list[Tensor]:
 
 def _divides(v: Tensor) -> bool:
     """Whether a product may have divisors: most have none, which is quickly seen."""
-    return any(type(u.op) is Divide or type(u.op) is Reciprocal for u in _within(v))
+    if type(v.op) not in _PARTS:
+        return False
+    return any(type(u.op) in _DIVISIONS for u in _within(v))
 
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
@@ -357,8 +384,11 @@ PRODUCTS = RuleSet(
             lambda d: (d("t", (3,)) / d.td.exp(d("x", (3, 4))).sum(1)).reshape(3, 1),
         ),
         stable(
-            "common divisor of a sum", x + y, _common, lambda d: _two_shares(d, 1.0)
+            "common divisor of a sum",
+            Quotients(Add),
+            _common,
+            lambda d: _two_shares(d, 1.0),
         ),
-        stable("common divisor", x - y, _common, _two_shares),
+        stable("common divisor", Quotients(Subtract), _common, _two_shares),
     ],
 )

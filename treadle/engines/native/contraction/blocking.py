@@ -53,9 +53,11 @@ def choose(
     tiles = "flat" if m <= rows_of_tile(machine, FLAT[-1]) else "tall"
     if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
         tiles = "dot"
-    packed = tiles != "dot" and b[1] != 1
+    large = m >= 512 and k * n * size >= 2 << 20
+    packed = tiles != "dot" and (b[1] != 1 or large)
     rows = 512 if packed or m >= 1536 else 128
     blocks_m = max(1, round(m / rows))
+    blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
     tile_m, tile_n = tile_size(machine, size, tiles)
     parts = min(8, int(_seconds(sizes, size) / 8e-6))
     blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
@@ -67,11 +69,19 @@ def choose(
         blocks_m,
         -(-panels // blocks_n) * tile_n,
         _block_k(tiles, m, k, packed),
-        packed or (rows >= 256 and k * n * size >= 8 << 20),
-        copied=m >= 128 and n >= 256 and max(a) * size >= 4096,
+        packed,
+        copied=_is_worth_a_copy(m, n, max(a) * size),
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=batch * m * n * size > 1 << 20,
     )
+
+
+def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
+    """Whether blocks of A are copied, whose rows (or columns) are `step` bytes apart.
+
+    Whole pages apart, the rows of a tile fall on the same lines of the first cache.
+    """
+    return step % 4096 == 0 and ((m >= 28 and n >= 512) or (m >= 128 and n >= 256))
 
 
 def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.units import View
 from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
 from treadle.graph.tensor import Tensor
 
 __all__ = ["Leaves", "Matrices", "addresses", "memory", "row_types"]
 
 LINE = 64
-SMALL = 512  # bytes of a leaf that is copied
-_nbytes = attrgetter("nbytes")
+WIDEST = 16  # bytes of one element
 Place = tuple[str, int]  # a source, as `Template` names them
 
 
@@ -50,34 +49,27 @@ def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
 
 
 class Leaves:
-    """Values that rows read and no row makes, at an address each.
-
-    Small ones are copied to one place: that is faster than asking each where it lies.
-    """
+    """Values that rows read and no row makes, at an address each."""
 
     def __init__(self, nodes: Sequence[Tensor], views: Sequence[View]) -> None:
         self.views = views
-        inside = {view.leaf for view in views}
-        whole = [k for k in range(len(nodes)) if k not in inside]
-        self.addresses = np.zeros(len(nodes), np.int64)
+        whole: Sequence[int] = range(len(nodes))
+        if views:
+            inside = {view.leaf for view in views}
+            whole = [k for k in whole if k not in inside]
+        types = [nodes[k].type for k in whole]
         self.arrays: list[Any] = [nodes[k].array for k in whole]
-        sizes = np.fromiter(map(_nbytes, self.arrays), np.int64, len(whole))
-        self.most = int(sizes.max(initial=0))
-        small = sizes <= SMALL
-        own = [self.arrays[k] for k in np.flatnonzero(small).tolist()]
-        data = b"".join(map(np.ndarray.tobytes, own)) or b"\0"
-        self.block = np.frombuffer(data, np.uint8)
-        places = np.cumsum(np.where(small, sizes, 0)) - sizes + self.block.ctypes.data
-        for k in np.flatnonzero(~small).tolist():
-            self.arrays[k] = np.asarray(self.arrays[k], order="C")
-            places[k] = self.arrays[k].ctypes.data
-        self.addresses[whole] = places
+        of_size: dict[Type, int] = {t: t.nbytes for t in dict.fromkeys(types)}
+        self.most = max(of_size.values(), default=0)
+        if self.most > WIDEST:  # a single element lies in one piece anyway
+            self.arrays = [np.asarray(x, order="C") for x in self.arrays]
+        self.addresses = np.zeros(len(nodes), np.int64)
+        self.addresses[whole] = addresses_of(self.arrays)
         self.place_views(self.addresses)
         # Those that a derivative can be taken by, with their types.
-        dtypes = [x.dtype for x in self.arrays]
-        kinds = {dtype for dtype in dtypes if adds(dtype)}
-        pairs = zip(whole, dtypes, strict=True)
-        self.floats = [(k, nodes[k].type) for k, dtype in pairs if dtype in kinds]
+        added = {t for t in of_size if adds(t.dtype)}
+        pairs = zip(whole, types, strict=True) if added else ()
+        self.floats = [(k, t) for k, t in pairs if t in added]
 
     def place_views(self, addresses: np.ndarray[Any, Any]) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""

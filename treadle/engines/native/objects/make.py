@@ -20,10 +20,9 @@ from typing import Any
 
 from treadle.engines.native.objects.layout import offsets
 from treadle.engines.native.objects.text import loaded
-from treadle.graph.operators import functions
-from treadle.graph.tensor import LOOK, next_serial, warn_if_growing
+from treadle.graph.tensor import LOOK, makers, next_serial, warn_if_growing
 
-__all__ = ["makers", "provide_makers"]
+__all__ = ["built", "provide_makers"]
 
 # What `self` of the functions is: bytes that hold the addresses of these, in order.
 _API = {
@@ -136,8 +135,8 @@ nothing:
 
 """
 _NODE = """
-; make_node(class, op, inputs, type, stored, code, offset, notes, closed)
-define ptr @treadle_make_node(ptr %self, ptr %args, i64 %given) {
+; node(class, op, inputs, type, stored, code, offset, notes, closed)
+define ptr @treadle_node(ptr %self, ptr %args, i64 %given) {
 entry:
   %class = load ptr, ptr %args
   %op = call ptr @field(ptr %args, i64 8)
@@ -174,8 +173,8 @@ end:
 }
 """
 _RESULTS = """
-; make_results(class, node, ops): a tuple of nodes, one for each op.
-define ptr @treadle_make_results(ptr %self, ptr %args, i64 %given) {
+; results(class, node, ops): a tuple of nodes, one for each op.
+define ptr @treadle_results(ptr %self, ptr %args, i64 %given) {
 entry:
   %class = load ptr, ptr %args
   %node = call ptr @field(ptr %args, i64 8)
@@ -274,12 +273,12 @@ class _Method(ctypes.Structure):
 
 
 @cache
-def makers() -> dict[str, Callable[..., Any]]:
+def built() -> dict[str, Callable[..., Any]]:
     """The functions by name; none where nodes do not lie as expected."""
     fields = offsets()
     if fields is None:
         return {}
-    texts = {"make_node": _NODE, "make_results": _RESULTS, "track": _TRACK}
+    texts = {"node": _NODE, "results": _RESULTS, "track": _TRACK}
     places = {name: k for k, name in enumerate([*_API, *_OBJECTS])}
     numbers = {"BYTES": BYTES, "LOOK": LOOK, **places}
     return {
@@ -292,8 +291,8 @@ def makers() -> dict[str, Callable[..., Any]]:
 
 def provide_makers() -> None:
     """Let nodes be made by machine code from here on."""
-    for name, function in makers().items():
-        setattr(functions, name, function)
+    for name, function in built().items():
+        setattr(makers, name, function)
 
 
 def _builtin(name: str, code: int) -> Callable[..., Any]:

@@ -26,8 +26,11 @@ FIELDS = 7  # of a node: op, kind, type, waiting, serial, depth, references
 FIRST = 1 << 12  # nodes there is room for at first
 _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 
-# The space of a walk: table of (node, number), its mask, nodes, how many fit, fields,
-# where operands begin, operands, how many fit, the slot of each node in the table.
+# A table numbers objects: its slots of (object, number), their mask, the objects, how
+# many fit, the slot of each, how many there are. A walk has one of nodes, one of their
+# ops, classes of ops and types; then fields, how many fit, where operands begin,
+# operands, how many fit.
+TABLE = 6
 _TEXT = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
@@ -43,19 +46,19 @@ define internal ptr @array(ptr %space, i64 %k) {
   ret ptr %x
 }
 
-; The number of a node: a new one if it is not known; -1 if there is no room.
-define internal i64 @place(ptr %node, ptr %space, ptr %count) {
+; The number of an object in a table: a new one if it is not known; -1 if it is full.
+define internal i64 @place(ptr %object, ptr %table) {
 entry:
-  %table = call ptr @array(ptr %space, i64 0)
-  %mask = call i64 @word(ptr %space, i64 1)
-  %a = ptrtoint ptr %node to i64
+  %slots = call ptr @array(ptr %table, i64 0)
+  %mask = call i64 @word(ptr %table, i64 1)
+  %a = ptrtoint ptr %object to i64
   %mixed = mul i64 %a, $SPREAD
   %first = lshr i64 %mixed, 24
   br label %probe
 probe:
   %k0 = phi i64 [%first, %entry], [%k1, %next]
   %k = and i64 %k0, %mask
-  %slot = getelementptr [2 x i64], ptr %table, i64 %k
+  %slot = getelementptr [2 x i64], ptr %slots, i64 %k
   %there = load i64, ptr %slot
   %p = getelementptr i64, ptr %slot, i64 1
   %hit = icmp eq i64 %there, %a
@@ -70,20 +73,21 @@ known:
   %old = load i64, ptr %p
   ret i64 %old
 fresh:
-  %new = load i64, ptr %count
-  %room = call i64 @word(ptr %space, i64 3)
+  %new = call i64 @word(ptr %table, i64 5)
+  %room = call i64 @word(ptr %table, i64 3)
   %full = icmp sge i64 %new, %room
   br i1 %full, label %end, label %insert
 insert:
   store i64 %a, ptr %slot
   store i64 %new, ptr %p
-  %nodes = call ptr @array(ptr %space, i64 2)
-  %q = getelementptr i64, ptr %nodes, i64 %new
+  %objects = call ptr @array(ptr %table, i64 2)
+  %q = getelementptr i64, ptr %objects, i64 %new
   store i64 %a, ptr %q
-  %slots = call ptr @array(ptr %space, i64 8)
-  %s = getelementptr i64, ptr %slots, i64 %new
+  %places = call ptr @array(ptr %table, i64 4)
+  %s = getelementptr i64, ptr %places, i64 %new
   store i64 %k, ptr %s
   %more = add i64 %new, 1
+  %count = getelementptr i64, ptr %table, i64 5
   store i64 %more, ptr %count
   ret i64 %new
 end:
@@ -91,8 +95,8 @@ end:
 }
 
 define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
-  %fields = call ptr @array(ptr %space, i64 4)
-  %room = call i64 @word(ptr %space, i64 3)
+  %fields = call ptr @array(ptr %space, i64 12)
+  %room = call i64 @word(ptr %space, i64 13)
   %base = mul i64 %room, %field
   %place = add i64 %base, %k
   %p = getelementptr i64, ptr %fields, i64 %place
@@ -100,18 +104,20 @@ define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
   ret void
 }
 
+; Put down the fields of node k; whether it waits for its value.
 define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
+  %things = getelementptr i64, ptr %space, i64 $TABLE
   %op = call ptr @field(ptr %node, i64 $op)
+  %x0 = call i64 @place(ptr %op, ptr %things)
+  call void @put(ptr %space, i64 0, i64 %k, i64 %x0)
   %kind = call ptr @field(ptr %op, i64 $KIND)
+  %x1 = call i64 @place(ptr %kind, ptr %things)
+  call void @put(ptr %space, i64 1, i64 %k, i64 %x1)
   %type = call ptr @field(ptr %node, i64 $type)
+  %x2 = call i64 @place(ptr %type, ptr %things)
+  call void @put(ptr %space, i64 2, i64 %k, i64 %x2)
   %stored = call ptr @field(ptr %node, i64 $stored)
   %waits = icmp eq ptr %stored, %none
-  %x0 = ptrtoint ptr %op to i64
-  call void @put(ptr %space, i64 0, i64 %k, i64 %x0)
-  %x1 = ptrtoint ptr %kind to i64
-  call void @put(ptr %space, i64 1, i64 %k, i64 %x1)
-  %x2 = ptrtoint ptr %type to i64
-  call void @put(ptr %space, i64 2, i64 %k, i64 %x2)
   %x3 = zext i1 %waits to i64
   call void @put(ptr %space, i64 3, i64 %k, i64 %x3)
   %serial = call ptr @field(ptr %node, i64 $serial)
@@ -154,11 +160,9 @@ end:
 ; How many nodes there are below the roots; -1 if there is no room for them.
 define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none) {
 entry:
-  %count = alloca i64
-  store i64 0, ptr %count
-  %starts = call ptr @array(ptr %space, i64 5)
-  %operands = call ptr @array(ptr %space, i64 6)
-  %room = call i64 @word(ptr %space, i64 7)
+  %starts = call ptr @array(ptr %space, i64 14)
+  %operands = call ptr @array(ptr %space, i64 15)
+  %room = call i64 @word(ptr %space, i64 16)
   br label %begin
 begin:
   %r = phi i64 [0, %entry], [%r1, %root]
@@ -167,7 +171,7 @@ begin:
 root:
   %rp = getelementptr ptr, ptr %roots, i64 %r
   %x = load ptr, ptr %rp
-  %rk = call i64 @place(ptr %x, ptr %space, ptr %count)
+  %rk = call i64 @place(ptr %x, ptr %space)
   %r1 = add i64 %r, 1
   %rno = icmp slt i64 %rk, 0
   br i1 %rno, label %no, label %begin
@@ -176,7 +180,7 @@ nodes:
   %e = phi i64 [0, %begin], [%en, %done]
   %sp = getelementptr i64, ptr %starts, i64 %k
   store i64 %e, ptr %sp
-  %n = load i64, ptr %count
+  %n = call i64 @word(ptr %space, i64 5)
   %inside = icmp slt i64 %k, %n
   br i1 %inside, label %node, label %end
 node:
@@ -204,7 +208,7 @@ read:
 item:
   %ip = getelementptr ptr, ptr %items, i64 %j
   %y = load ptr, ptr %ip
-  %yk = call i64 @place(ptr %y, ptr %space, ptr %count)
+  %yk = call i64 @place(ptr %y, ptr %space)
   %yno = icmp slt i64 %yk, 0
   br i1 %yno, label %no, label %one
 one:
@@ -228,6 +232,26 @@ _WALK = ctypes.PYFUNCTYPE(
 )
 
 
+class _Table:
+    """Numbers for objects. It is used again, and empty before each use."""
+
+    def __init__(self, room: int) -> None:
+        size = 1 << (2 * room - 1).bit_length()
+        self.slots = np.zeros((size, 2), np.int64)
+        self.objects = np.empty(room, np.int64)
+        self.places = np.empty(room, np.int64)
+
+    def words(self) -> list[int]:
+        """What native code is told of it."""
+        slots, objects = self.slots.ctypes.data, self.objects.ctypes.data
+        room, places = len(self.objects), self.places.ctypes.data
+        return [slots, len(self.slots) - 1, objects, room, places, 0]
+
+    def clear(self, count: int) -> None:
+        """Forget the objects, of which there are so many."""
+        self.slots[self.places[:count], 0] = 0
+
+
 class _Space(threading.local):
     """Memory for a walk of so many nodes, which read three times as many.
 
@@ -240,29 +264,27 @@ class _Space(threading.local):
     def grow(self, room: int) -> None:
         """Have room for so many."""
         self.room = room
-        self.table = np.zeros((2 * room, 2), np.int64)
-        self.nodes = np.empty(room, np.int64)
+        self.nodes = _Table(room)
+        self.things = _Table(3 * room)
         self.fields = np.empty((FIELDS, room), np.int64)
         self.starts = np.empty(room + 1, np.int64)
         self.operands = np.empty(3 * room, np.int64)
-        self.slots = np.empty(room, np.int64)
-        self.words = np.array(
-            [
-                self.table.ctypes.data,
-                len(self.table) - 1,
-                self.nodes.ctypes.data,
-                room,
-                self.fields.ctypes.data,
-                self.starts.ctypes.data,
-                self.operands.ctypes.data,
-                len(self.operands),
-                self.slots.ctypes.data,
-            ]
-        )
+        arrays = [self.fields.ctypes.data, room, self.starts.ctypes.data]
+        arrays += [self.operands.ctypes.data, len(self.operands)]
+        self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
+
+    def walk(self, function: Any, roots: Numbers) -> int:
+        """How many nodes there are; less than none if there is no room for them."""
+        words = self.words
+        found: int = function(roots.ctypes.data, len(roots), words.ctypes.data, None)
+        self.nodes.clear(int(words[TABLE - 1]))
+        self.count = int(words[2 * TABLE - 1])
+        self.things.clear(self.count)
+        words[TABLE - 1] = words[2 * TABLE - 1] = 0
+        return found
 
     def columns(self, count: int) -> Columns:
         """What was found, in creation order."""
-        self.table[self.slots[:count], 0] = 0  # as it was before
         fields = self.fields[:, :count]
         order = np.argsort(fields[4], kind="stable")
         rank = np.empty(count, np.int64)
@@ -274,7 +296,8 @@ class _Space(threading.local):
         operands = rank[self.operands[shifts + np.arange(len(shifts))]]
         ops, kinds, types, waits, serials, depths, held = fields[:, order]
         return Columns(
-            _objects(self.nodes[:count][order], len(self.nodes)),
+            _objects(self.nodes.objects[:count][order], self.room),
+            self.count,
             ops,
             kinds,
             types,
@@ -297,11 +320,10 @@ def walked(roots: Sequence[Tensor]) -> Columns:
         return columns(roots)
     first = np.fromiter(map(id, roots), np.int64, len(roots))
     while True:
-        words = _space.words.ctypes.data
-        found = function(first.ctypes.data, len(first), words, None)
+        found = _space.walk(function, first)
         if found >= 0:
             return _space.columns(found)
-        _space.grow(4 * len(_space.nodes))
+        _space.grow(4 * _space.room)
 
 
 def _objects(addresses: Numbers, room: int) -> list[Any]:
@@ -320,7 +342,7 @@ def _function() -> Any:
     found = offsets()
     if found is None:
         return None
-    made = loaded("treadle_walk", _TEXT, found, SPREAD=_SPREAD)
+    made = loaded("treadle_walk", _TEXT, found, SPREAD=_SPREAD, TABLE=TABLE)
     function = _WALK(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function

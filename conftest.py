@@ -1,0 +1,22 @@
+"""What needs an optional package that is not installed is skipped, and says so."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Generator
+
+import pytest
+
+from treadle.base.errors import MissingExtraError
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    try:
+        yield
+    except MissingExtraError as error:
+        pytest.skip(error.message)
+    except doctest.UnexpectedException as failure:
+        if not isinstance(failure.exc_info[1], MissingExtraError):
+            raise
+        pytest.skip(failure.exc_info[1].message)

@@ -1,0 +1,230 @@
+"""Connectionist temporal classification: labels whose places in time are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import int64, kind
+from treadle.base.errors import (
+    ArgumentError,
+    DTypeError,
+    RunError,
+    ShapeError,
+    TreadleError,
+)
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.rows import row_count, spread
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.distance import reduced
+from treadle.ops.families import Composite
+from treadle.ops.join import concat, stack
+from treadle.ops.loop import scan
+from treadle.ops.movement import broadcast_to
+from treadle.ops.select import maximum, where
+
+__all__ = ["ctc_loss"]
+
+
+@op()
+class CTC(Composite):
+    """-log of the probability of all paths that read as the labels, for each sequence.
+
+    Inputs: log-probabilities x[t, n, c], labels[n, s], how many of the t steps and of
+    the s labels each sequence has. More steps than t count as t.
+    """
+
+    blank: int = 0
+    arity = 4
+
+    def infer(self, *types: Type) -> Type:
+        refuse_axes(self, *types)
+        x, labels, steps, counts = types
+        if kind(x.dtype) != "float":
+            raise DTypeError(f"takes float log-probabilities, not {x.dtype.name}")
+        for t in types[1:]:
+            if kind(t.dtype) != "integer":
+                raise DTypeError(f"labels and lengths are integers, not {t.dtype.name}")
+        if x.ndim != 3 or labels.ndim != 2 or x.shape[1] != labels.shape[0]:
+            raise ShapeError(
+                f"log-probabilities {x} with labels {labels}",
+                hint="takes x[time, n, classes] and labels[n, most], padded",
+            )
+        for t in (steps, counts):
+            if t.shape != (x.shape[1],):
+                raise ShapeError(
+                    f"a length for each of {x.shape[1]} sequences, not {t}"
+                )
+        if not 0 <= self.blank < x.shape[2]:
+            raise ShapeError(f"blank is {self.blank} of {x.shape[2]} classes")
+        return Type((x.shape[1],), x.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        x, labels, steps, counts = arrays
+        found = np.empty(x.shape[1], x.dtype)
+        for n, (own, t, s) in enumerate(zip(labels, steps, counts, strict=True)):
+            if not 0 <= s <= len(own):
+                raise RunError(f"sequence {n} has {s} of {len(own)} labels")
+            found[n] = -_path_sum(x[: max(t, 0), n], own[:s], self.blank)
+        return found
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        x, labels, steps, counts = (functions.unname(v) for v in xs)
+        most, batch = labels.type.shape[1], labels.type.shape[0]
+        known = constant_node(np.arange(most)) < counts.reshape(batch, 1)
+        labels = where(known, astype(labels, int64), self.blank)
+        blanks = constant_node(np.full((batch, most, 1), self.blank))
+        between = stack([blanks[:, :, 0], labels], -1).reshape(batch, 2 * most)
+        last = constant_node(np.full((batch, 1), self.blank))
+        states = concat([between, last], 1)
+        # A label may follow another one at once, unless it is the same.
+        leaps = (states != functions.shift(states, 2, 1, self.blank)) & (
+            states != self.blank
+        )
+        shape = (*x.type.shape[:2], 2 * most + 1)
+        emitted = functions.take_along_axis(x, broadcast_to(states, shape), 2)
+        times = constant_node(np.arange(x.type.shape[0]).reshape(-1, 1))
+        first = np.full(shape[1:], -np.inf, x.type.dtype)
+        first[:, 0] = 0
+
+        def step(a: Tensor, row: Any) -> tuple[Tensor, tuple[()]]:
+            here, live = row
+            nxt = functions.shift(a, 1, 1, -np.inf)
+            far = where(leaps, functions.shift(a, 2, 1, -np.inf), -np.inf)
+            new = functions.logsumexp(stack([a, nxt, far], 0), 0) + here
+            return where(live, new, a), ()
+
+        live = (times < steps).reshape(*shape[:2], 1)
+        a = scan(step, constant_node(first), (emitted, live))[0]
+        ends = astype(counts, int64).reshape(batch, 1) * 2
+        at = concat([ends, maximum(ends - 1, 0)], 1)
+        whole = functions.take_along_axis(a, at, 1)
+        # Without labels there is one last state, not two.
+        both = concat([ends >= 0, ends > 0], 1)
+        return -functions.logsumexp(where(both, whole, -np.inf), 1)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        count = row_count(given, xs)
+        x, *rest = spread(given, xs)
+        _, t, n, c = x.type.shape
+        flat = functions.moveaxis(x, 0, 1).reshape(t, count * n, c)
+        merged = [r.reshape(count * n, *r.type.shape[2:]) for r in rest]
+        return self(flat, *merged).reshape(count, n)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        x = Input((5, 3, 4), low=-3.0, high=-0.5)
+        labels = np.array([[1, 2], [3, 3], [2, 1]])
+        steps, counts = np.array([5, 4, 3]), np.array([2, 2, 1])
+        none = np.zeros((2, 0), np.int64)
+        return [
+            Sample(cls(), (x, labels, steps, counts)),
+            Sample(cls(3), (x, labels % 3, steps, counts), (0,), False),
+            Sample(
+                cls(),
+                (Input((2, 2, 3)), none, np.array([2, 1]), np.zeros(2, np.int64)),
+            ),
+            Sample(
+                cls(),
+                (Input((1, 1, 3)), np.array([[1, 2]]), np.array([1]), np.array([2])),
+                (),
+            ),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, labels = as_tensor(np.zeros((2, 1, 3))), as_tensor([[1]])
+        one, far = as_tensor([1]), as_tensor([[5]])
+        made = cls()
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made(labels, labels, one, one), DTypeError, "float log"),
+            Mistake(lambda: made(x, x, one, one), DTypeError, "are integers"),
+            Mistake(lambda: made(x, one, one, one), ShapeError, "with labels"),
+            Mistake(lambda: made(x, labels, far, one), ShapeError, "a length for"),
+            Mistake(lambda: cls(3)(x, labels, one, one), ShapeError, "blank is 3"),
+            Mistake(lambda: made(x, far, one, one).numpy(), RunError, "out of range"),
+        ]
+
+
+def _path_sum(x: Array, labels: Array, blank: int) -> Any:
+    """The log-probability of one sequence of labels, over its own steps."""
+    bad = (labels < 0) | (labels >= x.shape[1])
+    if bad.any():
+        raise RunError(
+            f"label {labels[bad][0]} is out of range for {x.shape[1]} classes"
+        )
+    states = np.full(2 * len(labels) + 1, blank)
+    states[1::2] = labels
+    a = np.full(len(states), -np.inf)
+    a[0] = 0.0
+    for row in x.astype(np.float64):
+        before = np.r_[-np.inf, a[:-1]]
+        far = np.r_[-np.inf, -np.inf, a[:-2]][: len(a)]
+        alike = np.r_[[True, True], states[2:] == states[:-2]][: len(a)]
+        far = np.where(alike | (states == blank), -np.inf, far)
+        a = np.logaddexp(np.logaddexp(a, before), far) + row[states]
+    return np.logaddexp.reduce(a[-2:])
+
+
+def _lengths(given: Any, most: int, n: int, what: str) -> Tensor:
+    """Lengths of n sequences, all of them whole by default; those known are checked."""
+    if given is None:
+        return as_tensor(np.full(n, most))
+    if not isinstance(given, Operand):
+        lengths = np.asarray(given)
+        bad = (lengths < 0) | (lengths > most)
+        if bad.any():
+            raise ArgumentError(f"a sequence has {lengths[bad][0]} of {most} {what}")
+    return as_tensor(given)
+
+
+@provide
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any = None,
+    target_lengths: Any = None,
+    *,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """-log p(labels) of sequences whose labels have no known places in time.
+
+    Takes log-probabilities x[time, n, classes], as log_softmax gives them, and labels
+    [n, most], with anything behind those that a sequence has. p sums over all ways to
+    write one class a step that read as the labels once repeats are joined and blanks
+    dropped. The mean is of losses over their numbers of labels. A sequence too short
+    for its labels has an infinite loss, or none with `zero_infinity`. Graves et al.,
+    Connectionist temporal classification, 2006.
+
+    >>> import treadle as td
+    >>> even = td.log(td.full((2, 1, 2), 0.5))  # a-, -a and aa read as a
+    >>> f"{float(td.exp(-td.ctc_loss(even, [[1]]))):.4f}"
+    '0.7500'
+    """
+    try:
+        x, labels = as_float(log_probs), as_tensor(targets)
+        if x.type.ndim != 3 or labels.type.ndim != 2:
+            raise ShapeError(
+                f"log-probabilities {x.type} with labels {labels.type}",
+                hint="takes x[time, n, classes] and labels[n, most], padded",
+            )
+        (time, n, _), most = x.type.shape, labels.type.shape[1]
+        steps = _lengths(input_lengths, time, n, "steps")
+        counts = _lengths(target_lengths, most, n, "labels")
+        values = CTC(blank)(x, labels, steps, counts)
+    except TreadleError as error:
+        raise error.located("ctc_loss") from None
+    if zero_infinity:
+        values = where(functions.isinf(values), 0, values)
+    if reduction == "mean":
+        values = values / astype(maximum(counts, 1), values.type.dtype)
+    return reduced(values, reduction, "ctc_loss")

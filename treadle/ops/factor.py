@@ -1,0 +1,192 @@
+"""Matrices as products of triangular and orthogonal ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64, kind
+from treadle.base.errors import RunError
+from treadle.base.types import TupleType, Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.contract import matmul
+from treadle.ops.families import outputs_of
+from treadle.ops.matrices import (
+    OfMatrices,
+    adjoint,
+    adjoint_of,
+    hermitian_part,
+    identity,
+    mirrored,
+    of_square,
+    solved,
+    square,
+    well,
+)
+from treadle.ops.padding import tril
+from treadle.ops.solve import TriangularSolve
+
+__all__: list[str] = []
+
+
+def positive(*shape: int, dtype: Any = np.float32) -> Array:
+    """Positive definite matrices for samples."""
+    x = well(*shape, dtype=dtype)
+    found: Array = (x @ adjoint_of(x)).astype(dtype)
+    return found
+
+
+def real_diagonal(x: Tensor) -> Tensor:
+    """The real part of the diagonal, as diagonal matrices."""
+    parts = x * identity(x, x.type.shape[-1])
+    if kind(x.type.dtype) != "complex":
+        return parts
+    return astype(functions.real(parts), x.type.dtype)
+
+
+def below(x: Tensor) -> Tensor:
+    """x below its diagonal, and half of what is on it."""
+    return tril(x, -1) + real_diagonal(x) * 0.5
+
+
+def over_upper(x: Tensor, r: Tensor) -> Tensor:
+    """x r^-H for an upper triangular r."""
+    return adjoint(TriangularSolve(True)(r, adjoint(x)))
+
+
+@op()
+class Cholesky(OfMatrices):
+    """The lower triangular L of x = L L^H, for the Hermitian part x of matrices."""
+
+    arity = 1
+
+    def found(self, *types: Type) -> Any:
+        square(types[0])
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        found: Array = solved(
+            np.linalg.cholesky,
+            hermitian_part(arrays[0]),
+            hint="add a small multiple of the identity: x + eps * td.eye(n)",
+        )
+        return found
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        inner = below(matmul(adjoint(y), g))
+        # y^-H inner y^-1, each side a triangular system.
+        left = TriangularSolve(True)(adjoint(y), inner)
+        return (mirrored(over_upper(left, adjoint(y))),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (positive(3, 3),)),
+            Sample(cls(), (positive(2, 1, 2, 2),), None, False),
+            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
+            Sample(cls(), (Input((0, 0)),), ()),
+            Sample(cls(), (positive(2, 3, 3, dtype=complex64),), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        bad = as_tensor(-np.eye(2, dtype=np.float32))
+        return [
+            *super().mistakes(),
+            of_square(cls),
+            Mistake(lambda: cls()(bad).numpy(), RunError, "not positive definite"),
+        ]
+
+
+def cholesky(x: Any, *, upper: bool = False) -> Tensor:
+    """The triangular L of x = L L^H for positive definite x[..., n, n]; L^H if `upper`.
+
+    Of x its Hermitian part counts. Gradient by Murray, Differentiation of the Cholesky
+    decomposition, 2016.
+
+    >>> import treadle as td
+    >>> td.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    found = Cholesky()(as_float(x))
+    return adjoint(found) if upper else found
+
+
+@op()
+class QR(OfMatrices):
+    """Orthonormal columns Q[m, k] and upper triangular R[k, n], k = min(m, n)."""
+
+    arity = 1
+
+    def found(self, *types: Type) -> Any:
+        (t,) = types
+        lead, (m, n) = t.shape[:-2], t.shape[-2:]
+        k = min(m, n)
+        return TupleType((t.with_shape((*lead, m, k)), t.with_shape((*lead, k, n))))
+
+    def numpy(self, *arrays: Any) -> Any:
+        return tuple(solved(np.linalg.qr, *arrays))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        q, r = outputs_of(y)
+        pairs = zip(g, (q, r), strict=True)
+        gq, gr = (z * 0 if part is None else part for part, z in pairs)
+        m, n = x.type.shape[-2:]
+        if m >= n:
+            return (_qr_gradient(gq, gr, q, r),)
+        # x = [a b] = q [u v] with q and u of a alone, and v = q^H b.
+        b, gu, gv = x[..., m:], gr[..., :m], gr[..., m:]
+        ga = _qr_gradient(gq + matmul(b, adjoint(gv)), gu, q, r[..., :m])
+        return (functions.concat([ga, matmul(q, gv)], -1),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (well(3, 3),)),
+            Sample(cls(), (well(2, 4, 2),), None, False),
+            Sample(cls(), (well(2, 4),)),
+            Sample(cls(), (Input((2, 0, 3)),), ()),
+            Sample(cls(), (well(2, 3, 2, dtype=complex64),), ()),
+        ]
+
+
+def _qr_gradient(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The cotangent of x = q r with as many columns as r, which is square."""
+    inner = below(matmul(r, adjoint(gr)) - matmul(adjoint(gq), q))
+    return over_upper(gq + matmul(q, inner + adjoint(inner)), r)
+
+
+def qr(x: Any) -> tuple[Tensor, Tensor]:
+    """Q and R of x = Q R: x[..., m, n], Q[..., m, k], R[..., k, n], k = min(m, n).
+
+    Q^H Q = 1 and R is upper triangular. Gradient by Walter and Lehmann, Algorithmic
+    differentiation of linear algebra functions, 2012; it needs a full rank of the
+    first k columns.
+
+    >>> import treadle as td
+    >>> q, r = td.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
+    >>> [[round(v, 4) for v in row] for row in (q @ r).tolist()]
+    [[3.0, 1.0], [4.0, 2.0]]
+    """
+    q, r = outputs_of(QR()(as_float(x)))
+    return q, r
+
+
+def lq(x: Any) -> tuple[Tensor, Tensor]:
+    """L and Q of x = L Q: x[..., m, n], L[..., m, k], Q[..., k, n], k = min(m, n).
+
+    Q Q^H = 1 and L is lower triangular: the QR factors of x^H, transposed.
+
+    >>> import treadle as td
+    >>> left, q = td.linalg.lq([[3.0, 4.0]])
+    >>> abs(round(float(left), 4))
+    5.0
+    """
+    q, r = qr(adjoint(as_float(x)))
+    return adjoint(r), adjoint(q)

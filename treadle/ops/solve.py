@@ -1,0 +1,184 @@
+"""Systems of linear equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64
+from treadle.base.errors import RunError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, operands
+from treadle.ops.contract import matmul
+from treadle.ops.matrices import (
+    SINGULAR,
+    OfMatrices,
+    adjoint,
+    of_square,
+    solved,
+    square,
+    stacked,
+    well,
+)
+from treadle.ops.padding import tril, triu
+
+__all__: list[str] = []
+
+BLOCK = 64  # rows of a triangular system that are solved one by one
+
+
+class System(OfMatrices):
+    """a x = b for square a[..., n, n] and b[..., n, k]."""
+
+    __slots__ = ()
+    arity = 2
+
+    def found(self, *types: Type) -> Any:
+        a, b = types
+        n = square(a, hint=SINGULAR)
+        if b.shape[-2] != n:
+            raise ShapeError(
+                f"{n} equations with {b.shape[-2]} right-hand values",
+                hint="a right-hand side is b[..., n, k], or a vector b[n]",
+            )
+        return b
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        a, b = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
+        sample = cls.samples()[0]
+        return [
+            *super().mistakes(),
+            of_square(cls),
+            Mistake(lambda: sample.op(a, b), ShapeError, "right-hand"),
+        ]
+
+
+@op()
+class Solve(System):
+    """The x of a x = b, for square a[..., n, n] and b[..., n, k]."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        found: Array = solved(np.linalg.solve, *arrays, hint=SINGULAR)
+        return found
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        back = Solve()(adjoint(xs[0]), g)
+        return -matmul(back, adjoint(y)), back
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        z = well(2, 3, 3, dtype=complex64)
+        return [
+            Sample(cls(), (well(3, 3), Input((3, 2)))),
+            Sample(cls(), (well(2, 4, 4), Input((2, 4, 1))), None, False),
+            Sample(cls(), (Input((0, 0)), Input((0, 2))), ()),
+            Sample(cls(), (z, Input((2, 3, 1), complex64)), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        zero = as_tensor(np.zeros((2, 2), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(zero, zero).numpy(), RunError, "Singular matrix"),
+        ]
+
+
+def _system(op: System, a: Any, b: Any) -> Tensor:
+    """`op` on operands of one dtype, whose leading dimensions broadcast."""
+    x, y = operands(as_float(a), as_float(b))
+    if y.type.ndim == 1:
+        column = op(*stacked(x, y.reshape(*y.type.shape, 1)))
+        return column.reshape(column.type.shape[:-1])
+    return op(*stacked(x, y))
+
+
+def solve(a: Any, b: Any) -> Tensor:
+    """The x of a x = b: a[..., n, n], b[..., n, k] or one vector b[n].
+
+    Gradients of b: z = solve(a^H, g); of a: -z x^H (Giles 2008).
+
+    >>> import treadle as td
+    >>> td.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0]).tolist()
+    [1.0, 0.5]
+    """
+    return _system(Solve(), a, b)
+
+
+def _substituted(a: Array, x: Array, unit: bool) -> Array:
+    """The solution for a lower triangular a in the place of its right-hand side x.
+
+    What whole blocks of rows take from those before them is one product.
+    """
+    n = a.shape[-1]
+    for first in range(0, n, BLOCK):
+        own = slice(first, first + BLOCK)
+        x[..., own, :] -= a[..., own, :first] @ x[..., :first, :]
+        for i in range(first, min(first + BLOCK, n)):
+            row = a[..., i : i + 1, first:i] @ x[..., first:i, :]
+            x[..., i, :] -= row[..., 0, :]
+            if not unit:
+                x[..., i, :] /= a[..., i, i, None]
+    return x
+
+
+@op()
+class TriangularSolve(System):
+    """The x of a x = b, where only the triangle of a on one side is read.
+
+    With `unit` its diagonal is not read either: it is 1.
+    """
+
+    upper: bool = False
+    unit: bool = False
+
+    def numpy(self, *arrays: Any) -> Array:
+        a, b = arrays
+        if self.upper:  # from the last row to the first: the same, turned around
+            a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
+        if not self.unit and (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
+            raise RunError("a diagonal element is 0: Singular matrix", hint=SINGULAR)
+        x = _substituted(a, b.copy(), self.unit)
+        return x[..., ::-1, :] if self.upper else x
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        back = TriangularSolve(not self.upper, self.unit)(adjoint(xs[0]), g)
+        kept, inner = (triu, int(self.unit)) if self.upper else (tril, -int(self.unit))
+        return -kept(matmul(back, adjoint(y)), inner), back
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        z = well(2, 3, 3, dtype=complex64)
+        return [
+            Sample(cls(), (well(3, 3), Input((3, 2)))),
+            Sample(cls(True), (well(2, 4, 4), Input((2, 4, 1))), None, False),
+            Sample(cls(False, True), (well(3, 3), Input((3, 1)))),
+            Sample(cls(True, True), (well(3, 3), Input((3, 1))), None, False),
+            Sample(cls(), (Input((0, 0)), Input((0, 2))), ()),
+            Sample(cls(True), (z, Input((2, 3, 1), complex64)), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        zero = as_tensor(np.zeros((2, 2), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(zero, zero).numpy(), RunError, "Singular matrix"),
+        ]
+
+
+def triangular_solve(a: Any, b: Any, *, upper: bool = False, unit: bool = False) -> Any:
+    """The x of a x = b for a triangular a[..., n, n], whose other side is not read.
+
+    With `unit` the diagonal is taken as 1. Gradients as of `solve`, on the triangle.
+
+    >>> import treadle as td
+    >>> td.linalg.triangular_solve([[2.0, 9.0], [1.0, 1.0]], [2.0, 2.0]).tolist()
+    [1.0, 1.0]
+    """
+    return _system(TriangularSolve(upper, unit), a, b)

@@ -1,0 +1,198 @@
+"""Eigenvalues and singular values, with their vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64, kind, real_of
+from treadle.base.types import TupleType, Type
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.contract import matmul
+from treadle.ops.families import outputs_of
+from treadle.ops.matrices import (
+    OfMatrices,
+    adjoint,
+    as_column,
+    as_row,
+    hermitian_part,
+    identity,
+    mirrored,
+    of_square,
+    on_diagonal,
+    solved,
+    square,
+    well,
+)
+
+__all__: list[str] = []
+
+
+def over_gaps(x: Tensor, gap: Tensor) -> Tensor:
+    """x / gap with 0 on the diagonal; not finite where two of the values are equal."""
+    one = identity(gap, gap.type.shape[-1])
+    return x * (1 - one) / (gap + one)
+
+
+@op()
+class Eigh(OfMatrices):
+    """Rising eigenvalues, and eigenvectors, of the Hermitian part of matrices."""
+
+    arity = 1
+
+    def found(self, *types: Type) -> Any:
+        (t,) = types
+        square(t)
+        values = t.with_shape(t.shape[:-1])
+        return TupleType((values.with_dtype(real_of(t.dtype)), t))
+
+    def numpy(self, *arrays: Any) -> Any:
+        return tuple(solved(np.linalg.eigh, hermitian_part(arrays[0])))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        w, v = outputs_of(y)
+        gw, gv = g
+        inner: Any = None
+        if gw is not None:
+            inner = on_diagonal(astype(gw, v.type.dtype))
+        if gv is not None:
+            gaps = astype(as_row(w) - as_column(w), v.type.dtype)
+            turn = over_gaps(matmul(adjoint(v), gv), gaps)
+            inner = turn if inner is None else inner + turn
+        if inner is None:
+            return (None,)
+        return (mirrored(matmul(matmul(v, inner), adjoint(v))),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (well(3, 3),)),
+            Sample(cls(), (well(2, 1, 2, 2),), None, False),
+            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
+            Sample(cls(), (Input((0, 0)),), ()),
+            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        return [*super().mistakes(), of_square(cls)]
+
+
+def eigh(x: Any) -> tuple[Tensor, Tensor]:
+    """The eigenvalues w[..., n], rising, and vectors v[..., n, n] of Hermitian x.
+
+    x v[..., k] = w[..., k] v[..., k]. Of x its Hermitian part counts. Gradient by Giles
+    2008; of vectors it is defined where eigenvalues differ, and else not finite.
+
+    >>> import treadle as td
+    >>> w, v = td.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
+    >>> [round(x, 4) for x in w.tolist()]
+    [1.0, 3.0]
+    """
+    w, v = outputs_of(Eigh()(as_float(x)))
+    return w, v
+
+
+def eigvalsh(x: Any) -> Tensor:
+    """The eigenvalues of Hermitian matrices x[..., n, n], rising.
+
+    >>> import treadle as td
+    >>> [round(x, 4) for x in td.linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]]).tolist()]
+    [1.0, 3.0]
+    """
+    return eigh(x)[0]
+
+
+@op()
+class SVD(OfMatrices):
+    """U[m, k], the falling singular values s[k] and V^H[k, n], k = min(m, n)."""
+
+    arity = 1
+
+    def found(self, *types: Type) -> Any:
+        (t,) = types
+        lead, (m, n) = t.shape[:-2], t.shape[-2:]
+        k = min(m, n)
+        values = Type((*lead, k), real_of(t.dtype))
+        u, vh = t.with_shape((*lead, m, k)), t.with_shape((*lead, k, n))
+        return TupleType((u, values, vh))
+
+    def numpy(self, *arrays: Any) -> Any:
+        return tuple(solved(lambda x: np.linalg.svd(x, full_matrices=False), *arrays))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        u, s, vh = outputs_of(y)
+        return (_svd_gradient(g, u, astype(s, u.type.dtype), adjoint(vh)),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (well(3, 3),)),
+            Sample(cls(), (well(2, 4, 2),), None, False),
+            Sample(cls(), (well(2, 4),)),
+            Sample(cls(), (Input((2, 0, 3)),), ()),
+            Sample(cls(), (well(2, 3, 2, dtype=complex64),), ()),
+        ]
+
+
+def _svd_gradient(g: Any, u: Tensor, s: Tensor, v: Tensor) -> Tensor | None:
+    """The cotangent of x = u s v^H from those of u, s and v^H, or some of them."""
+    gu, gs, gvh = g
+    row, column = as_row(s), as_column(s)
+    gaps = (row - column) * (row + column)
+    inner: Any = None
+    outer: Any = None
+    if gs is not None:
+        inner = on_diagonal(astype(gs, u.type.dtype))
+    if gu is not None:
+        along = matmul(adjoint(u), gu)
+        turn = over_gaps(along - adjoint(along), gaps) * row
+        if kind(u.type.dtype) == "complex":
+            # The phases of a pair of vectors are free: they are put on u.
+            phase = functions.imag(functions.diagonal(along))
+            turn = turn + on_diagonal(astype(phase, u.type.dtype) * 1j / s)
+        inner = turn if inner is None else inner + turn
+        if u.type.shape[-2] > s.type.shape[-1]:
+            outer = matmul((gu - matmul(u, along)) / row, adjoint(v))
+    if gvh is not None:
+        gv = adjoint(gvh)
+        along = matmul(adjoint(v), gv)
+        turn = column * over_gaps(along - adjoint(along), gaps)
+        inner = turn if inner is None else inner + turn
+        if v.type.shape[-2] > s.type.shape[-1]:
+            rest = matmul(u, adjoint((gv - matmul(v, along)) / row))
+            outer = rest if outer is None else outer + rest
+    if inner is None:
+        return None
+    found = matmul(matmul(u, inner), adjoint(v))
+    return found if outer is None else found + outer
+
+
+def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """U[..., m, k], s[..., k] and V^H[..., k, n] of x[..., m, n], k = min(m, n).
+
+    x = U diag(s) V^H with orthonormal columns, s >= 0 falling. Gradient by Townsend,
+    Differentiating the singular value decomposition, 2016; of vectors it is defined
+    where singular values differ and are not 0, and else not finite.
+
+    >>> import treadle as td
+    >>> u, s, vh = td.linalg.svd([[0.0, 2.0], [3.0, 0.0]])
+    >>> [round(v, 4) for v in s.tolist()]
+    [3.0, 2.0]
+    """
+    u, s, vh = outputs_of(SVD()(as_float(x)))
+    return u, s, vh
+
+
+def svdvals(x: Any) -> Tensor:
+    """The singular values of matrices x[..., m, n], falling.
+
+    >>> import treadle as td
+    >>> [round(v, 4) for v in td.linalg.svdvals([[0.0, 2.0], [3.0, 0.0]]).tolist()]
+    [3.0, 2.0]
+    """
+    return svd(x)[1]

@@ -1,0 +1,243 @@
+"""Linear equations of matrices on both sides, by SciPy's LAPACK: the extra `linalg`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import complex64
+from treadle.base.errors import RunError, ShapeError
+from treadle.base.extras import extra
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, operands
+from treadle.ops.contract import matmul
+from treadle.ops.matrices import (
+    OfMatrices,
+    adjoint,
+    adjoint_of,
+    square,
+    stacked,
+    well,
+)
+
+__all__: list[str] = []
+
+
+def scipy_linalg() -> Any:
+    """SciPy's linear algebra, or an error that tells how to install it."""
+    return extra("scipy.linalg", "linalg")
+
+
+def each(rule: Any, result: int, *arrays: Array) -> Array:
+    """A rule of matrices done in double precision for each of a stack.
+
+    The result has the shape and dtype of the operand numbered `result`.
+    """
+    like = arrays[result]
+    wide = [a.astype(np.result_type(a.dtype, np.float64)) for a in arrays]
+    found = np.empty_like(like)
+    for place in np.ndindex(like.shape[:-2]):
+        try:
+            if found[place].size:
+                found[place] = rule(*[a[place] for a in wide])
+        except np.linalg.LinAlgError as error:
+            raise RunError(
+                str(error).rstrip("."), hint="is there a solution, and only one?"
+            ) from None
+    return found
+
+
+def _schur(x: Array) -> Any:
+    return scipy_linalg().schur(x, output="real")
+
+
+def _sylvester(a: Array, b: Array, c: Array, alike: bool = False) -> Array:
+    """The x of a x + x b = c by Schur factors (Bartels and Stewart, 1972).
+
+    With `alike` b is a^H, which has the factors of a.
+    """
+    r, u = _schur(a)
+    s, v = (r, u) if alike else _schur(adjoint_of(b))
+    inner = adjoint_of(u) @ c @ v
+    (solve,) = scipy_linalg().get_lapack_funcs(("trsyl",), (r, s, inner))
+    y, scale, info = solve(r, s, inner, tranb="C")
+    if info:
+        raise RunError(
+            "no unique solution: an eigenvalue of a and one of b are opposite",
+            hint="of a x + x a^H these are two eigenvalues of a whose sum is 0",
+        )
+    found: Array = u @ (y * scale) @ adjoint_of(v)
+    return found
+
+
+class Equation(OfMatrices):
+    """An op that SciPy computes, for a square first operand."""
+
+    __slots__ = ()
+
+    def infer(self, *types: Type) -> Any:
+        found = super().infer(*types)
+        scipy_linalg()  # where it is missing, the call that needs it fails
+        return found
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        sample = cls.samples()[0]
+        wide = [as_tensor(np.ones((2, 3), np.float32)) for _ in sample.inputs]
+        return [
+            *super().mistakes(),
+            Mistake(lambda: sample.op(*wide), ShapeError, "not square"),
+        ]
+
+
+@op()
+class Sylvester(Equation):
+    """The x of a x + x b = c, for a[..., m, m], b[..., n, n] and c[..., m, n]."""
+
+    arity = 3
+
+    def found(self, *types: Type) -> Any:
+        a, b, c = types
+        m, n = square(a, "a"), square(b, "b")
+        if c.shape[-2:] != (m, n):
+            raise ShapeError(f"c is {c}, beside a and b of order {m} and {n}")
+        return c
+
+    def numpy(self, *arrays: Any) -> Array:
+        return each(_sylvester, 2, *arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        a, b, _ = xs
+        z = Sylvester()(adjoint(a), adjoint(b), g)
+        return -matmul(z, adjoint(y)), -matmul(adjoint(y), z), z
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        z, w = well(2, 3, 3, dtype=complex64), well(2, 2, 2, dtype=complex64)
+        return [
+            Sample(cls(), (well(3, 3), well(3, 3, seed=1), Input((3, 3)))),
+            Sample(
+                cls(),
+                (well(2, 3, 3), well(2, 2, 2), Input((2, 3, 2))),
+                second_order=False,
+            ),
+            Sample(cls(), (Input((0, 0)), well(2, 2), Input((0, 2))), ()),
+            Sample(cls(), (z, w, Input((2, 3, 2), complex64)), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        one = as_tensor(np.eye(2, dtype=np.float32))
+        three = as_tensor(np.eye(3, dtype=np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(one, one, three), ShapeError, "of order 2 and 2"),
+            Mistake(lambda: cls()(one, -one, one).numpy(), RunError, "no unique"),
+        ]
+
+
+def sylvester(a: Any, b: Any, c: Any) -> Tensor:
+    """The x of a x + x b = c: a[..., m, m], b[..., n, n], c[..., m, n].
+
+    Gradients of c: z of a^H z + z b^H = g; of a: -z x^H; of b: -x^H z (Kao and
+    Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati
+    equations, 2020).
+
+    >>> import treadle as td
+    >>> td.linalg.sylvester([[1.0]], [[3.0]], [[8.0]]).tolist()
+    [[2.0]]
+    """
+    return Sylvester()(*stacked(*operands(as_float(a), as_float(b), as_float(c))))
+
+
+class OfLyapunov(Equation):
+    """An equation of a and q, both of order n."""
+
+    __slots__ = ()
+    arity = 2
+
+    def found(self, *types: Type) -> Any:
+        a, q = types
+        n = square(a, "a")
+        if q.shape[-2:] != (n, n):
+            raise ShapeError(f"q is {q}, beside a of order {n}")
+        return q
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        made: Any = cls
+        z = well(2, 2, 2, dtype=complex64)
+        return [
+            Sample(made(), (well(3, 3), Input((3, 3)))),
+            Sample(made(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
+            Sample(made(), (Input((0, 0)), Input((0, 0))), ()),
+            Sample(made(), (z, Input((2, 2, 2), complex64)), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        made: Any = cls
+        one, three = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: made()(one, three), ShapeError, "beside a of order 2"),
+        ]
+
+
+@op()
+class Lyapunov(OfLyapunov):
+    """The x of a x + x a^H = q."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return each(lambda a, q: _sylvester(a, a, q, alike=True), 1, *arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        z = Lyapunov()(adjoint(xs[0]), g)
+        return -(matmul(z, adjoint(y)) + matmul(adjoint(z), y)), z
+
+
+def lyapunov(a: Any, q: Any) -> Tensor:
+    """The x of a x + x a^H = q, for a[..., n, n] and q[..., n, n].
+
+    Gradients of q: z of a^H z + z a = g; of a: -z x^H - z^H x (Kao and Hennequin 2020).
+
+    >>> import treadle as td
+    >>> td.linalg.lyapunov([[2.0]], [[8.0]]).tolist()
+    [[2.0]]
+    """
+    return Lyapunov()(*stacked(*operands(as_float(a), as_float(q))))
+
+
+def _discrete(a: Array, q: Array) -> Array:
+    found: Array = scipy_linalg().solve_discrete_lyapunov(a, q)
+    return found
+
+
+@op()
+class DiscreteLyapunov(OfLyapunov):
+    """The x of x = a x a^H + q."""
+
+    def numpy(self, *arrays: Any) -> Array:
+        return each(_discrete, 1, *arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        a = xs[0]
+        z = DiscreteLyapunov()(adjoint(a), g)
+        left = matmul(matmul(z, a), adjoint(y))
+        return left + matmul(matmul(adjoint(z), a), y), z
+
+
+def discrete_lyapunov(a: Any, q: Any) -> Tensor:
+    """The x of x = a x a^H + q, for a[..., n, n] and q[..., n, n].
+
+    Gradients of q: z = a^H z a + g; of a: z a x^H + z^H a x (Kao and Hennequin 2020).
+
+    >>> import treadle as td
+    >>> f"{float(td.linalg.discrete_lyapunov([[0.5]], [[3.0]])):.4f}"
+    '4.0000'
+    """
+    return DiscreteLyapunov()(*stacked(*operands(as_float(a), as_float(q))))
