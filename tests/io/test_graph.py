@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -306,3 +309,32 @@ def test_wrong_signatures_are_refused(tmp_path: Path) -> None:
         with pytest.raises(td.ModelFileError) as caught:
             td.load_computation(path)
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_a_large_attribute_takes_no_memory(name: str) -> None:
+    """An op checks its operands by arithmetic, whatever numbers a file holds."""
+    try:
+        samples = registry[name].samples()
+    except NotImplementedError:
+        pytest.skip("it stands for something outside a graph")
+    tracemalloc.start()
+    for sample in samples[:4]:
+        arrays = arrays_of(sample)
+        own = [
+            Tensor(Argument(k), (), constant_node(a).type) for k, a in enumerate(arrays)
+        ]
+        y = sample.op(*own)
+        several = isinstance(y.type, TupleType)
+        text = define(
+            Body("body", own, outputs_of(y) if several else [y]), [], lambda v: "c"
+        )
+        head = text.index("(") if "(" in text else len(text)
+        for found in re.finditer(r"(?<=[=(, ])-?\d+(?=[,)])", text[head:]):
+            for large in ("100000000000", "-100000000000", "9" * 18, "30000000"):
+                begin, end = head + found.start(), head + found.end()
+                with contextlib.suppress(ValueError):
+                    parse(text[:begin] + large + text[end:], [], {})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 << 20
