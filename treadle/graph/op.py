@@ -187,6 +187,7 @@ def op(**traits: Any) -> Callable[[C], C]:
         if not fields(made):  # there is one of them
             only = object.__new__(made)
             made.__new__ = lambda cls: only if cls is made else object.__new__(cls)
+            made.__init__ = object.__init__
             made.__hash__, made.__eq__ = object.__hash__, object.__eq__
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
