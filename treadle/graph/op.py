@@ -57,7 +57,7 @@ class Op:
     closed: ClassVar[bool] = False  # its fields are plain data, and lead to no node
 
     def infer(self, *types: Type) -> Type | TupleType:
-        """Type of the result; raises a TreadleError with a sentence."""
+        """Type of the result, by types and attributes alone; raises a TreadleError."""
         raise NotImplementedError
 
     def numpy(self, *arrays: Any) -> Any:
