@@ -104,11 +104,16 @@ __version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from treadle import data as data
+    from treadle import train as train
+    from treadle.train.model import Model as Model
 
-_LATER = frozenset({"data"})  # loaded when first named: `import treadle` needs no files
+# Loaded when first named: `import treadle` needs no files.
+_LATER = frozenset({"Model", "data", "train"})
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "Model":
+        return _importlib.import_module("treadle.train.model").Model
     if name in _LATER:
         return _importlib.import_module(f"treadle.{name}")
     raise AttributeError(f"module 'treadle' has no attribute {name!r}")

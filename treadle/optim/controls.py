@@ -63,7 +63,7 @@ class Controls:
         if not accumulate >= 1:
             raise ArgumentError(
                 f"gradients are summed over 1 step or more, not {accumulate}",
-                hint="Model.fit(accumulate=0.5) makes two steps of each batch",
+                hint="Model.fit(split=2) makes two steps of each batch",
             )
         if isinstance(loss_scale, (int, float)):
             loss_scale = LossScale(
