@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import treadle as td
 from treadle.train.callback import Callback, Logs
@@ -129,6 +131,20 @@ def test_a_loss_that_is_not_finite_ends_it() -> None:
     history = model().fit(x, y, batch_size=4, shuffle=False, epochs=3, verbose=0,
                           callbacks=[td.train.TerminateOnNaN()])  # fmt: skip
     assert history.epoch == [0] and math.isnan(history["loss"][0])
+
+
+def test_a_bar_ends_with_the_training() -> None:
+    x, y = data()
+    for steps in (0, 2):
+        console = Console(file=io.StringIO(), force_terminal=True, width=200)
+        bar = td.train.ProgressBar(console)
+        try:
+            model().fit(x, y, epochs=1, verbose=0, callbacks=[bar, Break(steps)])
+        except KeyboardInterrupt:
+            assert steps
+        assert bar._shown is None
+        assert isinstance(console.file, io.StringIO)
+        assert ("epoch 1/1: loss" in console.file.getvalue()) == (not steps)
 
 
 def test_divergence_raises() -> None:

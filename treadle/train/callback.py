@@ -36,6 +36,9 @@ class Callback:
     def on_train_end(self) -> None:
         """After the last epoch."""
 
+    def close(self) -> None:
+        """After the training, also where an error ended it."""
+
     def on_epoch_begin(self, epoch: int) -> None:
         """Before an epoch, numbered from 0."""
 

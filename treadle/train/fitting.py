@@ -65,12 +65,16 @@ class Fit:
     def run(self) -> History:
         """Train to the last epoch, or until a callback ends it."""
         self.model.stop_training = False
-        for callback in self.callbacks:
-            callback.on_train_begin()
-        while self.epoch < self.epochs and not self.model.stop_training:
-            self._one_epoch()
-        for callback in self.callbacks:
-            callback.on_train_end()
+        try:
+            for callback in self.callbacks:
+                callback.on_train_begin()
+            while self.epoch < self.epochs and not self.model.stop_training:
+                self._one_epoch()
+            for callback in self.callbacks:
+                callback.on_train_end()
+        finally:
+            for callback in self.callbacks:
+                callback.close()
         return self.history
 
     def _one_epoch(self) -> None:

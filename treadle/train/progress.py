@@ -96,7 +96,7 @@ class ProgressBar(Callback):
         line = f"epoch {epoch + 1}/{self.fit.epochs}: {told}"
         self.console.print(line, highlight=False, soft_wrap=True)
 
-    def on_train_end(self) -> None:
+    def close(self) -> None:
         if self._shown is not None:
             self._shown.stop()
             self._shown = None
