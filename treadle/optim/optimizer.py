@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,30 +11,29 @@ import numpy as np
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
-from treadle.base.dtypes import accumulator, float64
-from treadle.base.errors import ArgumentError, GradientError, ModelFileError, RunError
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError, GradientError, RunError
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
-from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of, store
+from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
 from treadle.optim.scaling import LossScale
+from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
 from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
 
-State = dict[str, np.ndarray[Any, Any]]
 Work = list[tuple[Group, Variable, Tensor]]
-_AUTOMATIC = re.compile(r"variable_\d+")
 
 
-class Optimizer:
+class Optimizer(OptimizerState):
     """Moves parameters against their gradients: p = p - lr * rule(gradient).
 
     `params` is None (every trainable parameter the loss reaches), parameters, or
@@ -82,15 +80,13 @@ class Optimizer:
     ) -> None:
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
-        self.groups = groups_of(params, lr, make, settings or {})
-        self.controls = Controls(
-            clip_norm, clip_value, on_nan, loss_scale, norms, accumulate
-        )
-        for group in self.groups:
+        groups = groups_of(params, lr, make, settings or {})
+        for group in groups:
             group.rule = moving(group.rule, kahan, clip_weights)
-        self.count = Variable(np.zeros((), np.int64), name="step")
-        self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
-        self._waiting: State = {}
+        super().__init__(
+            groups,
+            Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
+        )
         self._traced = Traced()
         self._since = gradings()
 
@@ -293,104 +289,6 @@ class Optimizer:
             found += changed(p, gradient, own, move, told.hold)
         counted = held([(self.count, self.count.node() + 1)], told.hold)
         return told.finite, [*found, *told.changes, *counted]
-
-    # -- states --------------------------------------------------------------------
-
-    def _states_of(self, p: Variable, rule: Transform) -> dict[str, Variable]:
-        """The state Variables of a parameter, made when it is first updated."""
-        if id(p) in self._states:
-            return dict(self._states[id(p)][2])
-        key = self._key(p)
-        states: dict[str, Variable] = {}
-        wide = p.type.with_dtype(accumulator(p.type.dtype))
-        first = rule.states(wide)
-        if self.controls.gathers:
-            first["accumulated"] = np.zeros(wide.shape, wide.dtype)
-        for name, initial in first.items():
-            given = self._waiting.pop(f"{key}/{name}", None)
-            if given is not None and given.shape != initial.shape:
-                raise ModelFileError(
-                    f"state {key}/{name} has shape {given.shape}, "
-                    f"the optimizer needs {initial.shape}"
-                )
-            value = initial if given is None else given
-            states[name] = Variable(
-                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
-            )
-        self._states[id(p)] = key, p, states
-        return dict(states)
-
-    def _key(self, p: Variable) -> str:
-        """The parameter's name; its position where it has none of its own."""
-        taken = {key for key, _, _ in self._states.values()}
-        name = p.name
-        if _AUTOMATIC.fullmatch(name):
-            name = f"parameter_{len(self._states)}"
-        key, k = name, 1
-        while key in taken:
-            key, k = f"{name}.{k}", k + 1
-        return key
-
-    def _own(self) -> dict[str, Variable]:
-        """What is kept once for all parameters."""
-        return {"step": self.count, **self.controls.states()}
-
-    def state_dict(self) -> State:
-        """Everything a later run needs to go on alike: name -> array.
-
-        >>> import treadle as td
-        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
-        >>> _ = opt.step(x * x)
-        >>> {name: float(array) for name, array in opt.state_dict().items()}
-        {'step': 1.0, 'lr.0': 0.1, 'x/momentum': 4.0}
-        """
-        found: State = {name: v.numpy() for name, v in self._own().items()}
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None:
-                found[f"lr.{k}"] = group.own_rate.numpy()
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                found[f"{key}/{name}"] = variable.numpy()
-        return {**found, **self._waiting}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, for parameters of the same names.
-
-        States of parameters that were not updated yet wait for their first step.
-
-        >>> import treadle as td
-        >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
-        >>> _ = opt.step(x * x)
-        >>> again = td.optim.Adam()
-        >>> again.load_state_dict(opt.state_dict())
-        >>> sorted(again.state_dict()) == sorted(opt.state_dict())
-        True
-        """
-        rest = {name: np.array(value) for name, value in state.items()}
-        if "step" not in rest:
-            raise ModelFileError("the optimizer's state has no 'step'")
-        targets = self._own()
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None and f"lr.{k}" in rest:
-                targets[f"lr.{k}"] = group.own_rate
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                targets[f"{key}/{name}"] = variable
-        missing = [name for name in targets if name not in rest]
-        if missing:
-            raise ModelFileError(f"the optimizer's state has no {', '.join(missing)}")
-        pairs = [(variable, rest.pop(name)) for name, variable in targets.items()]
-        for variable, value in pairs:
-            if value.shape != variable.shape:
-                raise ModelFileError(
-                    f"state {variable.name} has shape {value.shape}, "
-                    f"the optimizer needs {variable.shape}"
-                )
-        odd = [k for k in rest if "/" not in k and not k.startswith("lr.")]
-        if odd:
-            raise ArgumentError(f"{odd[0]!r} is no state of an optimizer")
-        store(pairs)
-        self._waiting = {k: v for k, v in rest.items() if "/" in k}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"

@@ -45,4 +45,4 @@ def loaded(name: str, text: str, fields: Mapping[str, int], **numbers: int) -> i
     known = {"COUNT": layout.COUNT, "KIND": layout.KIND, "SIZE": layout.SIZE}
     known |= {"ITEMS": layout.ITEMS, "DIGITS": layout.DIGITS}
     filled = Template(_COMMON + text).substitute({**known, **fields, **numbers})
-    return compile_functions({name: filled})[name]
+    return compile_functions({name: filled}, lasting=True)[name]
