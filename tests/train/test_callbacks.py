@@ -65,7 +65,7 @@ def test_early_stopping_goes_back_to_the_best() -> None:
     kept: list[dict[str, bytes]] = []
     m = model()
     stop = td.train.EarlyStopping(
-        "score", patience=1, mode="max", restore_best_weights=True
+        "score", patience=2, mode="max", restore_best_weights=True
     )
     history = m.fit(
         x, y, epochs=9, verbose=0,

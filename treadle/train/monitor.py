@@ -106,7 +106,7 @@ class EarlyStopping(Monitor):
                 self.weights = self.model.module.state_dict()
             return
         self.wait += 1
-        if self.wait > self.patience:
+        if self.wait >= self.patience:
             self.stopped_epoch = epoch
             self.model.stop_training = True
 
