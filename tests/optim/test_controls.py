@@ -211,6 +211,20 @@ def test_norm_averages(log: bool) -> None:
     assert norms.deviation == pytest.approx(math.sqrt(variance))
 
 
+def test_a_restart_is_a_new_optimizer() -> None:
+    p, q = fresh(), fresh()
+    old = td.optim.Adam([p], 0.5, kahan=True)
+    for _ in range(3):
+        old.step(slope(p, [1.0, 2.0, 3.0]))
+    p.assign(START)
+    old.restart(0.1)
+    new = td.optim.Adam([q], 0.1, kahan=True)
+    for _ in range(2):
+        old.step(slope(p, [3.0, 1.0, 2.0]))
+        new.step(slope(q, [3.0, 1.0, 2.0]))
+    assert p.numpy().tobytes() == q.numpy().tobytes()
+
+
 def test_wrong_settings() -> None:
     for wrong, text in (
         ({"on_nan": "ignore"}, "skip, raise, scale down"),

@@ -30,7 +30,34 @@ class OptimizerState:
         self.groups, self.controls = groups, controls
         self.count = Variable(np.zeros((), np.int64), name="step")
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
+        self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
+
+    def restart(self, lr: float | None = None) -> None:
+        """Begin anew: first states, no step counted, and another rate if one is given.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
+        >>> _ = opt.step(x * x); opt.restart(0.5)
+        >>> {name: float(array) for name, array in opt.state_dict().items()}
+        {'step': 0.0, 'lr.0': 0.5, 'x/momentum': 0.0}
+        """
+        pairs: list[tuple[Variable, Any]] = [(self.count, np.zeros((), np.int64))]
+        for known, (_, p, states) in self._states.items():
+            first = self._first(p, self._rules[known])
+            pairs += [(states[name], array) for name, array in first.items()]
+        store(pairs)
+        self._waiting = {}
+        for group in self.groups if lr is not None else ():
+            group.lr = lr
+
+    def _first(self, p: Variable, rule: Transform) -> State:
+        """The first states of a parameter."""
+        wide = p.type.with_dtype(accumulator(p.type.dtype))
+        found = rule.states(wide)
+        if self.controls.gathers:
+            found["accumulated"] = np.zeros(wide.shape, wide.dtype)
+        return found
 
     def _states_of(self, p: Variable, rule: Transform) -> dict[str, Variable]:
         """The state Variables of a parameter, made when it is first updated."""
@@ -38,11 +65,7 @@ class OptimizerState:
             return dict(self._states[id(p)][2])
         key = self._key(p)
         states: dict[str, Variable] = {}
-        wide = p.type.with_dtype(accumulator(p.type.dtype))
-        first = rule.states(wide)
-        if self.controls.gathers:
-            first["accumulated"] = np.zeros(wide.shape, wide.dtype)
-        for name, initial in first.items():
+        for name, initial in self._first(p, rule).items():
             given = self._waiting.pop(f"{key}/{name}", None)
             if given is not None and given.shape != initial.shape:
                 raise ModelFileError(
@@ -54,6 +77,7 @@ class OptimizerState:
                 value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
             )
         self._states[id(p)] = key, p, states
+        self._rules[id(p)] = rule
         return dict(states)
 
     def _key(self, p: Variable) -> str:
