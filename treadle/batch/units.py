@@ -176,25 +176,26 @@ class _Shared:
         """Let all that read an expression of Variables read one of its equals."""
         fits = walk.waiting & (walk.sizes <= WIDE)
         fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
+        code = ops.sign * (WIDE + 1) + walk.sizes
         marks = np.zeros(len(walk.nodes), np.bool_)
+        one = np.arange(len(walk.nodes))  # of those that are equal
         while True:
             more = walk.of_operands(fits, self.versions | self.literals | marks)
             for k in np.flatnonzero(more & ~marks).tolist():
                 fits[k] = more[k] = walk.nodes[k].serial not in asked
             if (more == marks).all():
                 break
+            for members in _alike(code, more & ~marks):
+                read = one[walk.read_by(members, int(walk.sizes[members[0]]))]
+                for equal in _split(members, read):
+                    one[equal] = equal[0]
             marks = more
-        one = np.arange(len(walk.nodes))
-        equals: dict[tuple[int, ...], int] = {}
-        for k in np.flatnonzero(marks).tolist():
-            read = walk.operands[walk.starts[k] : walk.starts[k + 1]]
-            key = int(ops.sign[k]), *one[read].tolist()
-            one[k] = equals.setdefault(key, k)
-        if equals:
-            self.expressions = _at(walk.nodes, list(equals.values()))
+        if marks.any():
+            own = np.unique(one[marks])
+            self.expressions = _at(walk.nodes, own.tolist())
             walk.operands = one[walk.operands]
             walk.waiting[marks] = False
-            self.versions[list(equals.values())] = True
+            self.versions[own] = True
 
 
 def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
