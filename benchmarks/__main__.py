@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import compile, loop, node, start
+from benchmarks import compile, fit, loop, node, start
 from benchmarks.frame import check, compare
 from benchmarks.report import Row, report
 from benchmarks.rounds import Setting, find, interpreters
@@ -21,6 +21,7 @@ from benchmarks.workloads import NAMES, memory, workload, workspace
 # Workloads without peers, as functions of the sizes asked for.
 ALONE: dict[str, Callable[[str], list[Row]]] = {
     "compile": compile.measure,
+    "fit": fit.measure,
     "loop": loop.measure,
     "memory": memory.measure,
     "newshape": compile.newshape,

@@ -14,7 +14,7 @@ import treadle as td
 from benchmarks.report import Row
 from benchmarks.workloads import workload
 
-__all__ = ["measure"]
+__all__ = ["PAIRS", "STEPS", "THREADS", "WARM", "lenet", "measure"]
 
 PAIRS = {"plain": 21, "perturbed": 21, "tiny": 3}
 STEPS = 20  # of each in a pair
@@ -24,6 +24,22 @@ THREADS = 2
 Step = Callable[[Any, Any], Any]
 
 
+def lenet(chosen: Any, weights: Any) -> td.nn.Module:
+    """The network of the lenet workload, at its first weights."""
+    model = td.nn.Sequential(
+        td.nn.Conv2d(1, chosen.channels, 5, padding=2),
+        td.nn.ReLU(),
+        td.nn.MaxPool2d(2),
+        td.nn.Dropout(0.1),
+        td.nn.Flatten(),
+        td.nn.Linear(chosen.channels * chosen.pooled**2, chosen.hidden),
+        td.nn.ReLU(),
+        td.nn.Linear(chosen.hidden, 10),
+    )
+    model.load_state_dict(weights)
+    return model
+
+
 def steps(sizes: str) -> tuple[Step, Step, Any]:
     """A step of a plain loop, one as a function, and the data."""
     work = workload("lenet")
@@ -31,17 +47,7 @@ def steps(sizes: str) -> tuple[Step, Step, Any]:
     given = work.data(chosen, work.parts[0])
 
     def made() -> Step:
-        model = td.nn.Sequential(
-            td.nn.Conv2d(1, chosen.channels, 5, padding=2),
-            td.nn.ReLU(),
-            td.nn.MaxPool2d(2),
-            td.nn.Dropout(0.1),
-            td.nn.Flatten(),
-            td.nn.Linear(chosen.channels * chosen.pooled**2, chosen.hidden),
-            td.nn.ReLU(),
-            td.nn.Linear(chosen.hidden, 10),
-        )
-        model.load_state_dict(given.weights)
+        model = lenet(chosen, given.weights)
         optimizer = td.optim.Adagrad(lr=0.005)
 
         def step(images: Any, labels: Any) -> Any:

@@ -105,17 +105,21 @@ __version__ = "0.1.0"
 if _TYPE_CHECKING:
     from treadle import data as data
     from treadle import io as io
+    from treadle import train as train
     from treadle.io.graph import load_computation as load_computation
     from treadle.io.store import load as load
     from treadle.io.store import save as save
+    from treadle.train.model import Model as Model
 
 # Loaded when first named: `import treadle` needs no files.
 _LATER = {
+    "Model": "train.model",
     "data": "data",
     "io": "io",
     "load": "io.store",
     "load_computation": "io.graph",
     "save": "io.store",
+    "train": "train",
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from benchmarks import corpora, loop, resident
+from benchmarks import corpora, fit, loop, resident
 from benchmarks import pictures as pictures_module
 from benchmarks.bandwidth import Copy, InCache
 from benchmarks.libraries import library_of
@@ -71,6 +71,16 @@ def test_a_step_is_counted() -> None:
     assert counts["step, as built: nodes"] < sizes[0] and sizes[1] <= sizes[0]
     assert counts["bytes"] > 0
     assert "counts" not in measured("lenet", "step")["step"]
+
+
+def test_fit_beside_a_plain_loop_of_the_same_losses() -> None:
+    with td.options(seed=1):
+        loop_turn, _ = fit.turns("tiny")
+        first = [loop_turn(3), loop_turn(2)]
+    with td.options(seed=1):
+        _, fit_turn = fit.turns("tiny")
+        assert [fit_turn(3), fit_turn(2)] == pytest.approx(first, rel=1e-6)
+    assert len(fit.measure("tiny")) == 4
 
 
 def test_a_loop_beside_the_same_as_a_function() -> None:

@@ -1,6 +1,6 @@
 """Optimizers, schedules and averages of the weights, all of them graphs."""
 
-from treadle.optim import rules, schedules, transform
+from treadle.optim import moves, penalty, rules, schedules, transform
 from treadle.optim.algorithms import (
     SGD,
     Adadelta,
@@ -14,7 +14,11 @@ from treadle.optim.algorithms import (
     RMSProp,
 )
 from treadle.optim.average import CumulativeAverage, ExponentialAverage, WeightAverage
+from treadle.optim.exponentiated import ExponentiatedGradient
+from treadle.optim.full_batch import ConjugateGradient, FullBatch, Newton
+from treadle.optim.norms import NormAverage
 from treadle.optim.optimizer import Optimizer
+from treadle.optim.scaling import LossScale
 from treadle.optim.transform import Transform, chain
 
 __all__ = [
@@ -23,17 +27,25 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "ConjugateGradient",
     "CumulativeAverage",
     "CyclicalSGD",
     "ExponentialAverage",
+    "ExponentiatedGradient",
+    "FullBatch",
+    "LossScale",
     "Momentum",
     "Nesterov",
+    "Newton",
+    "NormAverage",
     "Optimizer",
     "RMSProp",
     "SGD",
     "Transform",
     "WeightAverage",
     "chain",
+    "moves",
+    "penalty",
     "rules",
     "schedules",
     "transform",

@@ -1,4 +1,7 @@
-"""The optimizers by name: a rule, its defaults and where they come from."""
+"""The optimizers by name: a rule, its defaults and where they come from.
+
+All take the keywords of Optimizer as well: clipping, accumulation and so on.
+"""
 
 from __future__ import annotations
 
@@ -120,8 +123,7 @@ class SGD(Optimizer):
         weight_decay: Any = 0.0,
         *,
         decoupled: bool = False,
-        clip_norm: Any = None,
-        clip_value: Any = None,
+        **controls: Any,
     ) -> None:
         settings = {
             "momentum": momentum,
@@ -129,9 +131,7 @@ class SGD(Optimizer):
             "weight_decay": weight_decay,
             "decoupled": decoupled,
         }
-        super().__init__(
-            params, lr, sgd, settings, clip_norm=clip_norm, clip_value=clip_value
-        )
+        super().__init__(params, lr, sgd, settings, **controls)
 
 
 class Momentum(SGD):
@@ -210,8 +210,7 @@ class Adagrad(Optimizer):
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
-        clip_norm: Any = None,
-        clip_value: Any = None,
+        **controls: Any,
     ) -> None:
         settings = {
             "eps": eps,
@@ -220,9 +219,7 @@ class Adagrad(Optimizer):
             "weight_decay": weight_decay,
             "decoupled": decoupled,
         }
-        super().__init__(
-            params, lr, adagrad, settings, clip_norm=clip_norm, clip_value=clip_value
-        )
+        super().__init__(params, lr, adagrad, settings, **controls)
 
 
 class Adadelta(Optimizer):
@@ -244,8 +241,7 @@ class Adadelta(Optimizer):
         weight_decay: Any = 0.0,
         *,
         decoupled: bool = False,
-        clip_norm: Any = None,
-        clip_value: Any = None,
+        **controls: Any,
     ) -> None:
         settings = {
             "rho": rho,
@@ -253,9 +249,7 @@ class Adadelta(Optimizer):
             "weight_decay": weight_decay,
             "decoupled": decoupled,
         }
-        super().__init__(
-            params, lr, adadelta, settings, clip_norm=clip_norm, clip_value=clip_value
-        )
+        super().__init__(params, lr, adadelta, settings, **controls)
 
 
 class RMSProp(Optimizer):
@@ -284,8 +278,7 @@ class RMSProp(Optimizer):
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
-        clip_norm: Any = None,
-        clip_value: Any = None,
+        **controls: Any,
     ) -> None:
         settings = {
             "alpha": alpha,
@@ -297,9 +290,7 @@ class RMSProp(Optimizer):
             "weight_decay": weight_decay,
             "decoupled": decoupled,
         }
-        super().__init__(
-            params, lr, rmsprop, settings, clip_norm=clip_norm, clip_value=clip_value
-        )
+        super().__init__(params, lr, rmsprop, settings, **controls)
 
 
 class Adam(Optimizer):
@@ -325,8 +316,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         decoupled: bool = False,
-        clip_norm: Any = None,
-        clip_value: Any = None,
+        **controls: Any,
     ) -> None:
         settings = {
             "betas": betas,
@@ -335,9 +325,7 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "decoupled": decoupled,
         }
-        super().__init__(
-            params, lr, adam, settings, clip_norm=clip_norm, clip_value=clip_value
-        )
+        super().__init__(params, lr, adam, settings, **controls)
 
 
 class AdamW(Adam):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,42 +11,45 @@ import numpy as np
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
-from treadle.base.dtypes import accumulator, as_dtype, float64
-from treadle.base.errors import GradientError, ModelFileError
-from treadle.base.types import Type
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError, GradientError, RunError
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.nn.state import Keys, Rename, choose, compare
-from treadle.optim.gradients import (
-    clip_by_norm,
-    clip_by_value,
-    prepare,
-)
-from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of, store
+from treadle.optim.controls import Controls, held
+from treadle.optim.gradients import prepare
+from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of
+from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
-from treadle.optim.transform import Transform, identity
+from treadle.optim.scaling import LossScale
+from treadle.optim.state import OptimizerState
+from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
 from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
 
-State = dict[str, np.ndarray[Any, Any]]
 Work = list[tuple[Group, Variable, Tensor]]
-_AUTOMATIC = re.compile(r"variable_\d+")
 
 
-class Optimizer:
+class Optimizer(OptimizerState):
     """Moves parameters against their gradients: p = p - lr * rule(gradient).
 
     `params` is None (every trainable parameter the loss reaches), parameters, or
     groups [{"params": ..., "lr": ..., setting: ...}]; `lr` a number, a Variable or a
     schedule of the count of finished steps; `rule` a Transform. Gradients are clipped
-    element by element, then by their global norm. Where a gradient is rows of a table,
+    element by element, then by their global norm; after the update `clip_weights` clips
+    the parameters. Where a gradient is rows of a table,
     only those rows of the parameter and of its states change, unless `sparse_updates`
     is set to False: for SGD and Adagrad both are the same, rules that move a parameter
     without a gradient (momentum, running means, weight decay) wait for the next one.
+
+    `accumulate=k` updates every k steps, with the mean of their gradients (2.5: after 3
+    and 2 steps in turn); `kahan` carries on what rounding lost of each update. `on_nan`
+    says what follows gradients that are not finite: the step is left out ("skip"), or
+    an error that changed nothing ("raise"), or a smaller `loss_scale` ("scale down").
+    `norms`, a NormAverage, follows the gradient's norm.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -69,14 +71,22 @@ class Optimizer:
         *,
         clip_norm: Any = None,
         clip_value: Any = None,
+        clip_weights: Any = None,
+        kahan: bool = False,
+        on_nan: str | None = None,
+        loss_scale: LossScale | float | None = None,
+        norms: NormAverage | None = None,
+        accumulate: float = 1,
     ) -> None:
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
-        self.groups = groups_of(params, lr, make, settings or {})
-        self.clip_norm, self.clip_value = clip_norm, clip_value
-        self.count = Variable(np.zeros((), np.int64), name="step")
-        self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
-        self._waiting: State = {}
+        groups = groups_of(params, lr, make, settings or {})
+        for group in groups:
+            group.rule = moving(group.rule, kahan, clip_weights)
+        super().__init__(
+            groups,
+            Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
+        )
         self._traced = Traced()
         self._since = gradings()
 
@@ -91,6 +101,35 @@ class Optimizer:
     def lr(self, rate: Rate) -> None:
         for group in self.groups:
             group.lr = rate
+
+    @property
+    def loss_scale(self) -> LossScale | None:
+        """The factor of the loss, if there is one."""
+        return self.controls.loss_scale
+
+    @property
+    def norms(self) -> NormAverage | None:
+        """The average of the gradient's norm, if it is followed."""
+        return self.controls.norms
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were left out as their gradients were not finite."""
+        return int(self.controls.skipped)
+
+    def scaled(self, loss: Any) -> Tensor:
+        """The loss times the loss scale, to call backward() of before step().
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25, loss_scale=8.0)
+        >>> opt.scaled(x * x).backward(); opt.step(); float(x)
+        1.0
+        """
+        node = as_tensor(loss)
+        scale = self.loss_scale
+        if scale is None:
+            return node
+        return node * scale.scale.node().astype(node.type.dtype)
 
     # -- a step --------------------------------------------------------------------
 
@@ -131,8 +170,14 @@ class Optimizer:
             roots = [as_tensor(loss)]
             work = self._derived(roots[0], only)
         chosen = {id(p) for _, p, _ in work}
-        changes = self._changes(work)
+        finite, changes = self._changes(work)
         del work
+        raises = self.controls.on_nan == "raise"
+        if raises and top().tracing:
+            raise ArgumentError(
+                'on_nan="raise" cannot look at values inside a traced function',
+                hint='step outside of it, or let on_nan be "skip"',
+            )
         if top().tracing:
             for variable, value in changes:
                 variable.assign(value)
@@ -141,8 +186,14 @@ class Optimizer:
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
         del changes  # what only this list holds would count as asked for
-        run([*roots, *updates], spent=roots)
+        watched = [finite] if raises and finite is not None else []
+        run([*roots, *updates, *watched], spent=roots)
         release(roots, chosen)
+        if watched and not watched[0].item():
+            raise RunError(
+                f"the gradients of step {int(self.count) + 1} are not finite",
+                hint="nothing was updated; a smaller rate or clip_norm may help",
+            )
         if loss is None:
             return None
         stored = roots[0].stored
@@ -179,6 +230,8 @@ class Optimizer:
             if id(p) in known
         ]
         seed = seed_for(loss)
+        if self.loss_scale is not None:
+            seed = self.loss_scale.scale.node().astype(loss.type.dtype)
         found = recorded(below, [whole], [seed], [p for _, p in pairs])
         if not found:
             error = GradientError(
@@ -208,140 +261,34 @@ class Optimizer:
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
 
-    def _changes(self, work: Work) -> list[tuple[Variable, Tensor]]:
-        """All new versions, as expressions; nothing is assigned yet."""
-        step = self._step()
-        gradients = [
-            prepare(g, group.rule.rowwise and self.sparse_updates, p.frozen)
-            for group, p, g in work
-        ]
-        if self.clip_value is not None:
-            gradients = clip_by_value(gradients, self.clip_value)
-        if self.clip_norm is not None:
-            gradients = clip_by_norm(gradients, self.clip_norm)
+    def _changes(self, work: Work) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
+        """Whether the gradients are finite (None: nobody asks), and all new versions
+        as expressions; nothing is assigned yet."""
+        step, controls = self._step(), self.controls
+        sparse = self.sparse_updates and not controls.gathers
+        states = [self._states_of(p, group.rule) for group, p, _ in work]
+        sums = [own.pop("accumulated") for own in states if controls.gathers]
+        told = controls.apply(
+            [
+                prepare(g, group.rule.by_rows and sparse, p.frozen)
+                for group, p, g in work
+            ],
+            [v.node() for v in sums],
+        )
         rates: dict[int, Tensor] = {}
-        found: list[tuple[Variable, Tensor]] = []
-        for (group, p, _), gradient in zip(work, gradients, strict=True):
+        found: list[tuple[Variable, Any]] = [*zip(sums, told.sums, strict=True)]
+        for (group, p, _), own, gradient in zip(
+            work, states, told.gradients, strict=True
+        ):
             if id(group) not in rates:
                 rates[id(group)] = group.rate(step)
-            states = self._states_of(p, group.rule)
             rate = rates[id(group)].astype(gradient.value.type.dtype)
             once = group.rule.fixed and gradient.ids is None and not top().tracing
             make = self._traced if once else moved
             move = partial(make, group.rule, rate=rate, step=step)
-            found += changed(p, gradient, states, move)
-        found.append((self.count, self.count + 1))
-        return found
-
-    # -- states --------------------------------------------------------------------
-
-    def _states_of(self, p: Variable, rule: Transform) -> dict[str, Variable]:
-        """The state Variables of a parameter, made when it is first updated."""
-        if id(p) in self._states:
-            return self._states[id(p)][2]
-        key = self._key(p)
-        states: dict[str, Variable] = {}
-        wide = p.type.with_dtype(accumulator(p.type.dtype))
-        for name, initial in rule.init(wide).items():
-            given = self._waiting.pop(f"{key}/{name}", None)
-            if given is not None and given.shape != initial.shape:
-                raise ModelFileError(
-                    f"state {key}/{name} has shape {given.shape}, "
-                    f"the optimizer needs {initial.shape}"
-                )
-            value = initial if given is None else given
-            states[name] = Variable(
-                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
-            )
-        self._states[id(p)] = key, p, states
-        return states
-
-    def _key(self, p: Variable) -> str:
-        """The parameter's name; its position where it has none of its own."""
-        taken = {key for key, _, _ in self._states.values()}
-        name = p.name
-        if _AUTOMATIC.fullmatch(name):
-            name = f"parameter_{len(self._states)}"
-        key, k = name, 1
-        while key in taken:
-            key, k = f"{name}.{k}", k + 1
-        return key
-
-    def state_dict(self) -> State:
-        """Everything a later run needs to go on alike: name -> array.
-
-        >>> import treadle as td
-        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
-        >>> _ = opt.step(x * x)
-        >>> {name: float(array) for name, array in opt.state_dict().items()}
-        {'step': 1.0, 'lr.0': 0.1, 'x/momentum': 4.0}
-        """
-        found: State = {"step": self.count.numpy()}
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None:
-                found[f"lr.{k}"] = group.own_rate.numpy()
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                found[f"{key}/{name}"] = variable.numpy()
-        return {**found, **self._waiting}
-
-    def _targets(self, names: Container[str]) -> dict[str, Variable]:
-        """Where a state with these names goes, of what is there already."""
-        found: dict[str, Variable] = {"step": self.count}
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None and f"lr.{k}" in names:
-                found[f"lr.{k}"] = group.own_rate
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                found[f"{key}/{name}"] = variable
-        return found
-
-    def check_state(
-        self,
-        types: Mapping[str, Type | None],
-        strict: bool = True,
-        wrong: Iterable[tuple[str, list[str]]] = (),
-    ) -> Keys:
-        """The names without a partner; raises ModelFileError where a state of these
-        types, or what else is `wrong` with it, does not let it be loaded."""
-        own = {name: v.type for name, v in self._targets(types).items()}
-        known = {k: t for k, t in types.items() if k in own or not _may_wait(k)}
-        return compare(own, known, strict, type(self).__name__, wrong)
-
-    def load_state_dict(
-        self,
-        state: Mapping[str, Any],
-        strict: bool = True,
-        *,
-        rename: Rename | None = None,
-        prefix: str = "",
-    ) -> Keys:
-        """Go on from what `state_dict` gave, for parameters of the same names.
-
-        States of parameters that were not updated yet wait for their first step. All is
-        taken over or nothing; `strict`, `rename` and `prefix` are as for a Module.
-
-        >>> import treadle as td
-        >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
-        >>> _ = opt.step(x * x)
-        >>> again = td.optim.Adam()
-        >>> _ = again.load_state_dict(opt.state_dict())
-        >>> sorted(again.state_dict()) == sorted(opt.state_dict())
-        True
-        """
-        taken = choose(state, rename, prefix)
-        rest = {name: np.array(state[given]) for name, given in taken.names.items()}
-        types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
-        keys = self.check_state(types, strict, taken.wrong)
-        targets = self._targets(rest)
-        store([(v, rest.pop(name)) for name, v in targets.items() if name in rest])
-        self._waiting = {k: v for k, v in rest.items() if "/" in k}
-        return keys
+            found += changed(p, gradient, own, move, told.hold)
+        counted = held([(self.count, self.count.node() + 1)], told.hold)
+        return told.finite, [*found, *told.changes, *counted]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"
-
-
-def _may_wait(name: str) -> bool:
-    """Whether a state may belong to a parameter or a group that is not known yet."""
-    return "/" in name or name.startswith("lr.")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.tensor import Tensor
+from treadle.optim.moves import (
+    Initial,
+    Move,
+    States,
+    clipped,
+    compensated,
+    subtract,
+)
 
-__all__ = ["Initial", "States", "Transform", "chain", "identity", "stateless"]
+__all__ = ["Initial", "States", "Transform", "chain", "identity", "moving", "stateless"]
 
-Initial = dict[str, np.ndarray[Any, Any]]
-States = dict[str, Tensor]
 Update = Callable[[Tensor, Mapping[str, Tensor], Tensor, Tensor], tuple[Tensor, States]]
 
 
@@ -27,6 +32,7 @@ class Transform:
     The parameter becomes parameter - lr * direction. With `rowwise`, a state that has
     the parameter's shape may be updated at some rows alone. A `fixed` one builds the
     same graph at every step, so that it is traced once; others are asked each time.
+    `move` says otherwise than by subtraction how a parameter follows the direction.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -39,6 +45,16 @@ class Transform:
     update: Update
     rowwise: bool = False
     fixed: bool = False
+    move: Move = subtract
+
+    def states(self, t: Type) -> Initial:
+        """The first states of a parameter: those of the rule and of the move."""
+        return {**self.init(t), **self.move.init(t)}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows of a parameter can be changed by themselves."""
+        return self.rowwise and self.move.rowwise
 
 
 def stateless(
@@ -121,3 +137,17 @@ def chain(*parts: Transform) -> Transform:
 
     rowwise = all(part.rowwise for part in parts)
     return Transform(init, update, rowwise, all(part.fixed for part in parts))
+
+
+def moving(rule: Transform, kahan: bool, clip_weights: Any) -> Transform:
+    """The rule with Kahan's sum in place of a plain one, with clipped parameters.
+
+    >>> moving(identity(), True, None).move is compensated
+    True
+    """
+    if kahan and rule.move is not subtract:
+        raise ArgumentError("Kahan's compensation is for rules that subtract")
+    move = compensated if kahan else rule.move
+    if clip_weights is not None:
+        move = clipped(move, clip_weights)
+    return replace(rule, move=move)

@@ -29,7 +29,8 @@ def moved(
     """The next value of a parameter, old - rate * direction, and its next states."""
     wide = old.astype(gradient.type.dtype)
     direction, new = rule.update(gradient, states, wide, step)
-    return (wide - direction * rate).astype(old.type.dtype), new
+    value, more = rule.move.to(old, direction, rate, states)
+    return value.astype(old.type.dtype), {**new, **more}
 
 
 def changed(
@@ -37,10 +38,12 @@ def changed(
     gradient: Gradient,
     states: Mapping[str, Variable],
     move: Callable[[Tensor, Tensor, States], tuple[Tensor, States]],
+    hold: Tensor | None = None,
 ) -> list[tuple[Variable, Tensor]]:
     """The next versions of a parameter and its states, at some rows or everywhere.
 
-    `move` makes the next value and states of a gradient, a value and states.
+    `move` makes the next value and states of a gradient, a value and states; where the
+    scalar `hold` is True, they are what they were.
     """
     ids = gradient.ids
 
@@ -57,11 +60,10 @@ def changed(
         return found
 
     def kept(variable: Variable, before: Tensor, after: Tensor) -> Tensor:
-        """What was there where the parameter is frozen."""
-        if gradient.frozen is None or variable.shape != p.shape:
-            return after
-        found: Tensor = functions.where(gradient.frozen, before, after)
-        return found
+        """What was there where the parameter is frozen or nothing is to change."""
+        if gradient.frozen is not None and variable.shape == p.shape:
+            after = functions.where(gradient.frozen, before, after)
+        return after if hold is None else functions.where(hold, before, after)
 
     own = {name: seen(variable) for name, variable in states.items()}
     old = seen(p)

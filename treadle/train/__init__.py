@@ -1,1 +1,55 @@
-"""Training runs: networks and optimizers by name, snapshots, progress."""
+"""Training: what goes around a Model's fit, and the runs of `treadle train`."""
+
+from treadle.train.callback import Callback, History, LambdaCallback
+from treadle.train.callbacks import (
+    BackupAndRestore,
+    CSVLogger,
+    LearningRateScheduler,
+    SwapAverages,
+    TerminateOnNaN,
+    ThrowOnDivergence,
+)
+from treadle.train.metrics import (
+    F1,
+    Accuracy,
+    BinaryAccuracy,
+    MeanAbsoluteError,
+    MeanMetric,
+    MeanSquaredError,
+    Metric,
+    Precision,
+    Recall,
+    RootMeanSquaredError,
+    TopKAccuracy,
+)
+from treadle.train.model import Model
+from treadle.train.monitor import EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
+from treadle.train.progress import ProgressBar
+
+__all__ = [
+    "F1",
+    "Accuracy",
+    "BackupAndRestore",
+    "BinaryAccuracy",
+    "CSVLogger",
+    "Callback",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "MeanAbsoluteError",
+    "MeanMetric",
+    "MeanSquaredError",
+    "Metric",
+    "Model",
+    "ModelCheckpoint",
+    "Precision",
+    "ProgressBar",
+    "Recall",
+    "ReduceLROnPlateau",
+    "RootMeanSquaredError",
+    "SwapAverages",
+    "TerminateOnNaN",
+    "ThrowOnDivergence",
+    "TopKAccuracy",
+]

@@ -14,9 +14,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from treadle.train.callback import Callback, Logs
 from treadle.train.run import Run, Step
 
-__all__ = ["show_progress"]
+__all__ = ["ProgressBar", "show_progress"]
 
 _RECENT = 50  # steps the shown loss and speed are taken over
 
@@ -25,17 +26,8 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
     """Make the run's steps and pass them on, showing loss and images a second."""
     total = len(run.losses) + run.left
     recent: deque[Step] = deque(maxlen=_RECENT)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TextColumn("{task.fields[speed]:,.0f} images/s"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    speed = TextColumn("{task.fields[speed]:,.0f} images/s")
+    progress = _bar(console, console.is_terminal, speed)
     with progress:
         task = progress.add_task(
             "epoch", total=total, completed=len(run.losses), loss=0.0, speed=0.0
@@ -58,6 +50,56 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
             yield step
         if len(run.accuracies) > epochs and seconds:
             console.print(_line(run, images / seconds), highlight=False)
+
+
+def _bar(console: Console, shown: bool, *more: TextColumn) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        *more,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not shown,
+    )
+
+
+class ProgressBar(Callback):
+    """A bar for each epoch on a terminal, and a line with its logs anywhere."""
+
+    def __init__(self, console: Console | None = None, bar: bool = True) -> None:
+        self.console = Console() if console is None else console
+        self.bar = bar and self.console.is_terminal
+        self._shown: Progress | None = None
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        if self.bar:
+            self._shown = _bar(self.console, True)
+            self._task = self._shown.add_task(
+                f"epoch {epoch + 1}/{self.fit.epochs}",
+                total=self.fit.steps_in_epoch,
+                loss=0.0,
+            )
+            self._shown.start()
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        if self._shown is not None:
+            self._shown.update(self._task, completed=batch + 1, loss=logs["loss"])
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+        told = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
+        line = f"epoch {epoch + 1}/{self.fit.epochs}: {told}"
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
 
 
 def _line(run: Run, speed: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ModelFileError, RunError, TreadleError
-from treadle.base.options import current, options
+from treadle.base.errors import ModelFileError, RunError
+from treadle.base.options import options
 from treadle.data.dataset import ArrayDataset, Images
 from treadle.data.loader import Loader
 from treadle.graph.frame import no_grad
 from treadle.io.atomic import write_atomically
-from treadle.io.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from treadle.io.checkpoint import Checkpoint, load_checkpoint
 from treadle.io.files import guarded
 from treadle.io.tensors import save_arrays
 from treadle.nn.functional import cross_entropy
@@ -29,6 +29,7 @@ from treadle.train.folder import CHECKPOINTS
 from treadle.train.networks import network
 from treadle.train.optimizers import optimizer
 from treadle.train.settings import Settings
+from treadle.train.snapshot import restore_snapshot, save_snapshot
 from treadle.viz.curve import curve_svg
 
 __all__ = ["Run", "Step", "accuracy", "saved_run", "training"]
@@ -139,41 +140,32 @@ class Run:
         self._saved_at = time.monotonic()
         if step == self.saved_step:
             return
-        parts = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "history": {
-                "losses": np.array(self.losses, np.float64),
-                "accuracies": np.array(self.accuracies, np.float64),
-            },
+        history = {
+            "losses": np.array(self.losses, np.float64),
+            "accuracies": np.array(self.accuracies, np.float64),
         }
-        facts = {
-            "settings": self.settings.facts(),
-            "loader": self.loader.state(),
-            "draws": current().scope.count,
-        }
-        save_checkpoint(self.folder / CHECKPOINTS, step, parts, facts)
+        save_snapshot(
+            self.folder / CHECKPOINTS,
+            step,
+            self.model,
+            self.optimizer,
+            self.loader,
+            history,
+            {"settings": self.settings.facts()},
+        )
         self.saved_step = step
 
     def restore(self, point: Checkpoint) -> None:
         """Stand where the snapshot was taken; ModelFileError if it does not fit."""
-        place = self.folder / CHECKPOINTS / f"step-{point.step}"
-        facts = point.facts
-        draws, loader = facts.get("draws"), facts.get("loader")
-        try:
-            history = point.parts["history"]
-            self.losses = history["losses"].astype(np.float64).tolist()
-            self.accuracies = history["accuracies"].astype(np.float64).tolist()
-            self.model.load_state_dict(point.parts["model"])
-            self.optimizer.load_state_dict(point.parts["optimizer"])
-            if not isinstance(loader, Mapping) or not isinstance(draws, int):
-                raise ModelFileError("the place in the data is missing")
-            self.loader.restore(loader)
-        except KeyError as missing:
-            raise ModelFileError(f"{place}: there is no {missing}") from missing
-        except TreadleError as problem:
-            raise ModelFileError(f"{place}: {problem.message}") from problem
-        current().scope.count = draws
+        folder = self.folder / CHECKPOINTS
+        history = restore_snapshot(
+            folder, point, self.model, self.optimizer, self.loader
+        )
+        losses, accuracies = history.get("losses"), history.get("accuracies")
+        if losses is None or accuracies is None:
+            raise ModelFileError(f"{folder}/step-{point.step}: there are no losses")
+        self.losses = losses.astype(np.float64).tolist()
+        self.accuracies = accuracies.astype(np.float64).tolist()
         self.saved_step = point.step
 
     def export(self) -> None:

@@ -1,0 +1,178 @@
+"""What an optimizer does to its gradients before any rule sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.optim.gradients import (
+    Gradient,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
+from treadle.optim.norms import NormAverage
+from treadle.optim.scaling import LossScale
+
+__all__ = ["POLICIES", "Controlled", "Controls"]
+
+POLICIES = ("skip", "raise", "scale down")
+Changes = list[tuple[Variable, Any]]
+
+
+@dataclass(frozen=True)
+class Controlled:
+    """Gradients as rules see them; `hold` is True where nothing is to change now.
+
+    `finite` tells whether all gradients are, where anybody wants to know, and `sums`
+    are the next sums of gradients that wait for an update.
+    """
+
+    gradients: list[Gradient]
+    hold: Tensor | None
+    changes: Changes
+    finite: Tensor | None
+    sums: list[Tensor]
+
+
+class Controls:
+    """In this order: loss scale, gradients that are not finite, sums over several
+    steps, the average of the norm, clipping by element and by norm."""
+
+    def __init__(
+        self,
+        clip_norm: Any,
+        clip_value: Any,
+        on_nan: str | None,
+        loss_scale: LossScale | float | None,
+        norms: NormAverage | None,
+        accumulate: float,
+    ) -> None:
+        if on_nan is not None and on_nan not in POLICIES:
+            raise ArgumentError(
+                f"on_nan is None or one of {', '.join(POLICIES)}, not {on_nan!r}"
+            )
+        if not accumulate >= 1:
+            raise ArgumentError(
+                f"gradients are summed over 1 step or more, not {accumulate}",
+                hint="Model.fit(split=2) makes two steps of each batch",
+            )
+        if isinstance(loss_scale, (int, float)):
+            loss_scale = LossScale(
+                float(loss_scale), 1.0, 1.0, smallest=1e-30, largest=1e30
+            )
+        if loss_scale is None and on_nan == "scale down":
+            loss_scale = LossScale()
+        self.clip_norm, self.clip_value = clip_norm, clip_value
+        self.on_nan, self.loss_scale, self.norms = on_nan, loss_scale, norms
+        self.accumulate = accumulate
+        self.skipped = Variable(np.zeros((), np.int64), name="skipped")
+        self.gathered = Variable(np.zeros((), np.int64), name="gathered")
+        self.owed = Variable(np.zeros((), np.float64), name="owed", dtype=float64)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether gradients of several steps are summed."""
+        return self.accumulate > 1
+
+    @property
+    def watches(self) -> bool:
+        """Whether gradients that are not finite are noticed."""
+        return self.on_nan is not None or self.loss_scale is not None
+
+    def states(self) -> dict[str, Variable]:
+        """What is kept beside the parameters' states, by name."""
+        found: dict[str, Variable] = {}
+        if self.watches:
+            found["skipped"] = self.skipped
+        if self.gathers:
+            found |= {"gathered": self.gathered, "owed": self.owed}
+        if self.loss_scale is not None:
+            found |= self.loss_scale.states()
+        if self.norms is not None:
+            found |= self.norms.states()
+        return found
+
+    def apply(self, given: Sequence[Gradient], sums: Sequence[Tensor]) -> Controlled:
+        """The gradients a rule is to see, from those of the loss and the sums."""
+        gradients, changes = list(given), []
+        finite = hold = None
+        if self.loss_scale is not None:
+            gradients = _times(gradients, 1.0 / self.loss_scale.scale.node())
+        if self.watches:
+            finite = _all_finite(gradients)
+            hold = ~finite
+            count = self.skipped.node()
+            changes.append((self.skipped, functions.where(finite, count, count + 1)))
+            if self.loss_scale is not None:
+                changes += self.loss_scale.next(finite)
+        later: list[Tensor] = []
+        if self.gathers:
+            gradients, later, hold, counts = self._gathered(gradients, sums, finite)
+            changes += counts
+        if self.norms is not None:
+            told, factor = self.norms.next(global_norm(gradients))
+            changes += held(told, hold)
+            if factor is not None:
+                gradients = _times(gradients, factor)
+        if self.clip_value is not None:
+            gradients = clip_by_value(gradients, self.clip_value)
+        if self.clip_norm is not None:
+            gradients = clip_by_norm(gradients, self.clip_norm)
+        return Controlled(gradients, hold, changes, finite, later)
+
+    def _gathered(
+        self,
+        gradients: Sequence[Gradient],
+        sums: Sequence[Tensor],
+        finite: Tensor | None,
+    ) -> tuple[list[Gradient], list[Tensor], Tensor, Changes]:
+        """The means of the gradients so far, the sums to keep, whether to wait."""
+        one: Any = 1 if finite is None else functions.where(finite, 1, 0)
+        count, owed = self.gathered.node() + one, self.owed.node() + one
+        due = owed >= self.accumulate
+        if finite is not None:
+            due = due & finite
+        share = 1.0 / functions.maximum(count, 1).astype(float64)
+        means, later = [], []
+        for gradient, before in zip(gradients, sums, strict=True):
+            total = before + gradient.value
+            if finite is not None:
+                total = functions.where(finite, total, before)
+            mean = total * share.astype(total.type.dtype)
+            means.append(replace(gradient, value=mean))
+            later.append(functions.where(due, 0.0, total))
+        changes: Changes = [
+            (self.gathered, functions.where(due, 0, count)),
+            (self.owed, functions.where(due, owed - self.accumulate, owed)),
+        ]
+        return means, later, ~due, changes
+
+
+def held(changes: Changes, hold: Tensor | None) -> Changes:
+    """The changes where nothing is held; what was there where it is."""
+    if hold is None:
+        return changes
+    return [(v, functions.where(hold, v.node(), x)) for v, x in changes]
+
+
+def _times(gradients: Sequence[Gradient], factor: Tensor) -> list[Gradient]:
+    return [
+        replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients
+    ]
+
+
+def _all_finite(gradients: Sequence[Gradient]) -> Tensor:
+    """Whether every element of every gradient is finite."""
+    found: Tensor = functions.isfinite(gradients[0].value).all()
+    for gradient in gradients[1:]:
+        found = found & functions.isfinite(gradient.value).all()
+    return found

@@ -1,0 +1,88 @@
+"""Moves: how a parameter goes along the direction that a rule gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+
+__all__ = ["Move", "clipped", "compensated", "exponentiated", "subtract"]
+
+Initial = dict[str, np.ndarray[Any, Any]]
+States = dict[str, Tensor]
+To = Callable[[Tensor, Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, States]]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A pair: `init(type)` of a parameter gives its first states by name, and
+    `to(parameter, direction, rate, states)` gives (next value, next states).
+
+    The value may be in the direction's dtype; it is stored in the parameter's.
+    """
+
+    init: Callable[[Type], Initial]
+    to: To
+    rowwise: bool = True
+
+
+def _straight(
+    p: Tensor, direction: Tensor, rate: Tensor, states: Mapping[str, Tensor]
+) -> tuple[Tensor, States]:
+    return p.astype(direction.type.dtype) - direction * rate, {}
+
+
+def _along_kahan(
+    p: Tensor, direction: Tensor, rate: Tensor, states: Mapping[str, Tensor]
+) -> tuple[Tensor, States]:
+    wide = p.astype(direction.type.dtype)
+    y = direction * -rate - states["compensation"]
+    stored = (wide + y).astype(p.type.dtype)
+    lost = (stored.astype(wide.type.dtype) - wide) - y
+    return stored, {"compensation": lost}
+
+
+def _multiplied(
+    p: Tensor, direction: Tensor, rate: Tensor, states: Mapping[str, Tensor]
+) -> tuple[Tensor, States]:
+    logits = functions.log(p.astype(direction.type.dtype)) - direction * rate
+    value = functions.exp(logits - logits.max())
+    return value / value.sum(), {}
+
+
+subtract = Move(lambda _: {}, _straight)
+"""p - rate direction."""
+
+compensated = Move(lambda t: {"compensation": np.zeros(t.shape, t.dtype)}, _along_kahan)
+"""p - rate direction, with what rounding lost carried on to the next step.
+
+y = -rate direction - c, p' = p + y, c = (p' - p) - y. Kahan, Further remarks on
+reducing truncation errors, 1965.
+"""
+
+exponentiated = Move(lambda _: {}, _multiplied, rowwise=False)
+"""p e^(-rate direction), divided by its sum: p stays positive, with the sum 1."""
+
+
+def clipped(move: Move, limit: Any) -> Move:
+    """`move`, then every element brought into [-limit, limit].
+
+    >>> import treadle as td
+    >>> p, g, rate = td.asarray([1.0]), td.asarray([-3.0]), td.asarray(1.0)
+    >>> clipped(subtract, 2.0).to(p, g, rate, {})[0].tolist()
+    [2.0]
+    """
+
+    def to(
+        p: Tensor, direction: Tensor, rate: Tensor, states: Mapping[str, Tensor]
+    ) -> tuple[Tensor, States]:
+        value, new = move.to(p, direction, rate, states)
+        return functions.minimum(functions.maximum(value, -limit), limit), new
+
+    return Move(move.init, to, move.rowwise)

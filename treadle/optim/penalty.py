@@ -1,0 +1,72 @@
+"""Penalties on parameters, to add to a loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base.errors import ArgumentError
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.optim.gradients import plain
+from treadle.optim.groups import parameters_of
+
+__all__ = ["elastic_net", "l1", "l2", "l2_norm"]
+
+
+def _sum(params: Any, one: Any) -> Tensor:
+    parameters = parameters_of(params)
+    if not parameters:
+        raise ArgumentError("a penalty is on parameters, there are none")
+    found: Tensor = one(plain(parameters[0].node()))
+    for p in parameters[1:]:
+        found = found + one(plain(p.node()))
+    return found
+
+
+def l1(params: Any, factor: Any = 1.0) -> Tensor:
+    """factor sum |p|.
+
+    >>> import treadle as td
+    >>> float(l1([td.param(init=[1.0, -2.0])], 0.5))
+    1.5
+    """
+    return _sum(params, lambda p: functions.abs(p).sum()) * factor
+
+
+def l2(params: Any, factor: Any = 1.0) -> Tensor:
+    """factor sum p²; its gradient is that of a weight decay of twice the factor.
+
+    >>> import treadle as td
+    >>> float(l2([td.param(init=[1.0, -2.0])], 0.5))
+    2.5
+    """
+    return _sum(params, lambda p: (p * p).sum()) * factor
+
+
+def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
+    """factor times the sum of the parameters' norms, not squared (Owl's L2norm).
+
+    A parameter that is all 0 has no gradient here, not one that is not a number.
+
+    >>> import treadle as td
+    >>> float(l2_norm([td.param(init=[3.0, -4.0])], 0.5))
+    2.5
+    """
+
+    def norm(p: Tensor) -> Tensor:
+        squares = (p * p).sum()
+        there = squares > 0
+        root = functions.sqrt(functions.where(there, squares, 1.0))
+        return functions.where(there, root, 0.0)
+
+    return _sum(params, norm) * factor
+
+
+def elastic_net(params: Any, factor: Any = 1.0, ratio: Any = 0.5) -> Tensor:
+    """factor (ratio sum |p| + (1 - ratio) / 2 sum p²). Zou and Hastie 2005.
+
+    >>> import treadle as td
+    >>> float(elastic_net([td.param(init=[1.0, -2.0])], 2.0, 0.5))
+    5.5
+    """
+    return l1(params, factor * ratio) + l2(params, factor * (1.0 - ratio) * 0.5)

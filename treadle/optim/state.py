@@ -1,0 +1,172 @@
+"""What an optimizer remembers between steps, and how it is kept and taken over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.errors import ModelFileError
+from treadle.base.types import Type
+from treadle.graph.variable import Variable
+from treadle.nn.state import Keys, Rename, choose, compare
+from treadle.optim.controls import Controls
+from treadle.optim.groups import Group, store
+from treadle.optim.transform import Transform
+
+__all__ = ["OptimizerState"]
+
+State = dict[str, np.ndarray[Any, Any]]
+_AUTOMATIC = re.compile(r"variable_\d+")
+
+
+class OptimizerState:
+    """The count of steps, the rates, and the states of each parameter by name."""
+
+    def __init__(self, groups: list[Group], controls: Controls) -> None:
+        self.groups, self.controls = groups, controls
+        self.count = Variable(np.zeros((), np.int64), name="step")
+        self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
+        self._rules: dict[int, Transform] = {}
+        self._waiting: State = {}
+
+    def restart(self, lr: float | None = None) -> None:
+        """Begin anew: first states, no step counted, and another rate if one is given.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
+        >>> _ = opt.step(x * x); opt.restart(0.5)
+        >>> {name: float(array) for name, array in opt.state_dict().items()}
+        {'step': 0.0, 'lr.0': 0.5, 'x/momentum': 0.0}
+        """
+        pairs: list[tuple[Variable, Any]] = [(self.count, np.zeros((), np.int64))]
+        for known, (_, p, states) in self._states.items():
+            first = self._first(p, self._rules[known])
+            pairs += [(states[name], array) for name, array in first.items()]
+        store(pairs)
+        self._waiting = {}
+        for group in self.groups if lr is not None else ():
+            group.lr = lr
+
+    def _first(self, p: Variable, rule: Transform) -> State:
+        """The first states of a parameter."""
+        wide = p.type.with_dtype(accumulator(p.type.dtype))
+        found = rule.states(wide)
+        if self.controls.gathers:
+            found["accumulated"] = np.zeros(wide.shape, wide.dtype)
+        return found
+
+    def _states_of(self, p: Variable, rule: Transform) -> dict[str, Variable]:
+        """The state Variables of a parameter, made when it is first updated."""
+        if id(p) in self._states:
+            return dict(self._states[id(p)][2])
+        key = self._key(p)
+        states: dict[str, Variable] = {}
+        for name, initial in self._first(p, rule).items():
+            given = self._waiting.pop(f"{key}/{name}", None)
+            if given is not None and given.shape != initial.shape:
+                raise ModelFileError(
+                    f"state {key}/{name} has shape {given.shape}, "
+                    f"the optimizer needs {initial.shape}"
+                )
+            value = initial if given is None else given
+            states[name] = Variable(
+                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
+            )
+        self._states[id(p)] = key, p, states
+        self._rules[id(p)] = rule
+        return dict(states)
+
+    def _key(self, p: Variable) -> str:
+        """The parameter's name; its position where it has none of its own."""
+        taken = {key for key, _, _ in self._states.values()}
+        name = p.name
+        if _AUTOMATIC.fullmatch(name):
+            name = f"parameter_{len(self._states)}"
+        key, k = name, 1
+        while key in taken:
+            key, k = f"{name}.{k}", k + 1
+        return key
+
+    def _own(self) -> dict[str, Variable]:
+        """What is kept once for all parameters."""
+        return {"step": self.count, **self.controls.states()}
+
+    def state_dict(self) -> State:
+        """Everything a later run needs to go on alike: name -> array.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
+        >>> _ = opt.step(x * x)
+        >>> {name: float(array) for name, array in opt.state_dict().items()}
+        {'step': 1.0, 'lr.0': 0.1, 'x/momentum': 4.0}
+        """
+        found: State = {name: v.numpy() for name, v in self._own().items()}
+        for k, group in enumerate(self.groups):
+            if group.own_rate is not None:
+                found[f"lr.{k}"] = group.own_rate.numpy()
+        for key, _, states in self._states.values():
+            for name, variable in states.items():
+                found[f"{key}/{name}"] = variable.numpy()
+        return {**found, **self._waiting}
+
+    def _targets(self, names: Container[str]) -> dict[str, Variable]:
+        """Where a state with these names goes, of what is there already."""
+        found = self._own()
+        for k, group in enumerate(self.groups):
+            if group.own_rate is not None and f"lr.{k}" in names:
+                found[f"lr.{k}"] = group.own_rate
+        for key, _, states in self._states.values():
+            for name, variable in states.items():
+                found[f"{key}/{name}"] = variable
+        return found
+
+    def check_state(
+        self,
+        types: Mapping[str, Type | None],
+        strict: bool = True,
+        wrong: Iterable[tuple[str, list[str]]] = (),
+    ) -> Keys:
+        """The names without a partner; raises ModelFileError where a state of these
+        types, or what else is `wrong` with it, does not let it be loaded."""
+        own = {name: v.type for name, v in self._targets(types).items()}
+        known = {k: t for k, t in types.items() if k in own or not _may_wait(k)}
+        return compare(own, known, strict, type(self).__name__, wrong)
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        strict: bool = True,
+        *,
+        rename: Rename | None = None,
+        prefix: str = "",
+    ) -> Keys:
+        """Go on from what `state_dict` gave, for parameters of the same names.
+
+        States of parameters that were not updated yet wait for their first step. All is
+        taken over or nothing; `strict`, `rename` and `prefix` are as for a Module.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
+        >>> _ = opt.step(x * x)
+        >>> again = td.optim.Adam()
+        >>> _ = again.load_state_dict(opt.state_dict())
+        >>> sorted(again.state_dict()) == sorted(opt.state_dict())
+        True
+        """
+        taken = choose(state, rename, prefix)
+        rest = {name: np.array(state[given]) for name, given in taken.names.items()}
+        types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
+        keys = self.check_state(types, strict, taken.wrong)
+        targets = self._targets(rest)
+        store([(v, rest.pop(name)) for name, v in targets.items() if name in rest])
+        self._waiting = {k: v for k, v in rest.items() if "/" in k}
+        return keys
+
+
+def _may_wait(name: str) -> bool:
+    """Whether a state may belong to a parameter or a group that is not known yet."""
+    return "/" in name or name.startswith("lr.")

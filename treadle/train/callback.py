@@ -1,0 +1,136 @@
+"""Callback: what is told how a training goes, and may steer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from treadle.train.fitting import Fit
+
+__all__ = ["Callback", "History", "LambdaCallback", "Logs"]
+
+Logs = dict[str, float]
+
+
+class Callback:
+    """Override what you want to hear of; `self.fit` is the training, `self.model` the
+    Model. Setting `self.model.stop_training` ends it after the batch.
+
+    `state` and `restore` carry what a callback remembers through a snapshot.
+    """
+
+    fit: Fit
+    last = False  # whether it is called after those that are not
+
+    @property
+    def model(self) -> Any:
+        """The Model that is trained."""
+        return self.fit.model
+
+    def on_train_begin(self) -> None:
+        """Before the first epoch."""
+
+    def on_train_end(self) -> None:
+        """After the last epoch."""
+
+    def close(self) -> None:
+        """After the training, also where an error ended it."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Before an epoch, numbered from 0."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        """After an epoch and its validation; what is put into `logs` is kept."""
+
+    def on_batch_begin(self, batch: int) -> None:
+        """Before a batch, numbered from 0 in its epoch."""
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        """After the step of a batch, with its loss and the epoch's means so far."""
+
+    def on_test_begin(self) -> None:
+        """Before the validation of an epoch."""
+
+    def on_test_end(self, logs: Logs) -> None:
+        """After the validation of an epoch, with its logs."""
+
+    def state(self) -> dict[str, Any]:
+        """Numbers and arrays that `restore` goes on from."""
+        return {}
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Remember what `state` told, as arrays."""
+
+
+class LambdaCallback(Callback):
+    """A callback made of functions: LambdaCallback(on_epoch_end=print).
+
+    >>> LambdaCallback(on_epoch_begin=print).on_epoch_begin(3)
+    3
+    """
+
+    def __init__(
+        self,
+        on_train_begin: Callable[[], Any] | None = None,
+        on_train_end: Callable[[], Any] | None = None,
+        on_epoch_begin: Callable[[int], Any] | None = None,
+        on_epoch_end: Callable[[int, Logs], Any] | None = None,
+        on_batch_begin: Callable[[int], Any] | None = None,
+        on_batch_end: Callable[[int, Logs], Any] | None = None,
+        on_test_begin: Callable[[], Any] | None = None,
+        on_test_end: Callable[[Logs], Any] | None = None,
+    ) -> None:
+        given = dict(locals())
+        for name in given:
+            if name.startswith("on_") and given[name] is not None:
+                setattr(self, name, given[name])
+
+
+class History(Callback):
+    """The logs of each epoch: name -> values.
+
+    >>> history = History()
+    >>> history.take(0, {"loss": 2.0}); history.take(1, {"loss": 1.0})
+    >>> history.epoch, history.history
+    ([0, 1], {'loss': [2.0, 1.0]})
+    """
+
+    def __init__(self) -> None:
+        self.epoch: list[int] = []
+        self.history: dict[str, list[float]] = {}
+
+    def __getitem__(self, name: str) -> list[float]:
+        return self.history[name]
+
+    def take(self, epoch: int, logs: Logs) -> None:
+        """Keep the logs of one epoch."""
+        self.epoch.append(epoch)
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(float(value))
+
+    def rows(self) -> list[Logs]:
+        """The logs of each epoch, with its number."""
+        found: list[Logs] = []
+        for k, epoch in enumerate(self.epoch):
+            own = {n: v[k] for n, v in self.history.items() if len(v) > k}
+            found.append({"epoch": epoch, **own})
+        return found
+
+    def state(self) -> dict[str, Any]:
+        # Files keep names in order of the alphabet: the place says which came first.
+        logs = {
+            f"log {k:03d} {name}": values
+            for k, (name, values) in enumerate(self.history.items())
+        }
+        return {"epochs": np.array(self.epoch, np.int64), **logs}
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self.epoch = state["epochs"].tolist()
+        self.history = {
+            name.split(" ", 2)[2]: values.astype(np.float64).tolist()
+            for name, values in sorted(state.items())
+            if name.startswith("log ")
+        }

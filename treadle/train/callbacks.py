@@ -1,0 +1,204 @@
+"""The other callbacks: snapshots, rates, logs, averages of the weights."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ModelFileError, RunError
+from treadle.io.atomic import write_atomically
+from treadle.io.checkpoint import load_checkpoint
+from treadle.io.files import PathLike, guarded
+from treadle.optim.average import WeightAverage
+from treadle.train.callback import Callback, Logs
+
+__all__ = [
+    "BackupAndRestore",
+    "CSVLogger",
+    "LearningRateScheduler",
+    "SwapAverages",
+    "TerminateOnNaN",
+    "ThrowOnDivergence",
+]
+
+
+class BackupAndRestore(Callback):
+    """Snapshots from which fit goes on bit for bit, after a kill at any moment.
+
+    One is written after each epoch, and within it every so many steps or `seconds`:
+    parameters, optimizer, place in the data, draws, what callbacks remember, logs. A
+    later fit with the same folder, model and data goes on from the newest; one that
+    is complete returns its history at once.
+    """
+
+    last = True
+
+    def __init__(
+        self, folder: PathLike, every: int | None = None, seconds: float | None = None
+    ) -> None:
+        if every is not None and every < 1:
+            raise ArgumentError(f"every is a number of steps, not {every}")
+        self.folder, self.every, self.seconds = Path(folder), every, seconds
+        self._saved_step = -1
+        self._saved_at = time.monotonic()
+
+    def on_train_begin(self) -> None:
+        self._saved_step, self._saved_at = -1, time.monotonic()
+        point = load_checkpoint(self.folder)
+        if point is not None:
+            self.fit.restore(self.folder, point)
+            self._saved_step = point.step
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        due = self.every is not None and self.fit.steps % self.every == 0
+        if self.seconds is not None:
+            due = due or time.monotonic() - self._saved_at > self.seconds
+        if due:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        self._save()
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        # At the end of an epoch that was just saved: validation is made again then.
+        if self.fit.steps > self._saved_step:
+            self.fit.save(self.folder)
+            self._saved_step = self.fit.steps
+
+
+class LearningRateScheduler(Callback):
+    """Sets the rate before each epoch to schedule(epoch, rate).
+
+    >>> LearningRateScheduler(lambda epoch, lr: lr * 0.5).schedule(0, 1.0)
+    0.5
+    """
+
+    def __init__(self, schedule: Callable[[int, float], float]) -> None:
+        self.schedule = schedule
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        for group in self.model.optimizer.groups:
+            if group.own_rate is None:
+                raise ArgumentError("a rate is set by epoch or is a schedule, not both")
+            group.lr = float(self.schedule(epoch, float(group.lr)))
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        logs["lr"] = self.model.optimizer.lr
+
+
+class CSVLogger(Callback):
+    """Writes the logs of all epochs so far as a table, whole after each epoch.
+
+    >>> CSVLogger("log.csv").separator
+    ','
+    """
+
+    def __init__(self, path: PathLike, separator: str = ",") -> None:
+        self.path, self.separator = Path(path), separator
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        # This epoch is taken into the history when all callbacks have added their logs.
+        rows = [*self.fit.history.rows(), {"epoch": epoch, **logs}]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        lines = [
+            names,
+            *([repr(row[n]) if n in row else "" for n in names] for row in rows),
+        ]
+        text = "".join(self.separator.join(line) + "\n" for line in lines)
+        with guarded(self.path, ModelFileError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, text.encode())
+
+
+class TerminateOnNaN(Callback):
+    """Ends the training at a loss that is not finite."""
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        if not math.isfinite(logs["batch_loss"]):
+            self.model.stop_training = True
+
+
+class ThrowOnDivergence(Callback):
+    """Raises RunError when the mean loss of the last `short` steps lies more than
+    `deviations` standard deviations above that of the last `window` (Marian's
+    --throw-on-divergence).
+
+    >>> ThrowOnDivergence(1000, 10, 5.0).window
+    1000
+    """
+
+    def __init__(
+        self, window: int = 1000, short: int = 10, deviations: float = 5.0
+    ) -> None:
+        if not 1 <= short < window:
+            raise ArgumentError(f"{short} steps are compared to {window}: take fewer")
+        self.window, self.short, self.deviations = window, short, deviations
+        self.losses: list[float] = []
+
+    def on_train_begin(self) -> None:
+        self.losses = []
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        self.losses = [*self.losses[-(self.window - 1) :], logs["batch_loss"]]
+        if len(self.losses) < self.window:
+            return
+        now = float(np.mean(self.losses[-self.short :]))
+        usual, spread = float(np.mean(self.losses)), float(np.std(self.losses))
+        if not now <= usual + self.deviations * spread:
+            raise RunError(
+                f"the loss diverges: {now:.4g} over {self.short} steps, {usual:.4g} "
+                f"over {self.window}",
+                hint="try a smaller rate or a longer warm-up",
+            )
+
+    def state(self) -> dict[str, Any]:
+        return {"losses": np.array(self.losses, np.float64)}
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self.losses = state["losses"].tolist()
+
+
+class SwapAverages(Callback):
+    """Takes averages of the weights every `every` steps; validation uses them, and with
+    `keep` the model has them in the end.
+
+    >>> import treadle as td
+    >>> w = td.param("w", init=1.0)
+    >>> SwapAverages(td.optim.ExponentialAverage([w]), keep=False).every
+    1
+    """
+
+    def __init__(
+        self, average: WeightAverage, every: int = 1, keep: bool = True
+    ) -> None:
+        self.average, self.every, self.keep = average, every, keep
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        if self.fit.steps % self.every == 0:
+            self.average.update()
+
+    def on_test_begin(self) -> None:
+        self._swap()
+
+    def on_test_end(self, logs: Logs) -> None:
+        self._swap()
+
+    def on_train_end(self) -> None:
+        if self.keep:
+            self._swap()
+
+    def _swap(self) -> None:
+        if int(self.average.count):
+            self.average.swap()
+
+    def state(self) -> dict[str, Any]:
+        return self.average.state_dict()
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self.average.load_state_dict(state)

@@ -1,0 +1,265 @@
+"""Metrics: numbers that tell how well predictions fit, summed over batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ShapeError
+
+__all__ = [
+    "METRICS",
+    "Accuracy",
+    "BinaryAccuracy",
+    "F1",
+    "Mean",
+    "MeanAbsoluteError",
+    "MeanMetric",
+    "MeanSquaredError",
+    "Metric",
+    "Precision",
+    "Recall",
+    "RootMeanSquaredError",
+    "TopKAccuracy",
+    "metric",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+class Metric:
+    """Sums in float64 that batches are taken into, and a number made of them."""
+
+    name = "metric"
+    size = 2
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(self.size)
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self.sums = np.zeros(self.size)
+
+    def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
+        """Take a batch in; `weight` has one number an example."""
+        raise NotImplementedError
+
+    def result(self) -> float:
+        """The metric of what was taken in; not a number before that."""
+        return float(self.sums[0] / self.sums[1]) if self.sums[1] else math.nan
+
+
+class Mean(Metric):
+    """The mean of numbers with their weights.
+
+    >>> mean = Mean("loss")
+    >>> mean.add(1.0, 3); mean.add(5.0, 1); mean.result()
+    2.0
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def add(self, value: float, weight: float = 1.0) -> None:
+        """Take one number in."""
+        self.sums[0] += value * weight
+        self.sums[1] += weight
+
+    def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
+        raise NotImplementedError("numbers are added")
+
+
+class MeanMetric(Metric):
+    """The mean over all examples of what a function gives for each element.
+
+    >>> error = MeanMetric(lambda t, p: abs(t - p), "error")
+    >>> error.update([1.0, 2.0], [1.0, 4.0]); error.result()
+    1.0
+    """
+
+    def __init__(self, function: Callable[[Array, Array], Any], name: str) -> None:
+        super().__init__()
+        self.function, self.name = function, name
+
+    def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
+        values = np.asarray(
+            self.function(np.asarray(target), np.asarray(prediction)), np.float64
+        )
+        if weight is not None:
+            given = _wide(weight, values)
+            self.sums += float((values * given).sum()), float(given.sum())
+        else:
+            self.sums += float(values.sum()), values.size
+
+
+def _wide(weight: Any, values: Array) -> Array:
+    """The weights of examples, for each of their values."""
+    given = np.asarray(weight, np.float64)
+    given = given.reshape(given.shape + (1,) * (values.ndim - given.ndim))
+    return np.broadcast_to(given, values.shape)
+
+
+def _classes(t: Array, p: Array) -> Array:
+    """Labels from labels, or from one probability for each class."""
+    if t.shape == p.shape and p.ndim:
+        return t.argmax(-1)
+    if t.shape != p.shape[:-1]:
+        raise ShapeError(
+            f"labels {list(t.shape)} do not go with predictions {list(p.shape)}",
+            hint="accuracy takes one score for each class along the last dimension",
+        )
+    return t
+
+
+class Accuracy(MeanMetric):
+    """The share of examples whose class has the greatest score.
+
+    >>> accuracy = Accuracy()
+    >>> accuracy.update([1, 0], [[0.2, 0.8], [0.3, 0.7]]); accuracy.result()
+    0.5
+    """
+
+    def __init__(self, name: str = "accuracy") -> None:
+        super().__init__(lambda t, p: _classes(t, p) == p.argmax(-1), name)
+
+
+class BinaryAccuracy(MeanMetric):
+    """The share of elements that lie on the target's side of a threshold.
+
+    >>> accuracy = BinaryAccuracy()
+    >>> accuracy.update([1, 0, 0], [0.8, 0.7, 0.1]); round(accuracy.result(), 3)
+    0.667
+    """
+
+    def __init__(self, threshold: float = 0.5, name: str = "binary_accuracy") -> None:
+        super().__init__(lambda t, p: (p > threshold) == _like(t, p).astype(bool), name)
+
+
+class TopKAccuracy(MeanMetric):
+    """The share of examples whose class is among the k with the greatest scores.
+
+    >>> accuracy = TopKAccuracy(2)
+    >>> accuracy.update([1, 0], [[0.1, 0.3, 0.6], [0.1, 0.3, 0.6]]); accuracy.result()
+    0.5
+    """
+
+    def __init__(self, k: int = 5, name: str = "top_k_accuracy") -> None:
+        def among(t: Array, p: Array) -> Array:
+            labels = _classes(t, p)[..., None]
+            own = np.take_along_axis(p, labels, -1)
+            return (p > own).sum(-1) < k
+
+        super().__init__(among, name)
+
+
+def _like(t: Array, p: Array) -> Array:
+    """Targets in the shape of the predictions; never (n,) against (n, 1) as (n, n)."""
+    return t.reshape(p.shape) if t.shape != p.shape and t.size == p.size else t
+
+
+class MeanSquaredError(MeanMetric):
+    """The mean of (prediction - target)²."""
+
+    def __init__(self, name: str = "mse") -> None:
+        super().__init__(lambda t, p: (p - _like(t, p)) ** 2.0, name)
+
+
+class RootMeanSquaredError(MeanSquaredError):
+    """The root of the mean of (prediction - target)²."""
+
+    def __init__(self, name: str = "rmse") -> None:
+        super().__init__(name)
+
+    def result(self) -> float:
+        return math.sqrt(super().result())
+
+
+class MeanAbsoluteError(MeanMetric):
+    """The mean of |prediction - target|."""
+
+    def __init__(self, name: str = "mae") -> None:
+        super().__init__(lambda t, p: np.abs(p - _like(t, p)), name)
+
+
+class Precision(Metric):
+    """Of what lies above the threshold, the share whose target is 1."""
+
+    name = "precision"
+    size = 3  # true positives, false positives, false negatives
+
+    def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
+        super().__init__()
+        self.threshold, self.name = threshold, name or type(self).name
+
+    def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
+        p = np.asarray(prediction)
+        t, found = _like(np.asarray(target), p) > 0, p > self.threshold
+        one = _wide(np.ones(()) if weight is None else weight, p)
+        cases = (t, found), (~t, found), (t, ~found)
+        self.sums += [one[a & b].sum() for a, b in cases]
+
+    def result(self) -> float:
+        true, false, _ = self.sums
+        return float(true / (true + false)) if true + false else 0.0
+
+
+class Recall(Precision):
+    """Of what has the target 1, the share that lies above the threshold."""
+
+    name = "recall"
+
+    def result(self) -> float:
+        true, _, missed = self.sums
+        return float(true / (true + missed)) if true + missed else 0.0
+
+
+class F1(Precision):
+    """The harmonic mean of precision and recall.
+
+    >>> f1 = F1()
+    >>> f1.update([1, 0, 1], [0.9, 0.8, 0.7]); f1.result()
+    0.8
+    """
+
+    name = "f1"
+
+    def result(self) -> float:
+        true, false, missed = self.sums
+        below = 2 * true + false + missed
+        return float(2 * true / below) if below else 0.0
+
+
+METRICS: dict[str, Callable[[], Metric]] = {
+    "accuracy": Accuracy,
+    "binary_accuracy": BinaryAccuracy,
+    "f1": F1,
+    "mae": MeanAbsoluteError,
+    "mse": MeanSquaredError,
+    "precision": Precision,
+    "recall": Recall,
+    "rmse": RootMeanSquaredError,
+    "top_k_accuracy": TopKAccuracy,
+}
+
+
+def metric(given: Any) -> Metric:
+    """A metric from one, its name, or a function of target and prediction.
+
+    >>> metric("mae").name
+    'mae'
+    """
+    if isinstance(given, Metric):
+        return given
+    if isinstance(given, str):
+        if given not in METRICS:
+            raise ArgumentError(
+                f"there is no metric {given!r}", hint=f"metrics: {', '.join(METRICS)}"
+            )
+        return METRICS[given]()
+    if callable(given):
+        return MeanMetric(given, getattr(given, "__name__", "metric"))
+    raise ArgumentError(f"a metric is a name or a function, not {given!r}")

@@ -1,0 +1,55 @@
+"""A network as a table of its parts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from treadle.base import trees
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Variable
+from treadle.nn.module import Module
+
+__all__ = ["summary"]
+
+
+def summary(module: Module, result: Any = None) -> str:
+    """The parts that have none themselves, their parameters, and the shapes they make
+    in the graph of `result`."""
+    shapes = _shapes(result)
+    rows = [("part", "kind", "result", "parameters")]
+    for path, part in module.named_modules():
+        own = [v for v in vars(part).values() if isinstance(v, Variable)]
+        leaf = not any(True for _ in part.children())
+        if not leaf and not own:
+            continue
+        count = sum(math.prod(p.shape) for p in part.parameters()) if leaf else (
+            sum(math.prod(p.shape) for p in own)
+        )  # fmt: skip
+        shape = shapes.get(path or type(part).__name__, "")
+        rows.append((path or "-", type(part).__name__, shape, f"{count:,}"))
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    lines = []
+    for row in rows:
+        left = "  ".join(
+            text.ljust(w) for text, w in zip(row[:3], widths, strict=False)
+        )
+        lines.append(f"{left}  {row[3].rjust(widths[3])}")
+    all_of = list(module.parameters())
+    total = sum(math.prod(p.shape) for p in all_of)
+    trained = sum(math.prod(p.shape) for p in all_of if p.trainable)
+    return "\n".join([*lines, f"{total:,} parameters, {trained:,} trainable"])
+
+
+def _shapes(result: Any) -> dict[str, str]:
+    """The shape of the last node that each part made, by its path."""
+    if result is None:
+        return {}
+    roots = [x for x in trees.flatten(result)[0] if isinstance(x, Tensor)]
+    found: dict[str, str] = {}
+    for node in reach(roots):
+        path = (node.metadata or {}).get("module")
+        if path is not None and node.type.dtype is not None:
+            found[path] = str(list(node.type.shape))
+    return found
