@@ -106,6 +106,10 @@ class Op:
                         hint="convert with x.astype(...)",
                     )
 
+    def unnamed(self) -> Op:
+        """The op that does the same and gives no axis names."""
+        return self
+
     @property
     def name(self) -> str:
         """The name of the op in text: its class name."""

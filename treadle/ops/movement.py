@@ -35,6 +35,9 @@ class Reshape(Movement):
     shape: Shape
     axes: Names | None = None
 
+    def unnamed(self) -> Reshape:
+        return Reshape(self.shape)
+
     def infer(self, *types: Type) -> Type:
         return _reshaped(types[0], self.shape, self.axes)
 
@@ -178,6 +181,9 @@ class BroadcastTo(Movement):
 
     shape: Shape
     axes: Names | None = None
+
+    def unnamed(self) -> BroadcastTo:
+        return BroadcastTo(self.shape)
 
     def infer(self, *types: Type) -> Type:
         (t,) = types

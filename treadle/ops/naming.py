@@ -16,6 +16,14 @@ __all__ = ["name_axes", "order_axes", "rename_axes", "unname"]
 
 
 def _with_names(node: Tensor, names: Any) -> Tensor:
+    """The node with other names: of one that only changed names, what it was made of."""
+    while (
+        type(node.op) is Reshape
+        and node.inputs
+        and node.stored is None
+        and node.inputs[0].type.shape == node.type.shape
+    ):
+        node = node.inputs[0]
     if names == node.type.axes:
         return node
     return Reshape(node.type.shape, names)(node)
