@@ -14,12 +14,13 @@ from treadle.base.types import (
     Names,
     Shape,
     Type,
+    as_names,
     as_shape,
     broadcast_shapes,
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
@@ -108,7 +109,7 @@ def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
             raise ShapeError(f"{size} elements do not fill shape {wanted}")
         wanted = tuple(size // known if n == -1 else n for n in wanted)
     extents = as_shape(wanted)
-    names = some(None if axes is None else tuple(axes))
+    names = as_names(axes, extents)
     if extents == node.type.shape and names == node.type.axes:
         return node
     return Reshape(extents, names)(node)
@@ -192,6 +193,8 @@ class BroadcastTo(Movement):
         names = self.axes
         if names is None and t.axes is not None:
             names = (None,) * (len(self.shape) - t.ndim) + t.axes
+        elif names is not None:
+            common_axes((t, Type(self.shape, t.dtype, names)), len(self.shape))
         return Type(self.shape, t.dtype, some(names))
 
     def numpy(self, *arrays: Any) -> Array:
@@ -238,4 +241,4 @@ def broadcast_to(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Te
     extents = as_shape(shape)
     if extents == node.type.shape and axes is None:
         return node
-    return BroadcastTo(extents, None if axes is None else tuple(axes))(node)
+    return BroadcastTo(extents, as_names(axes, extents))(node)
