@@ -226,6 +226,8 @@ OUTER = {
     "a bias of another name": lambda: td.conv2d(
         IMAGE, td.ones((3, 3, 1, 1)), named((3,), "k")
     ),
+    "a sum of another name": lambda: X + named((3,), "k"),
+    "a choice of another name": lambda: td.where(X > 0, X, named((3,), "k")),
     "a weight of another name": lambda: td.layer_norm(X, named((3,), "k")),
     "labels of another name": lambda: td.cross_entropy(
         X, td.asarray([0, 1], axes=("k",))

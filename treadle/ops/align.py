@@ -43,7 +43,22 @@ def align(nodes: Sequence[Tensor]) -> list[Tensor]:
                 lengths[name] = n
             elif lengths[name] != n:
                 raise AxisError(f"axis {name!r} has lengths {lengths[name]} and {n}")
+    _matched(named)
     return [_placed(x, order) for x in nodes]
+
+
+def _matched(named: Sequence[Tensor]) -> None:
+    """Refuse an operand that shares no axis with the others: an outer sum unseen."""
+    for k, x in enumerate(named[1:], 1):
+        others = [
+            name for y in (*named[:k], *named[k + 1 :]) for name in y.type.axes or ()
+        ]
+        if not set(x.type.axes or ()).intersection(others):
+            raise AxisError(
+                f"{x.type} shares no axis with {named[0].type}",
+                hint="td.rename_axes(x, old='new') if one is meant; for all pairs, say "
+                "so: td.broadcast_axes(x, ...) with the other's axes, or td.outer",
+            )
 
 
 def _alike(a: Type, b: Type) -> bool:
