@@ -46,7 +46,7 @@ def _lines(name: str) -> list[str] | None:
 def source(name: str) -> str:
     """Where the data of this name comes from, in words."""
     if _lines(name) is not None:
-        return f"data: {name} of {os.environ['TREADLE_DATA']}"
+        return f"data: {name} of TREADLE_DATA"
     return f"data: random, of the lengths and words of {name}; TREADLE_DATA has none"
 
 

@@ -105,13 +105,25 @@ __version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from treadle import data as data
+    from treadle import io as io
+    from treadle.io.graph import load_computation as load_computation
+    from treadle.io.store import load as load
+    from treadle.io.store import save as save
 
-_LATER = frozenset({"data"})  # loaded when first named: `import treadle` needs no files
+# Loaded when first named: `import treadle` needs no files.
+_LATER = {
+    "data": "data",
+    "io": "io",
+    "load": "io.store",
+    "load_computation": "io.graph",
+    "save": "io.store",
+}
 
 
 def __getattr__(name: str) -> _Any:
     if name in _LATER:
-        return _importlib.import_module(f"treadle.{name}")
+        found = _importlib.import_module(f"treadle.{_LATER[name]}")
+        return found if _LATER[name] == name else getattr(found, name)
     raise AttributeError(f"module 'treadle' has no attribute {name!r}")
 
 

@@ -26,7 +26,7 @@ from benchmarks.workload import Cases, Claim, Workload, stepping
 __all__ = ["WORKLOAD"]
 
 RATE, LABELS = 0.01, 5
-WARM, TIMED = 3, 8
+WARM, TIMED, SAMPLES = 3, 8, 11
 Array = np.ndarray[Any, Any]
 Batch = tuple[list[Tree], list[int]]
 
@@ -65,7 +65,7 @@ def words_of(tree: Tree) -> Iterator[Any]:
 
 def data(sizes: Sizes, part: str) -> Data:
     """Trees of ids and weights by the names of treadle's modules."""
-    found = corpora.trees(sizes.batch * (WARM + TIMED), sizes.longest)
+    found = corpora.trees(sizes.batch * (WARM + TIMED * SAMPLES), sizes.longest)
     ids = numbered([w for tree, _ in found for w in words_of(tree)], 1)
 
     def known(tree: Tree) -> Tree:
@@ -239,5 +239,6 @@ WORKLOAD = Workload(
     parts=("cells", "op by op"),
     iterations=TIMED,
     warm=WARM,
+    together=True,
     source=partial(corpora.source, corpora.TREES),
 )

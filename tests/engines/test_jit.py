@@ -354,3 +354,26 @@ def test_attributes_reach_every_function() -> None:
     own = compiler.prepare(text, host())
     assert len(re.findall(rf"#{compiler._GROUP} {{", own)) == 3
     assert optimized(text).count("nounwind") >= 1
+
+
+def test_code_is_recorded_and_carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {name: three(name, F32, "fma") for name in ("one", "two")}
+    kept = compile_functions({"one": texts["one"]})
+    monkeypatch.setattr(jit, "_carried", {})
+    with jit.recording() as found:
+        both = compile_functions(texts)  # also of what is in memory already
+    wanted = {jit._key(name, text, host()) for name, text in texts.items()}
+    assert wanted <= found.keys() and jit._recordings == []
+    jit.clear()
+    before = stats().compiled
+    jit.carry(found)
+    again = compile_functions(texts)
+    assert stats().compiled == before
+    x, y, z = (np.arange(WIDTH, dtype="f4") + k for k in range(3))
+    for function in (kept["one"], *both.values(), *again.values()):
+        r = np.zeros(WIDTH, "f4")
+        call(function, x, y, z, r)
+        assert (r == x * y + z).all()
+    monkeypatch.setattr(jit, "_BYTES", 1)
+    jit.carry({b"k": b"more than one byte"})
+    assert jit._carried == {}, "no more is kept than the table may hold"

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import pytest
 
+from tests.io.kills import campaign
 from treadle.io import atomic
 from treadle.io.atomic import is_alive, sweep, temporary_name, write_atomically
 from treadle.io.checkpoint import load_checkpoint, save_checkpoint
@@ -150,3 +151,7 @@ def test_a_kill_leaves_a_whole_state(tmp_path: Path) -> None:
     write_atomically(tmp_path / "m.safetensors", b"")
     left = [p.name for p in tmp_path.rglob("*") if ".tmp-" in p.name]
     assert left == []
+
+
+def test_kills_at_any_time_tear_nothing(tmp_path: Path) -> None:
+    assert campaign(30, 1, tmp_path) == 0

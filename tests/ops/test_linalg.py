@@ -277,5 +277,5 @@ def test_an_equation_without_one_solution_says_so() -> None:
 def test_what_needs_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.linalg", None)
     with pytest.raises(MissingExtraError, match=r"treadle\[linalg\]") as caught:
-        la.lyapunov(np.eye(2), np.eye(2))
+        la.lyapunov(np.eye(9), np.eye(9))  # types that no test before has had
     assert "lyapunov" in str(caught.value).lower()

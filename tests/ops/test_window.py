@@ -10,6 +10,7 @@ import pytest
 import treadle as td
 from tests.numerics import differences
 from treadle.base.errors import ArgumentError, TreadleError
+from treadle.ops.pool import _all_see
 
 RNG = np.random.default_rng(0)
 
@@ -133,3 +134,20 @@ def test_upsampling_has_the_gradient_of_its_weights() -> None:
     (g,) = td.grad(loss(x), [x])
     np.testing.assert_allclose(g.numpy(), differences(loss, x.numpy()), atol=1e-9)
     assert td.latest_program().fallbacks == ()
+
+
+def test_windows_that_see_padding_alone_are_found() -> None:
+    """The count of windows does not matter; the answer is that of looking at each."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        n, k, s, d = (int(v) for v in rng.integers(1, 6, 4))
+        low, high = (int(v) for v in rng.integers(0, 9, 2))
+        room = n + low + high - d * (k - 1) - 1
+        if room < 0:
+            continue
+        m = room // s + 1
+        seen = np.arange(m)[:, None] * s + np.arange(k) * d - low
+        want = bool(((seen >= 0) & (seen < n)).any(1).all())
+        assert _all_see(n, k, s, low, d, m) == want, (n, k, s, low, d, m)
+    assert not _all_see(3, 2, 1, 10**11, 1, 10**11)
+    assert _all_see(10**11, 2, 1, 0, 1, 10**11 - 1)

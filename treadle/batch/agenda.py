@@ -13,6 +13,7 @@ import numpy as np
 
 __all__ = ["agenda"]
 
+FAR = 16  # a table of so many times as many values is counted in
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -29,11 +30,9 @@ def agenda(
     [0, 0, 2, 1, 2]
     """
     span = int(depths.max(initial=0)) + 1
-    codes, classes, counts = np.unique(
-        signatures * span + depths, return_inverse=True, return_counts=True
-    )
+    codes, classes, counts = _different(signatures * span + depths)
     own, lies = codes // span, codes % span
-    edges = np.unique(classes[readers] * len(codes) + classes[read])
+    edges = _different(classes[readers] * len(codes) + classes[read])[0]
     waits = np.bincount(edges // len(codes), minlength=len(codes)).tolist()
     follow: list[list[int]] = [[] for _ in codes]
     for edge in edges.tolist():
@@ -60,3 +59,18 @@ def agenda(
                     ready.setdefault(own[reader], []).append(reader)
         done += 1
     return step[classes]
+
+
+def _different(values: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """The different values, the place of each among them, how often each is there.
+
+    None is negative. They are counted where they are not far apart, sorted where they
+    are.
+    """
+    if values.max(initial=0) > FAR * len(values):
+        return np.unique(values, return_inverse=True, return_counts=True)
+    counts = np.bincount(values)
+    (codes,) = np.nonzero(counts)
+    places = np.zeros(len(counts), np.int64)
+    places[codes] = np.arange(len(codes))
+    return codes, places[values], counts[codes]

@@ -59,7 +59,7 @@ class Forest:
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
                 continue
-            places = places[np.argsort(step[kind.units[places]], kind="stable")]
+            places = places[_order(step[kind.units[places]])]
             mine = kind.units[places]
             number = len(self.instances)
             instance = Instance(kind.signature, mine)
@@ -68,11 +68,11 @@ class Forest:
             self.row[mine] = np.arange(len(mine))
             for k, argument in enumerate(kind.signature.rows):
                 instance.sources[argument] = kind.read[places, k]
-            steps, starts, sizes = np.unique(
-                step[mine], return_index=True, return_counts=True
-            )
-            rows = zip(steps.tolist(), starts.tolist(), sizes.tolist(), strict=True)
-            groups += [(s, number, a, n) for s, a, n in rows]
+            done = step[mine]
+            (ends,) = np.nonzero(np.diff(done, append=-1))
+            starts = [0, *(ends[:-1] + 1).tolist()]
+            rows = zip(done[ends].tolist(), starts, (ends + 1).tolist(), strict=True)
+            groups += [(s, number, a, end - a) for s, a, end in rows]
         groups.sort()
         self.steps = [(number, a, n) for _, number, a, n in groups]
         # The leaves below which a derivative may go on, or that it is taken by.
@@ -117,6 +117,15 @@ class Forest:
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
+
+
+def _order(steps: Numbers) -> Numbers:
+    """The order of steps, which are not negative; equal ones stay as they are."""
+    few = steps.max(initial=0) < 1 << 16  # then they are sorted by counting
+    order: Numbers = np.argsort(
+        steps.astype(np.uint16) if few else steps, kind="stable"
+    )
+    return order
 
 
 def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:

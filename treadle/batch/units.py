@@ -21,6 +21,7 @@ from treadle.graph.tensor import Tensor
 
 __all__ = ["NONE", "Units", "View", "collect"]
 
+_MOST = 1 << 62  # of a code
 WIDE = 64  # operands of a node that may be a row
 NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
 
@@ -105,18 +106,32 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
 def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
     """The marked nodes in lists of one code each."""
     (nodes,) = np.nonzero(marks)
-    codes, which = np.unique(code[nodes], return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    ends = np.cumsum(np.bincount(which, minlength=len(codes)))[:-1]
-    return np.split(nodes[order], ends) if len(nodes) else []
+    return _grouped(nodes, code[nodes])
+
+
+def _grouped(nodes: Numbers, codes: Numbers) -> list[Numbers]:
+    """Nodes in lists of one code each; the codes are not negative."""
+    if not len(nodes):
+        return []
+    if codes.max() < 1 << 16:
+        codes = codes.astype(np.uint16)  # sorted by counting
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
+    return np.split(nodes[order], ends + 1)
 
 
 def _split(nodes: Numbers, keys: Numbers) -> list[Numbers]:
     """Nodes in lists of those with the same row of keys."""
-    if not keys.shape[1] or (keys == keys[0]).all():
-        return [nodes]
-    which = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    return [nodes[which == k] for k in range(int(which.max()) + 1)]
+    code, most = np.zeros(len(nodes), np.int64), 1
+    for key in keys.T:
+        if (key != key[0]).any():
+            count = int(key.max()) + 1
+            if most * count > _MOST:
+                code = np.unique(code, return_inverse=True)[1]
+                most = len(nodes)
+            code, most = code * count + key, most * count
+    return _grouped(nodes, code) if most > 1 else [nodes]
 
 
 Found = list[tuple[int, Signature, Numbers, Numbers]]  # first node, its kind, rows read
@@ -161,25 +176,26 @@ class _Shared:
         """Let all that read an expression of Variables read one of its equals."""
         fits = walk.waiting & (walk.sizes <= WIDE)
         fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
+        code = ops.sign * (WIDE + 1) + walk.sizes
         marks = np.zeros(len(walk.nodes), np.bool_)
+        one = np.arange(len(walk.nodes))  # of those that are equal
         while True:
             more = walk.of_operands(fits, self.versions | self.literals | marks)
             for k in np.flatnonzero(more & ~marks).tolist():
                 fits[k] = more[k] = walk.nodes[k].serial not in asked
             if (more == marks).all():
                 break
+            for members in _alike(code, more & ~marks):
+                read = one[walk.read_by(members, int(walk.sizes[members[0]]))]
+                for equal in _split(members, read):
+                    one[equal] = equal[0]
             marks = more
-        one = np.arange(len(walk.nodes))
-        equals: dict[tuple[int, ...], int] = {}
-        for k in np.flatnonzero(marks).tolist():
-            read = walk.operands[walk.starts[k] : walk.starts[k + 1]]
-            key = int(ops.sign[k]), *one[read].tolist()
-            one[k] = equals.setdefault(key, k)
-        if equals:
-            self.expressions = _at(walk.nodes, list(equals.values()))
+        if marks.any():
+            own = np.unique(one[marks])
+            self.expressions = _at(walk.nodes, own.tolist())
             walk.operands = one[walk.operands]
             walk.waiting[marks] = False
-            self.versions[list(equals.values())] = True
+            self.versions[own] = True
 
 
 def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:

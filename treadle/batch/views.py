@@ -93,7 +93,7 @@ def parts_of_data(walk: Walk, ops: Ops, asked: Container[int]) -> None:
     moves = walk.waiting & (ops.kind == MOVE)
     if not moves.any():
         return
-    ends = ~walk.waiting
+    ends = ~walk.waiting & ~ops.marked(lambda op: type(op) is Version)
     while True:  # a part of a part is known one turn later
         wanted = walk.of_operands(moves, ends | moves)
         if (wanted == moves).all():

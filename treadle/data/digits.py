@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
-from treadle.io.npz import read_npz
+from treadle.io.tensors import load_arrays
 
 __all__ = ["digits"]
 
@@ -26,7 +26,7 @@ def digits() -> Images:
     >>> len(data.train), len(data.held_out), data.shape, data.classes
     (1438, 359, (1, 8, 8), 10)
     """
-    arrays = read_npz(_FILE, error=DataFileError)
+    arrays, _ = load_arrays(_FILE, error=DataFileError)
     if set(arrays) != {"images", "labels"} or arrays["images"].shape != (1797, 8, 8):
         raise DataFileError(f"{_FILE}: these are not the digits; install Treadle again")
     whole = ArrayDataset(

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.files import PathLike
-from treadle.io.npz import read_npz
+from treadle.io.tensors import load_arrays
 
 __all__ = ["images_from_npz"]
 
@@ -29,7 +29,7 @@ def images_from_npz(path: PathLike) -> Images:
     Images are (n, h, w), (n, channels, h, w) or (n, h, w, channels), labels whole
     numbers from 0. Bytes are scaled to 0..1. Without a test part, a fifth is held out.
     """
-    arrays = read_npz(path, error=DataFileError)
+    arrays, _ = load_arrays(path, format="npz", error=DataFileError)
     place = os.fspath(path)
     if set(_SPLIT) <= set(arrays):
         x, y = _pair(place, arrays, *_SPLIT[:2])

@@ -135,6 +135,16 @@ class Engine:
         """The program that ran last in this thread."""
         return None
 
+    def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
+        """Call `run`; the machine code, by key, of all it needs, as if nothing had run
+        before. None where an engine has none."""
+        run()
+        return {}
+
+    @classmethod
+    def carry(cls, code: Mapping[bytes, bytes]) -> None:
+        """Take machine code that `recorded` gave, in another process, as compiled."""
+
     def cache_info(self, disk: bool = False) -> CacheInfo:
         """What is kept between runs; files on disk are counted where asked for."""
         return CacheInfo()
@@ -177,12 +187,23 @@ def engine(name: str) -> Engine:
     if name == "auto":
         name = "native"
     if name not in _made:
-        if name in _modules and name not in _engines:
-            importlib.import_module(_modules[name])
-        if name not in _engines:
-            raise OptionError(
-                f"there is no engine {name!r}",
-                hint=f"engines: {', '.join(engine_names())}",
-            )
-        _made[name] = _engines[name]()
+        _made[name] = _maker(name)()
     return _made[name]
+
+
+def carry(name: str, code: Mapping[bytes, bytes]) -> None:
+    """Give an engine machine code, before it is made if it is not: that takes some."""
+    make = _maker("native" if name == "auto" else name)
+    if isinstance(make, type) and issubclass(make, Engine):
+        make.carry(code)
+
+
+def _maker(name: str) -> Callable[[], Engine]:
+    if name in _modules and name not in _engines:
+        importlib.import_module(_modules[name])
+    if name not in _engines:
+        raise OptionError(
+            f"there is no engine {name!r}",
+            hint=f"engines: {', '.join(engine_names())}",
+        )
+    return _engines[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -70,6 +71,12 @@ class Cut(Leaf):
 
     of: str = ""
     carried: bool = False
+
+
+@functools.lru_cache(maxsize=1024)
+def cut_of(of: str, carried: bool) -> Cut:
+    """A Cut: one for all nodes alike."""
+    return Cut(of, carried)
 
 
 @op(differentiable=False)

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -20,6 +21,10 @@ from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
 from treadle.base.types import Names, TupleType, Type
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor, new_node
+
+RESULTS = 4096  # types of results that are known at most
+_results: dict[Any, Any] = {}  # by op and types of the inputs
+_type = attrgetter("type")
 
 Array = np.ndarray[Any, Any]
 Cotangents = tuple[Tensor | None, ...]
@@ -52,7 +57,7 @@ class Op:
     closed: ClassVar[bool] = False  # its fields are plain data, and lead to no node
 
     def infer(self, *types: Type) -> Type | TupleType:
-        """Type of the result; raises a TreadleError with a sentence."""
+        """Type of the result, by types and attributes alone; raises a TreadleError."""
         raise NotImplementedError
 
     def numpy(self, *arrays: Any) -> Any:
@@ -85,13 +90,20 @@ class Op:
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The node of this op on these inputs."""
-        try:
-            self.check(inputs)
-            type_ = self.infer(*[x.type for x in inputs])
-        except TreadleError as error:
-            operands = ", ".join(repr(x.type) for x in inputs)
-            raise error.located(self.name, operands, describe(capture())) from None
-        return new_node(self, inputs, type_, 3)  # type: ignore[arg-type]
+        key = (self, *map(_type, inputs)) if self.closed else None
+        type_: Any = _results.get(key)
+        if type_ is None:
+            try:
+                self.check(inputs)
+                type_ = self.infer(*[x.type for x in inputs])
+            except TreadleError as error:
+                operands = ", ".join(repr(x.type) for x in inputs)
+                raise error.located(self.name, operands, describe(capture())) from None
+            if key is not None:
+                if len(_results) >= RESULTS:
+                    _results.clear()
+                _results[key] = type_
+        return new_node(self, inputs, type_, 3)
 
     def check(self, inputs: Sequence[Tensor]) -> None:
         """Number and dtype kinds of the inputs, before `infer` sees them."""
@@ -163,6 +175,7 @@ class Mistake:
 
 registry: dict[str, type[Op]] = {}
 C = TypeVar("C", bound=type[Op])
+Made = TypeVar("Made", bound=Op)
 
 
 @dataclass_transform(frozen_default=True)
@@ -175,6 +188,11 @@ def op(**traits: Any) -> Callable[[C], C]:
         made.traits = Traits(**{**inherited, **traits})
         if "closed" not in vars(cls):
             made.closed = all(_is_plain(f.type) for f in fields(made))
+        if not fields(made):  # there is one of them
+            only = object.__new__(made)
+            made.__new__ = lambda cls: only if cls is made else object.__new__(cls)
+            made.__init__ = object.__init__
+            made.__hash__, made.__eq__ = object.__hash__, object.__eq__
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = made
@@ -190,6 +208,15 @@ _PLAIN |= {"Axes", "Integers", "Names", "Pairs", "Shape", "Type", "Widths"}
 def _is_plain(annotation: Any) -> bool:
     """Whether what is annotated so is plain data."""
     return _PLAIN.issuperset(re.findall(r"\w+", str(annotation)))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def shared(kind: type[Made], *attributes: Any) -> Made:
+    """The op of a class with these attributes: one object for all that are equal.
+
+    Looking at a graph of thousands of nodes, each different object is looked at.
+    """
+    return kind(*attributes)
 
 
 def parse_op(text: str) -> Op:

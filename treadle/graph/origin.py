@@ -15,7 +15,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_ours: dict[str, bool] = {}
+library: dict[str, bool] = {}  # by file name, whether it is of the library
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
 
@@ -24,7 +24,7 @@ Origin = tuple[CodeType | None, int]
 
 def _is_ours(filename: str) -> bool:
     ours = filename.startswith((_HOME, "<string>", "<frozen"))
-    _ours[filename] = ours
+    library[filename] = ours
     return ours
 
 
@@ -32,27 +32,35 @@ class _Held(threading.local):
     origin: Origin | None = None
 
 
+class _Holding:
+    """How many threads hold an origin: if none does, nobody asks for his."""
+
+    __slots__ = ("threads",)
+
+    def __init__(self) -> None:
+        self.threads = 0
+
+
 _held = _Held()
-_holding = 0  # threads that hold an origin: others need not ask for theirs
+holding = _Holding()
 
 
 @contextmanager
 def held() -> Iterator[None]:
     """Let all nodes made within have the origin of here: a compilation makes many."""
-    global _holding
     before = _held.origin
     _held.origin = capture()
-    _holding += 1
+    holding.threads += 1
     try:
         yield
     finally:
-        _holding -= 1
+        holding.threads -= 1
         _held.origin = before
 
 
 def capture(depth: int = 2) -> Origin:
     """The first frame outside the library as (code, offset): cheap, resolved later."""
-    if _holding and _held.origin is not None:
+    if holding.threads and _held.origin is not None:
         return _held.origin
     try:
         frame: FrameType | None = _getframe(depth)
@@ -61,7 +69,7 @@ def capture(depth: int = 2) -> Origin:
     while frame is not None:
         code = frame.f_code
         try:
-            ours = _ours[code.co_filename]
+            ours = library[code.co_filename]
         except KeyError:
             ours = _is_ours(code.co_filename)
         if not ours:
@@ -74,7 +82,7 @@ def call() -> tuple[str, str, str]:
     """The library function the user called, the types of its tensors, the line."""
     frame: FrameType | None = sys._getframe(1)
     inner: FrameType | None = None
-    while frame is not None and _ours.get(
+    while frame is not None and library.get(
         frame.f_code.co_filename, _is_ours(frame.f_code.co_filename)
     ):
         inner, frame = frame, frame.f_back
@@ -106,7 +114,7 @@ def is_written(value: float) -> bool:
     frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         code = frame.f_code
-        ours = _ours.get(code.co_filename)
+        ours = library.get(code.co_filename)
         if ours is None:
             ours = _is_ours(code.co_filename)
         if not ours:

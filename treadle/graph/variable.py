@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -94,17 +95,31 @@ class Variable(Operand):
         array = to_array(value, dtype, copy)
         if not copy and isinstance(value, np.ndarray):
             value.flags.writeable = False
-        own = OWN[array.dtype]
-        self._type = Type(array.shape, own, as_names(axes, array.shape))
-        self.name = name or f"variable_{next(_numbers)}"
+        type_ = Type(array.shape, OWN[array.dtype], as_names(axes, array.shape))
+        array.flags.writeable = False
+        named = name or f"variable_{next(_numbers)}"
+        self._begin(type_, named, Version(self), array, trainable, sparse)
+        if not copy and _is_lent(array):
+            # One more reference: no run takes this version's memory for the next.
+            self.committed.mark = {"lent": array}
+
+    def _begin(
+        self,
+        type_: Type,
+        name: str,
+        version: Op,
+        array: Array | None,
+        trainable: bool = False,
+        sparse: bool = False,
+    ) -> None:
+        self._type, self.name = type_, name
         self.metadata: dict[str, Any] = {}
         self.grad = None
         self.frozen: Variable | None = None
         self.sparse = sparse
-        self.version: Op = Version(self)
+        self.version: Op = version
         self.trainable = trainable
-        array.flags.writeable = False
-        self.committed = Tensor(self.version, (), self._type, array)
+        self.committed = Tensor(version, (), type_, array)
 
     @property
     def type(self) -> Type:
@@ -309,17 +324,28 @@ class Placeholder(Variable):
     ) -> None:
         wanted = as_dtype(dtype) if dtype is not None else current().dtype
         extents = as_shape(shape)
-        start = np.zeros(extents, wanted)
-        if initial_value is not None:
-            start = np.broadcast_to(to_array(initial_value, wanted), extents)
-        super().__init__(start, name=name or f"placeholder_{next(_numbers)}", axes=axes)
+        named = name or f"placeholder_{next(_numbers)}"
         if initial_value is None:
-            self.version = Unbound(self)
-            self.committed = Tensor(self.version, (), self._type)
+            type_ = Type(extents, wanted, as_names(axes, extents))
+            self._begin(type_, named, Unbound(self), None)
+        else:
+            start = np.broadcast_to(to_array(initial_value, wanted), extents)
+            super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
         self.version = Version(self)
         super().commit(update)
+
+
+def _is_lent(array: Array) -> bool:
+    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # Referred to by what it is the base of, by `base` and by the call alone?
+        if sys.getrefcount(base) > 3:
+            return True
+        base = base.base
+    return base is not None
 
 
 def variable_of(node: Tensor) -> Variable | None:

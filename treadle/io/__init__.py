@@ -1,1 +1,12 @@
-"""Files: arrays by name in .safetensors and .npz, written whole or not at all."""
+"""Files: arrays by name in files of several formats, written whole or not at all."""
+
+from treadle.io.checkpoint import Checkpoint as Checkpoint
+from treadle.io.checkpoint import load_checkpoint as load_checkpoint
+from treadle.io.checkpoint import save_checkpoint as save_checkpoint
+from treadle.io.graph import load_computation as load_computation
+from treadle.io.store import Arrays as Arrays
+from treadle.io.store import load as load
+from treadle.io.store import save as save
+from treadle.io.tensors import FORMATS as FORMATS
+from treadle.io.tensors import load_arrays as load_arrays
+from treadle.io.tensors import save_arrays as save_arrays

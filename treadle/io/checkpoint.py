@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.base.errors import ModelFileError
 from treadle.io.atomic import sweep, sync_directory, temporary_name, write_atomically
-from treadle.io.files import PathLike, guarded, open_regular
+from treadle.io.files import PathLike, guarded, open_regular, read_json
 from treadle.io.tensors import load_arrays, save_arrays
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
@@ -115,7 +115,7 @@ def _read(folder: Path, step: int) -> Checkpoint:
         if file.seek(0, 2) > _LARGEST_MANIFEST:
             raise ValueError("this is too large for a manifest")
         file.seek(0)
-        manifest = json.loads(file.read().decode())
+        manifest = read_json(file.read())
         if not isinstance(manifest, dict) or manifest.get("version") != _VERSION:
             raise ValueError(f"this is not a manifest of version {_VERSION}")
         digests, facts = manifest.get("parts"), manifest.get("facts")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -29,6 +31,7 @@ __all__ = [
     "fill",
     "guarded",
     "open_regular",
+    "read_json",
     "resolved",
 ]
 
@@ -39,6 +42,9 @@ Array = np.ndarray[Any, Any]
 MAX_BYTES = 1 << 36  # what one file may ask to allocate unless the caller says more
 MAX_RATIO = 1032  # DEFLATE cannot expand a byte to more than this
 _CHUNK = 1 << 20
+_LONGEST_REASON = 500  # characters; a file may put anything into one
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{,])', re.DOTALL)
+_MOST_TOKENS = 1 << 19  # each may become an object of some 100 bytes
 _WRONG = (
     OSError,
     EOFError,
@@ -74,7 +80,7 @@ def guarded(path: PathLike, error: FileError, what: str = "") -> Iterator[None]:
         else:
             reason = str(problem) or type(problem).__name__
         place = f"{os.fspath(path)}: {what + ': ' if what else ''}"
-        raise error(place + " ".join(reason.split())) from problem
+        raise error(place + " ".join(reason[:_LONGEST_REASON].split())) from problem
 
 
 @contextmanager
@@ -142,6 +148,38 @@ def fill(stream: Any, shape: Sequence[int], dtype: DType) -> Array:
     if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
         raise ValueError("a truth value is neither 0 nor 1")
     return array.reshape(shape)
+
+
+def read_json(raw: bytes) -> Any:
+    """What JSON text says, if it stays near the size it has as text.
+
+    >>> read_json(b'{"a": [1, 2]}')
+    {'a': [1, 2]}
+    >>> read_json(b'{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: the name 'a' is given twice
+    """
+    try:
+        text = raw.decode()
+        count = sum(token[1] is not None for token in _TOKEN.finditer(text))
+        if count > _MOST_TOKENS:
+            raise ValueError(f"{count} entries are too many")
+        return json.loads(text, object_pairs_hook=_unique)
+    except UnicodeDecodeError:
+        raise ValueError("the text is not UTF-8") from None
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"the text cannot be read: {problem}") from None
+    except RecursionError:
+        raise ValueError("the text is nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name[:60]!r} is given twice")
+        found[name] = value
+    return found
 
 
 def resolved(path: PathLike) -> Path:

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from treadle.base import dtypes
 from treadle.base.dtypes import DType
-from treadle.base.errors import ModelFileError
-from treadle.io.files import (
-    MAX_BYTES,
-    PathLike,
-    check_name,
-    check_shape,
-    fill,
-    guarded,
-    open_regular,
-)
+from treadle.io.files import check_shape, read_json
+from treadle.io.format import MAX_ITEMS, Contents, Format, Item, Listing, Opened
 
-__all__ = ["read_safetensors", "write_safetensors"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["SafeTensors"]
 
 _MAX_HEADER = 100_000_000  # the format's own limit
 _CODES: dict[DType, str] = {
@@ -45,99 +35,72 @@ _CODES: dict[DType, str] = {
 _BY_CODE = {code: dtype for dtype, code in _CODES.items()}
 
 
-def read_safetensors(
-    path: PathLike, *, max_bytes: int = MAX_BYTES
-) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays of a .safetensors file by name, and its metadata."""
-    error = ModelFileError
-    with open_regular(path, error) as file, guarded(path, error):
-        size = file.seek(0, 2)
-        file.seek(0)
-        lead = file.read(8)
-        if len(lead) < 8:
-            raise ValueError(f"{size} bytes are too few for a .safetensors file")
-        length = int.from_bytes(lead, "little")
-        if length > min(_MAX_HEADER, size - 8):
+class SafeTensors(Format):
+    """Hugging Face's .safetensors: a header in JSON, then the arrays side by side."""
+
+    name = ".safetensors"
+    endings = (".safetensors",)
+    dtypes = frozenset(_CODES)
+    mappable = True
+
+    def knows(self, lead: bytes) -> bool:
+        return lead[8:9] == b"{"
+
+    def listing(self, source: Opened) -> Listing:
+        if source.size < 8:
+            raise ValueError(f"{source.size} bytes are too few for a .safetensors file")
+        length = int.from_bytes(source.take(8, "the header's length"), "little")
+        if length > min(_MAX_HEADER, source.size - 8):
             raise ValueError(f"the header of {length} bytes does not fit the file")
-        if size - 8 - length > max_bytes:
-            raise ValueError(f"{size} bytes, {max_bytes} allowed")
-        header = _parse(file.read(length))
+        raw = source.take(length, "the header")
+        if not raw.startswith(b"{"):
+            raise ValueError("the header is not a dictionary")
+        header = read_json(raw)
         metadata = header.pop("__metadata__", {})
         if not isinstance(metadata, dict) or not all(
             isinstance(value, str) for value in metadata.values()
         ):
             raise ValueError("the metadata is not text by name")
-        plan = _plan(path, header, size - 8 - length)
-        arrays: dict[str, Array] = {}
-        for name, shape, dtype in plan:
-            with guarded(path, error, repr(name)):
-                arrays[name] = fill(file, shape, dtype)
-    return {name: arrays[name] for name in header}, metadata
+        if len(header) > MAX_ITEMS:
+            raise ValueError(f"more than {MAX_ITEMS} arrays are refused")
+        begin = 8 + length
+        spans = list(_spans(source, header, begin))
+        _check_cover(source, spans, begin)
+        items = {item.name: item for item, _ in spans}
+        return Listing(items, metadata, source.array)
+
+    def write(self, file: BinaryIO, contents: Contents) -> None:
+        # Sorted within equal width, widest first, so that every array is aligned.
+        arrays = contents.arrays
+        order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+        header: dict[str, Any] = {}
+        if contents.metadata:
+            header["__metadata__"] = dict(sorted(contents.metadata.items()))
+        offset = 0
+        for name in order:
+            array = arrays[name]
+            end = offset + array.nbytes
+            header[name] = {
+                "dtype": _CODES[array.dtype],
+                "shape": list(array.shape),
+                "data_offsets": [offset, end],
+            }
+            offset = end
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            flat = arrays[name].reshape(-1)
+            file.write(flat.view(np.uint8).data)
 
 
-def write_safetensors(
-    file: BinaryIO, arrays: Mapping[str, Array], metadata: Mapping[str, str]
-) -> None:
-    """Write arrays to an open file one by one; equal arrays give equal bytes.
-
-    Names are sorted within equal width, widest first, so that every array is aligned.
-    """
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    header: dict[str, Any] = {}
-    if metadata:
-        header["__metadata__"] = dict(sorted(metadata.items()))
-    offset = 0
-    for name in order:
-        array = arrays[name]
-        if array.dtype not in _CODES:
-            raise ValueError(
-                f"{name!r}: .safetensors has no {array.dtype.name}; .npz has"
-            )
-        end = offset + array.nbytes
-        header[name] = {
-            "dtype": _CODES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [offset, end],
-        }
-        offset = end
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        flat = arrays[name].reshape(-1)
-        file.write(flat.view(np.uint8).data)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is given twice in the header")
-    return found
-
-
-def _parse(raw: bytes) -> dict[str, Any]:
-    if not raw.startswith(b"{"):
-        raise ValueError("the header is not a dictionary")
-    try:
-        header = json.loads(raw.decode(), object_pairs_hook=_unique)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"the header cannot be read: {problem}") from None
-    except UnicodeDecodeError:
-        raise ValueError("the header is not UTF-8 text") from None
-    except RecursionError:
-        raise ValueError("the header is nested too deeply") from None
-    found: dict[str, Any] = header
-    return found
-
-
-def _plan(
-    path: PathLike, header: dict[str, Any], size: int
-) -> list[tuple[str, tuple[int, ...], DType]]:
-    """Name, shape and dtype in the order of the data, which they fill exactly."""
-    spans: list[tuple[int, int, str, tuple[int, ...], DType]] = []
+def _spans(
+    source: Opened, header: dict[str, Any], begin: int
+) -> Iterator[tuple[Item, int]]:
+    """Each item with the place where its data end."""
+    size = source.size - begin
     for name, entry in header.items():
-        with guarded(path, ModelFileError, repr(name[:60])):
-            check_name(name)
+        with source.about(name[:60]):
             if not isinstance(entry, dict) or set(entry) != {
                 "dtype",
                 "shape",
@@ -161,13 +124,20 @@ def _plan(
                 raise ValueError(
                     f"{code}{shape} takes {needed} bytes, not {span[1] - span[0]}"
                 )
-            spans.append((span[0], span[1], name, tuple(shape), _BY_CODE[code]))
-    spans.sort(key=lambda s: s[:2])
-    end = 0
-    for begin, stop, name, _, _ in spans:
-        if begin != end and stop != begin:
-            raise ValueError(f"{name!r}: its data overlap others or leave a hole")
-        end = max(end, stop)
-    if end != size:
-        raise ValueError(f"the data are {size} bytes, the header names {end}")
-    return [(name, shape, dtype) for _, _, name, shape, dtype in spans]
+            item = Item(name, tuple(shape), _BY_CODE[code], begin + span[0])
+        yield item, begin + span[1]
+
+
+def _check_cover(source: Opened, spans: list[tuple[Item, int]], begin: int) -> None:
+    """The arrays fill the data, without holes and overlaps."""
+    spans = sorted(spans, key=lambda s: (s[0].place, s[1]))
+    end = begin
+    for item, stop in spans:
+        if item.place != end:
+            with source.about(item.name[:60]):
+                raise ValueError("its data overlap others or leave a hole")
+        end = stop
+    if end != source.size:
+        raise ValueError(
+            f"the data are {source.size - begin} bytes, the header names {end - begin}"
+        )

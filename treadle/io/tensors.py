@@ -1,28 +1,32 @@
-"""Arrays by name in a file: `save_arrays` and `load_arrays`."""
+"""Arrays by name in a file of any format: `save_arrays` and `load_arrays`."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from treadle.base import dtypes
-from treadle.base.errors import ModelFileError
+from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.atomic import write_atomically
-from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded
-from treadle.io.npz import read_npz, write_npz
-from treadle.io.safetensors import read_safetensors, write_safetensors
+from treadle.io.dynet import DyNet
+from treadle.io.files import MAX_BYTES, FileError, PathLike, check_name, guarded
+from treadle.io.format import Contents, Format, Item, Listing, Opened
+from treadle.io.marian import Marian
+from treadle.io.npz import Npz
+from treadle.io.safetensors import SafeTensors
+from treadle.io.source import Buffer, is_buffer, opened, place_of
 
-__all__ = ["load_arrays", "save_arrays"]
+__all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
 
 Array = np.ndarray[Any, Any]
 
-_ENDINGS = (".npz", ".safetensors")
-_METADATA = "__metadata__"
+FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet())
+_LEAD = 64  # bytes that tell one format from another
 
 
 def save_arrays(
@@ -30,7 +34,7 @@ def save_arrays(
     arrays: Mapping[str, Array],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write arrays by name to a .safetensors or .npz file, whole or not at all.
+    """Write arrays by name to a file, whole or not at all; its ending says the format.
 
     Equal arrays and metadata give equal bytes. Raises ModelFileError.
 
@@ -40,80 +44,129 @@ def save_arrays(
     ...     load_arrays(f"{folder}/a.npz")
     ({'w': array([0, 1, 2])}, {'made by': 'hand'})
     """
-    ending = _ending(path)
-    facts = dict(metadata or {})
-    with guarded(path, ModelFileError):
-        ready = {check_name(name): _native(a, name) for name, a in arrays.items()}
-        if not all(isinstance(v, str) for pair in facts.items() for v in pair):
-            raise ValueError("metadata are text by name")
-
-        def write(file: BinaryIO) -> None:
-            if ending == ".npz":
-                write_npz(file, _with_facts(ready, facts))
-            else:
-                write_safetensors(file, ready, facts)
-
-        write_atomically(path, write)
+    write_file(path, Contents(arrays, metadata or {}))
 
 
 def load_arrays(
-    path: PathLike, *, max_bytes: int = MAX_BYTES
+    path: PathLike | Buffer,
+    *,
+    format: str | None = None,
+    error: FileError = ModelFileError,
+    max_bytes: int = MAX_BYTES,
 ) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays of a .safetensors or .npz file by name, and its metadata.
+    """The arrays of a file by name, and its metadata.
 
     Nothing is allocated before every name, dtype, shape and span is known to fit the
-    file; a file is data and never runs. Raises ModelFileError.
+    file; a file is data and never runs. Raises `error`.
     """
-    if _ending(path) == ".safetensors":
-        return read_safetensors(path, max_bytes=max_bytes)
-    arrays = read_npz(path, max_bytes=max_bytes)
-    with guarded(path, ModelFileError):
-        return _without_facts(arrays)
+    with listed(path, format=format, error=error) as (source, listing):
+        check_size(listing.items, max_bytes)
+        found = {
+            name: read_item(source, listing, item)
+            for name, item in listing.items.items()
+        }
+        return found, dict(listing.metadata)
 
 
-def _ending(path: PathLike) -> str:
-    ending = Path(path).suffix.lower()
-    if ending not in _ENDINGS:
+@contextmanager
+def listed(
+    source: PathLike | Buffer,
+    *,
+    format: str | None = None,
+    error: FileError = ModelFileError,
+    mapped: bool = False,
+) -> Iterator[tuple[Opened, Listing]]:
+    """A source open for reading with what it says it holds; whatever is wrong in it,
+    then and while arrays are read, becomes `error`."""
+    place = place_of(source)
+    chosen = _named(format) if format else None
+    if chosen is None and not is_buffer(source):
+        chosen = _by_ending(place)
+    with opened(source, error, mapped=mapped) as file:
+        if chosen is None:
+            chosen = _by_lead(file, place, error)
+        if mapped and not chosen.mappable:
+            can = " and ".join(f.name for f in FORMATS if f.mappable)
+            raise ArgumentError(
+                f"{chosen.name} is not read without a copy", hint=f"{can} can be"
+            )
+        yield file, chosen.listing(file)
+
+
+def read_item(source: Opened, listing: Listing, item: Item) -> Array:
+    """The array of an item; whatever is wrong with it names it."""
+    with source.about(item.name[:60]):
+        return listing.read(item)
+
+
+def check_size(items: Mapping[str, Item], max_bytes: int) -> None:
+    """Refuse arrays that take more memory than the caller allows."""
+    declared = sum(item.nbytes for item in items.values())
+    if declared > max_bytes:
+        raise ValueError(f"{declared} bytes declared, {max_bytes} allowed")
+
+
+def write_file(
+    target: PathLike | BinaryIO, contents: Contents, format: str | None = None
+) -> None:
+    """Write contents to a file, whole or not at all, or to an open binary file."""
+    place = os.fspath(target) if isinstance(target, (str, os.PathLike)) else ""
+    chosen = _named(format) if format else _by_ending(place)
+    if chosen is None:
         raise ModelFileError(
-            f"{os.fspath(path)}: the ending {ending!r} is not known",
-            hint=f"known: {', '.join(_ENDINGS)}",
+            f"{place or 'an open file'}: "
+            f"the ending {Path(place).suffix!r} is not known",
+            hint=f"known: {', '.join(_endings())}; or say format=",
         )
-    return ending
+    facts = contents.metadata
+    with guarded(place or "the file", ModelFileError):
+        arrays = {check_name(n): _native(a, n) for n, a in contents.arrays.items()}
+        for name, array in arrays.items():
+            chosen.check(name, array)
+        if not all(isinstance(v, str) for pair in facts.items() for v in pair):
+            raise ValueError("metadata are text by name")
+        if facts and not chosen.keeps_text:
+            raise ValueError(f"{chosen.name} keeps no metadata; .npz does")
+        ready = Contents(arrays, facts, contents.tables)
+        if place:
+            write_atomically(place, lambda file: chosen.write(file, ready))
+        else:
+            chosen.write(cast(BinaryIO, target), ready)
 
 
-def _native(array: Array, name: str) -> Array:
+def _endings() -> list[str]:
+    return [ending for f in FORMATS for ending in f.endings]
+
+
+def _named(name: str) -> Format:
+    found = [f for f in FORMATS if f.name.lstrip(".") == name.lstrip(".")]
+    if not found:
+        known = ", ".join(f.name for f in FORMATS)
+        raise ArgumentError(f"no format is named {name!r}", hint=f"known: {known}")
+    return found[0]
+
+
+def _by_ending(path: PathLike) -> Format | None:
+    ending = Path(path).suffix.lower()
+    return next((f for f in FORMATS if ending in f.endings), None)
+
+
+def _by_lead(source: Opened, place: str, error: FileError) -> Format:
+    """The format that a file without a known ending begins like."""
+    lead = source.file.read(_LEAD)
+    source.file.seek(0)
+    found = next((f for f in FORMATS if f.knows(lead)), None)
+    if found is None:
+        raise error(
+            f"{place}: neither the ending nor the first bytes tell the format",
+            hint=f"known: {', '.join(_endings())}",
+        )
+    return found
+
+
+def _native(array: Any, name: str) -> Array:
     """Little-endian, contiguous, of a dtype Treadle has."""
     found = np.asarray(array, order="C")
     if found.dtype.newbyteorder("=") not in dtypes.ALL:
         raise ValueError(f"{name!r}: arrays of {found.dtype} cannot be saved")
     return found.astype(found.dtype.newbyteorder("<"), copy=False)
-
-
-def _with_facts(arrays: dict[str, Array], facts: dict[str, str]) -> dict[str, Array]:
-    """NumPy's format has no bfloat16 (kept as uint16) and no metadata (a member)."""
-    short = sorted(n for n, a in arrays.items() if a.dtype == dtypes.bfloat16)
-    ready = {n: a.view(np.uint16) if n in short else a for n, a in arrays.items()}
-    if facts or short:
-        text = json.dumps({"metadata": facts, "bfloat16": short}, sort_keys=True)
-        ready[_METADATA] = np.frombuffer(text.encode(), np.uint8)
-    return ready
-
-
-def _without_facts(
-    arrays: dict[str, Array],
-) -> tuple[dict[str, Array], dict[str, str]]:
-    raw = arrays.pop(_METADATA, None)
-    if raw is None:
-        return arrays, {}
-    try:
-        held = json.loads(raw.tobytes().decode())
-        facts, short = held["metadata"], held["bfloat16"]
-        for name in short:
-            if arrays[name].dtype != np.uint16:
-                raise TypeError
-            arrays[name] = arrays[name].view(dtypes.bfloat16)
-        if not all(isinstance(v, str) for v in facts.values()):
-            raise TypeError
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ValueError(f"the member {_METADATA!r} cannot be read") from None
-    return arrays, facts

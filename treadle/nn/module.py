@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 
 from treadle.base.changes import changed
-from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.base.dtypes import as_dtype
+from treadle.base.errors import ArgumentError
+from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
 from treadle.graph.tensor import Notes, scope
 from treadle.graph.variable import Parameter, Placeholder, Variable
+from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.runtime.evaluate import run
 
 __all__ = ["Keys", "Module"]
@@ -20,13 +23,6 @@ __all__ = ["Keys", "Module"]
 State = dict[str, np.ndarray[Any, Any]]
 _AUTOMATIC = re.compile(r"variable_\d+")
 _PRIVATE = frozenset(("_path", "_named", "_passing", "_inputs", "_notes"))
-
-
-class Keys(NamedTuple):
-    """What `load_state_dict(strict=False)` did not find a partner for."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
 
 
 class Module:
@@ -223,36 +219,50 @@ class Module:
         """
         return {name: v.numpy() for name, v in self._state_variables().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
+    def check_state(
+        self,
+        types: Mapping[str, Type | None],
+        strict: bool = True,
+        wrong: Iterable[tuple[str, list[str]]] = (),
+    ) -> Keys:
+        """The names without a partner; raises ModelFileError where a state of these
+        types, or what else is `wrong` with it, does not let it be loaded."""
+        own = {k: v.type for k, v in self._state_variables().items()}
+        return compare(own, types, strict, type(self).__name__, wrong)
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        strict: bool = True,
+        *,
+        rename: Rename | None = None,
+        prefix: str = "",
+    ) -> Keys:
         """Take values over by path, all of them or none.
 
         Another shape is an error; so are missing and unexpected names when `strict`.
+        Only names that begin with `prefix` are taken, without it, and renamed: by a
+        function, or a mapping of names, where keys that end in "." rename beginnings.
 
         >>> import treadle as td
         >>> a, b = td.nn.Linear(3, 2), td.nn.Linear(3, 2)
         >>> b.load_state_dict(a.state_dict())
         Keys(missing_keys=[], unexpected_keys=[])
         """
+        taken = choose(state, rename, prefix)
         own = self._state_variables()
-        arrays = {k: np.asarray(state[k]) for k in state if k in own}
-        keys = Keys(
-            [k for k in own if k not in state], [k for k in state if k not in own]
-        )
-        wrong = [
-            f"{k} is {arrays[k].shape}, the module's {own[k].shape}"
-            for k in arrays
-            if arrays[k].shape != own[k].shape
-        ]
-        told = [("misshapen", wrong)]
-        if strict:
-            told += [("missing", keys.missing_keys)]
-            told += [("unexpected", keys.unexpected_keys)]
-        if any(names for _, names in told):
-            text = "; ".join(f"{what}: {', '.join(n)}" for what, n in told if n)
-            raise ModelFileError(
-                f"the state does not fit {type(self).__name__}: {text}",
-                hint="strict=False leaves out missing and unexpected names",
-            )
+        arrays = {
+            name: np.asarray(state[given])
+            for name, given in taken.names.items()
+            if name in own
+        }
+        types = {
+            name: Type(arrays[name].shape, as_dtype(arrays[name].dtype))
+            if name in own
+            else None
+            for name in taken.names
+        }
+        keys = self.check_state(types, strict, taken.wrong)
         with explicit_updates():
             distinct = {id(own[k]): (own[k], array) for k, array in arrays.items()}
             updates = [variable.assign(array) for variable, array in distinct.values()]

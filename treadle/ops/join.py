@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,20 @@ import numpy as np
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, Traits, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Op,
+    Sample,
+    Traits,
+    op,
+    shared,
+)
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
-from treadle.graph.tensor import Tensor, new_node
+from treadle.graph.tensor import Tensor, makers, new_node, site, watchers
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.rearrange import expand_dims, squeeze
@@ -26,6 +38,21 @@ def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The elements from start to stop along an axis."""
     cut = _cut(x.type, axis, start, stop)
     return x if cut is None else new_node(cut[0], (x,), cut[1])
+
+
+def parts_of(x: Tensor, axis: int, bounds: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """Several parts along an axis, made at one site."""
+    if watchers:
+        return [part(x, axis, *own) for own in bounds]
+    here, inputs, make = site(3), (x,), makers.node
+    found = []
+    for start, stop in bounds:
+        cut = _cut(x.type, axis, start, stop)
+        if cut is None:
+            found.append(x)
+        else:
+            found.append(make(Tensor, cut[0], inputs, cut[1], None, *here))
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
@@ -143,7 +170,7 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
     place = resolve_axis(axis, nodes[0].type)
-    return nodes[0] if len(nodes) == 1 else Concat(place)(*nodes)
+    return nodes[0] if len(nodes) == 1 else shared(Concat, place)(*nodes)
 
 
 @provide
@@ -171,7 +198,7 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     for x in nodes[1:]:
         same = x.type is first  # then it is the same step
         wide.append(new_node(put, (x,), type_) if same else expand_dims(x, place))
-    return wide[0] if len(wide) == 1 else Concat(place)(*wide)
+    return wide[0] if len(wide) == 1 else shared(Concat, place)(*wide)
 
 
 @provide
@@ -198,10 +225,8 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
             raise ShapeError(f"sizes {sizes} do not add up to {n}").located(
                 "split", repr(node.type)
             )
-    ends = np.cumsum(sizes).tolist()
-    return [
-        part(node, k, end - size, end) for size, end in zip(sizes, ends, strict=True)
-    ]
+    bounds = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+    return parts_of(node, k, tuple(bounds))
 
 
 @provide

@@ -20,7 +20,16 @@ from treadle.base.types import (
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Sample,
+    common_axes,
+    op,
+    shared,
+)
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
@@ -167,13 +176,16 @@ def permute_dims(x: Any, axes: Any = None) -> Tensor:
     (4, 2, 3)
     """
     node = as_tensor(x)
-    if axes is None:
-        order = tuple(reversed(range(node.type.ndim)))
-    else:
-        order = normalize_axes(tuple(axes), node.type)
-    if order == tuple(range(node.type.ndim)):
-        return node
-    return PermuteDims(order)(node)
+    own = _permutation(node.type, None if axes is None else tuple(axes))
+    return node if own is None else own(node)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _permutation(t: Type, axes: tuple[Any, ...] | None) -> PermuteDims | None:
+    """The op that puts the dimensions of a type in an order; None if they are in it."""
+    own = tuple(range(t.ndim))
+    order = own[::-1] if axes is None else normalize_axes(axes, t)
+    return None if order == own else shared(PermuteDims, order)
 
 
 @op()

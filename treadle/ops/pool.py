@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import int64
-from treadle.base.errors import ShapeError
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
@@ -31,6 +31,8 @@ from treadle.ops.window import (
 
 __all__: list[str] = []
 
+_MANY = 1 << 20  # windows looked at one by one
+
 
 def _pooled(x: Type, kernel: Shape, pool: Window) -> Type:
     """The type of one value for each window, none of which sees padding only."""
@@ -39,10 +41,24 @@ def _pooled(x: Type, kernel: Shape, pool: Window) -> Type:
     for n, k, s, (low, _), d, m in zip(
         x.shape[2:], kernel, *pool.sliding, counts, strict=True
     ):
-        seen = np.arange(m)[:, None] * s + np.arange(k) * d - low
-        if not ((seen >= 0) & (seen < n)).any(1).all():
+        if not _all_see(n, k, s, low, d, m):
             raise ShapeError(f"a window of {k} sees only padding of {n} elements")
     return x.with_shape(x.shape[:2] + counts, x.axes)
+
+
+def _all_see(n: int, k: int, s: int, low: int, d: int, m: int) -> bool:
+    """Whether each of m windows sees one of n elements; what it takes is small for
+    any numbers, since a file may hold them."""
+    if n == 0 or (m - 1) * s - low >= n:
+        return False
+    before = min(m, -(-low // s))  # windows that begin in the padding
+    if before == 0 or n >= d:
+        return before == 0 or -(-low // d) < k
+    if min(before, d) > _MANY:
+        raise ArgumentError(f"a padding of {low} under a dilation of {d} is refused")
+    # The first element that such a window may see; the same again after d windows.
+    starts = np.arange(min(before, d)) * s - low
+    return -(-low // d) < k and bool((starts % d < n).all())
 
 
 def fields_of(pool: Any) -> tuple[Shape, Integers, Pairs, Integers]:

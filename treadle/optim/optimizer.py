@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,14 @@ import numpy as np
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
-from treadle.base.dtypes import accumulator, float64
-from treadle.base.errors import ArgumentError, GradientError, ModelFileError
+from treadle.base.dtypes import accumulator, as_dtype, float64
+from treadle.base.errors import GradientError, ModelFileError
+from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
+from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.gradients import (
     clip_by_norm,
     clip_by_value,
@@ -283,44 +285,63 @@ class Optimizer:
                 found[f"{key}/{name}"] = variable.numpy()
         return {**found, **self._waiting}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def _targets(self, names: Container[str]) -> dict[str, Variable]:
+        """Where a state with these names goes, of what is there already."""
+        found: dict[str, Variable] = {"step": self.count}
+        for k, group in enumerate(self.groups):
+            if group.own_rate is not None and f"lr.{k}" in names:
+                found[f"lr.{k}"] = group.own_rate
+        for key, _, states in self._states.values():
+            for name, variable in states.items():
+                found[f"{key}/{name}"] = variable
+        return found
+
+    def check_state(
+        self,
+        types: Mapping[str, Type | None],
+        strict: bool = True,
+        wrong: Iterable[tuple[str, list[str]]] = (),
+    ) -> Keys:
+        """The names without a partner; raises ModelFileError where a state of these
+        types, or what else is `wrong` with it, does not let it be loaded."""
+        own = {name: v.type for name, v in self._targets(types).items()}
+        known = {k: t for k, t in types.items() if k in own or not _may_wait(k)}
+        return compare(own, known, strict, type(self).__name__, wrong)
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        strict: bool = True,
+        *,
+        rename: Rename | None = None,
+        prefix: str = "",
+    ) -> Keys:
         """Go on from what `state_dict` gave, for parameters of the same names.
 
-        States of parameters that were not updated yet wait for their first step.
+        States of parameters that were not updated yet wait for their first step. All is
+        taken over or nothing; `strict`, `rename` and `prefix` are as for a Module.
 
         >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
         >>> _ = opt.step(x * x)
         >>> again = td.optim.Adam()
-        >>> again.load_state_dict(opt.state_dict())
+        >>> _ = again.load_state_dict(opt.state_dict())
         >>> sorted(again.state_dict()) == sorted(opt.state_dict())
         True
         """
-        rest = {name: np.array(value) for name, value in state.items()}
-        if "step" not in rest:
-            raise ModelFileError("the optimizer's state has no 'step'")
-        targets: dict[str, Variable] = {"step": self.count}
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None and f"lr.{k}" in rest:
-                targets[f"lr.{k}"] = group.own_rate
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                targets[f"{key}/{name}"] = variable
-        missing = [name for name in targets if name not in rest]
-        if missing:
-            raise ModelFileError(f"the optimizer's state has no {', '.join(missing)}")
-        pairs = [(variable, rest.pop(name)) for name, variable in targets.items()]
-        for variable, value in pairs:
-            if value.shape != variable.shape:
-                raise ModelFileError(
-                    f"state {variable.name} has shape {value.shape}, "
-                    f"the optimizer needs {variable.shape}"
-                )
-        odd = [k for k in rest if "/" not in k and not k.startswith("lr.")]
-        if odd:
-            raise ArgumentError(f"{odd[0]!r} is no state of an optimizer")
-        store(pairs)
+        taken = choose(state, rename, prefix)
+        rest = {name: np.array(state[given]) for name, given in taken.names.items()}
+        types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
+        keys = self.check_state(types, strict, taken.wrong)
+        targets = self._targets(rest)
+        store([(v, rest.pop(name)) for name, v in targets.items() if name in rest])
         self._waiting = {k: v for k, v in rest.items() if "/" in k}
+        return keys
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"
+
+
+def _may_wait(name: str) -> bool:
+    """Whether a state may belong to a parameter or a group that is not known yet."""
+    return "/" in name or name.startswith("lr.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,33 @@ class Computation:
             last.get(id(leaf), node) if isinstance(leaf, Variable) else node
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
-        self.changed = [variable_of(update) for update in last.values()]
+        self.changed: list[Variable | None] = [variable_of(u) for u in last.values()]
         self._make_body(reach([*nodes, *updates]), [*nodes, *last.values()])
         self.count = len(nodes)
         self.rerun = Incremental(self.body) if incremental else None
+
+    @classmethod
+    def from_body(
+        cls,
+        body: Body,
+        variables: Sequence[Variable],
+        changed: Sequence[Variable],
+        placeholders: Sequence[Placeholder],
+        structure: Any,
+    ) -> Computation:
+        """One of a body that is at hand, such as a file's.
+
+        Its arguments are the variables, then draws; its outputs what is returned, then
+        the new versions of the variables changed.
+        """
+        made = cls.__new__(cls)
+        made.placeholders, made.structure = tuple(placeholders), structure
+        made.variables, made.changed = list(variables), list(changed)
+        drawn = body.arguments[len(made.variables) :]
+        made.draws = [x.type.shape[:-1] for x in drawn]
+        made.body, made.rerun = body, None
+        made.count = len(body.outputs) - len(made.changed)
+        return made
 
     def _make_body(self, reached: list[Tensor], outputs: list[Tensor]) -> None:
         """A body whose arguments are the Variables read and the draws made."""

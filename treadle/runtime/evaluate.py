@@ -19,7 +19,7 @@ from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import Values, chosen
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Version, as_tensor
+from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
 from treadle.graph.resident import Resident
@@ -248,7 +248,7 @@ def _remember(node: Tensor, carried: bool) -> None:
     if not node.inputs or isinstance(node.op, Update):
         return
     if node.mark is not None and "no_grad" in node.mark:
-        cut(node, Cut(node.op.name, False))
+        cut(node, cut_of(node.op.name, False))
         return
     node.mark = {**(node.mark or {}), "carried": carried}
     _history.nodes.append((weakref.ref(node), node.type.nbytes))
@@ -298,10 +298,10 @@ def _trim() -> None:
 def forget(node: Tensor) -> None:
     """Cut an evaluated node: its value stays, its recipe goes."""
     if type(node.op) is Row:
-        cut(node, Cut("row", node.op.tape is not None))
+        cut(node, cut_of("row", node.op.tape is not None))
     elif node.inputs and node.stored is not None:
         carried = bool(node.mark and node.mark.get("carried"))
-        cut(node, Cut(node.op.name, carried))
+        cut(node, cut_of(node.op.name, carried))
 
 
 @provide

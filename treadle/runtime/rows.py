@@ -13,7 +13,7 @@ from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.batch.columns import Columns
+from treadle.batch.columns import Columns, Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.units import collect
@@ -35,37 +35,64 @@ SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how 
 PAYS = 2  # rows there have to be in a group on average
 
 
-Exit = tuple[Tensor, np.ndarray[Any, Any]]  # a node, and the places it is made of
+class Exits:
+    """The nodes that others read, with the places of the rows that each is made of.
+
+    Those that are many rows joined come first, then those that are one.
+    """
+
+    def __init__(
+        self,
+        joined: Sequence[tuple[Tensor, Numbers]],
+        nodes: list[Tensor],
+        one: Numbers,
+    ) -> None:
+        self.nodes = [node for node, _ in joined] + nodes
+        self.types = [node.type for node in self.nodes]
+        self.joined = [places for _, places in joined]
+        self.one = one
+
+    def forget(self) -> None:
+        """Let go of the nodes."""
+        self.nodes = []
+
+    def places(self, k: int) -> Numbers:
+        """The places of exit k."""
+        if k < len(self.joined):
+            return self.joined[k]
+        k -= len(self.joined)
+        return self.one[k : k + 1]
 
 
 class _Run:
     """A run of a forest, seen by its rows' numbers."""
 
-    def __init__(self, made: Any, exits: list[Exit]) -> None:
+    def __init__(self, made: Any, exits: Exits) -> None:
         self.made = made
-        self.exits = [(places, node.type) for node, places in exits]
+        self.exits = exits
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def values(self) -> list[np.ndarray[Any, Any]]:
         """The values of the exits: single rows of one matrix are read together."""
-        found: list[Any] = [None] * len(self.exits)
-        single: dict[tuple[int, int], list[int]] = {}
-        for k, (places, t) in enumerate(self.exits):
-            if len(places) > 1:
-                found[k] = self.made.value(places).reshape(t.shape)
-            else:
-                single.setdefault((*places[0, :2].tolist(),), []).append(k)
-        for mine in single.values():
-            every = np.concatenate([self.exits[k][0] for k in mine])
-            for k, value in enumerate(rows_of(self.made.value(every))):
-                found[mine[k]] = value
+        exits = self.exits
+        pairs = zip(exits.joined, exits.types, strict=False)
+        found = [self.made.value(places).reshape(t.shape) for places, t in pairs]
+        first, one = len(found), exits.one
+        found += [np.empty(0)] * len(one)
+        matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
+        for matrix in np.unique(matrices):
+            (mine,) = np.nonzero(matrices == matrix)
+            values = rows_of(self.made.value(one[mine]))
+            for k, value in zip(mine.tolist(), values, strict=True):
+                found[first + k] = value
         return found
 
     def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
         """The parts of the gradient in the order of the tape's parts, then rows."""
-        pairs = [(self.exits[k][0], self._apart(k, g)) for k, g in given.items()]
-        found = self.made.backward(pairs, [self.exits[k][0] for k in asked])
-        types = [self.exits[k][1] for k in asked]
+        exits = self.exits
+        pairs = [(exits.places(k), self._apart(k, g)) for k, g in given.items()]
+        found = self.made.backward(pairs, [exits.places(k) for k in asked])
+        types = [exits.types[k] for k in asked]
         rows = zip(found.rows, types, strict=True)
         found.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
@@ -86,8 +113,8 @@ class _Run:
 
     def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:
         """The cotangent of an exit, by the rows that it is made of."""
-        places, t = self.exits[number]
-        count, shape = len(places), t.shape
+        t = self.exits.types[number]
+        count, shape = len(self.exits.places(number)), t.shape
         if count > 1:
             shape = (shape[0] // count, *shape[1:])
         return np.asarray(g).reshape(count, *shape)
@@ -165,11 +192,12 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     tape = _tape(forest, run) if gradient else None
     values = run.values()
     units.forget()
-    for number, (node, _) in enumerate(exits):
-        settle(node, values[number])
+    for number, (node, value) in enumerate(zip(exits.nodes, values, strict=True)):
+        settle(node, value)
         cut(node, Row(tape, number))
         if tape is not None:
             tape.made(node)
+    exits.forget()
     mark_run()
     counts.runs += 1
     counts.rows += forest.rows
@@ -217,7 +245,9 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    data = {x.serial for x in forest.all.leaves if is_inexact(x.type.dtype)}
+    types = {x.type for x in forest.all.leaves}
+    real = {t for t in types if is_inexact(t.dtype)}
+    data = {x.serial for x in forest.all.leaves if x.type in real}
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 
@@ -228,27 +258,26 @@ def _padded(ids: Any) -> Any:
     )
 
 
-def _exits(forest: Forest, roots: Sequence[Tensor]) -> list[Exit]:
+def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:
     """The rows that others read, and those among the roots.
 
     Many rows joined one after the other are one: they are not read one by one.
     """
     wanted = {root: None for root in roots if root.stored is None}
-    found: list[Exit] = []
+    joined: list[tuple[Tensor, Numbers]] = []
     for node in [*forest.all.outside, *forest.alone()]:
-        joined = len(node.inputs) >= JOINED and _joined(node)
-        if joined:
+        whole = len(node.inputs) >= JOINED and _joined(node)
+        if whole:
             places, rows = forest.places(node.inputs)
-            joined = bool(rows.all())
-        if joined:
-            found.append((node, places))
+            whole = bool(rows.all())
+        if whole:
+            joined.append((node, places))
         else:
             wanted.update(dict.fromkeys(node.inputs))
     nodes = [node for node in wanted if not isinstance(node.type, TupleType)]
     places, rows = forest.places(nodes)
-    for k in np.flatnonzero(rows).tolist():
-        found.append((nodes[k], places[k : k + 1]))
-    return found
+    own = np.flatnonzero(rows)
+    return Exits(joined, [nodes[k] for k in own.tolist()], places[own])
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

@@ -7,6 +7,7 @@ between two runs, and this is all it pays for each.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from treadle.graph.frame import state
 from treadle.graph.operators import Operand
-from treadle.graph.origin import capture
+from treadle.graph.origin import capture, holding, library
 from treadle.graph.tensor import Tensor, makers, scope, watchers
 from treadle.graph.variable import Variable
 from treadle.ops.families import selections
@@ -30,6 +31,7 @@ def make({names}):
     def call(args):
         try:
 {reading}
+            user = getframe(2)
             frame = state.frames[-1]
             if watchers or frame.tracing or frame.versions:
                 return MISS
@@ -37,7 +39,11 @@ def make({names}):
                 return MISS
         except (AttributeError, KeyError, ValueError):  # something is gone
             return MISS
-        code, offset = capture(3)
+        code = user.f_code
+        if library.get(code.co_filename) is False and not holding.threads:
+            offset = user.f_lasti
+        else:
+            code, offset = capture(3)
         notes = scope.notes
         plain = closed and (notes is None or notes.closed)
         node = makers.node(
@@ -75,6 +81,7 @@ def shortcut(
     space.update(
         capture=capture, closed=entry.op.closed, results=selections(len(entry.type))
     )
+    space.update(getframe=sys._getframe, library=library, holding=holding)
     text = _TEXT.format(
         names=", ".join(space),
         reading="\n".join(f"            {line}" for line in reading.lines),

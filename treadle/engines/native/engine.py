@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from treadle.base.options import current
@@ -118,6 +118,20 @@ class Native(Engine):
     def latest(self) -> Lowered | None:
         linked = getattr(self._thread, "linked", None)
         return None if linked is None else lowered(linked, "")
+
+    def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
+        before = self.programs, self.residuals
+        self.programs, self.residuals = Programs(), Residuals()
+        try:
+            with jit.recording() as found:
+                run()
+        finally:
+            self.programs, self.residuals = before
+        return found
+
+    @classmethod
+    def carry(cls, code: Mapping[bytes, bytes]) -> None:
+        jit.carry(code)
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         made, kept = jit.stats(), disk_cache()

@@ -11,7 +11,8 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,9 +29,11 @@ __all__ = [
     "Entry",
     "Stats",
     "assembly",
+    "carry",
     "clear",
     "compile_functions",
     "optimized",
+    "recording",
     "stats",
     "table",
 ]
@@ -85,17 +88,28 @@ class Stats:
 _lock = threading.RLock()
 _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = Stats()
+_carried: dict[bytes, bytes] = {}  # object code that came with files
+_lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
+_recordings: list[dict[bytes, bytes]] = []  # where what is asked for is noted
 
 
-def compile_functions(texts: Mapping[str, str]) -> dict[str, int]:
+def compile_functions(
+    texts: Mapping[str, str], *, lasting: bool = False
+) -> dict[str, int]:
     """The addresses of functions by name, each from a text that defines it.
 
     A text is a module of LLVM IR; what else it defines must be `internal`. The values
-    are `Address` objects: the code is sure to exist as long as they do.
+    are `Address` objects: the code is sure to exist as long as they do. `lasting` are
+    the engine's own, which are asked for once and needed by everything.
     """
     machine = host()
     keys = {name: _key(name, text, machine) for name, text in texts.items()}
     with _lock:
+        if lasting:
+            _lasting.update({k: texts[name] for name, k in keys.items()})
+        for noted in _recordings:
+            asked = {k: texts[name] for name, k in keys.items() if k not in noted}
+            noted |= _objects(asked, machine)
         missing = {k: name for name, k in keys.items() if k not in _table}
         fresh = {}
         if missing:
@@ -110,6 +124,28 @@ def compile_functions(texts: Mapping[str, str]) -> dict[str, int]:
             found[name] = _table[k].address
         _trim()
         return found
+
+
+@contextmanager
+def recording() -> Iterator[dict[bytes, bytes]]:
+    """The object code, by key, of all functions that are asked for inside, and of the
+    engine's own."""
+    with _lock:
+        noted = _objects(_lasting, host())
+        _recordings.append(noted)
+    try:
+        yield noted
+    finally:
+        with _lock:
+            _recordings[:] = [other for other in _recordings if other is not noted]
+
+
+def carry(objects: Mapping[bytes, bytes]) -> None:
+    """Take object code, by key, as compiled: it is run when it is asked for."""
+    with _lock:
+        _carried.update(objects)
+        while sum(map(len, _carried.values())) > _BYTES:
+            del _carried[next(iter(_carried))]
 
 
 def table() -> list[Entry]:
@@ -154,9 +190,11 @@ def _key(name: str, text: str, machine: Host) -> bytes:
 def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     """The object code of texts by their keys, from disk where it is."""
     cache = disk_cache()
-    found: dict[bytes, bytes] = {}
+    at_hand = (_carried, *_recordings)
+    found = {k: held[k] for held in at_hand for k in texts if k in held}
+    known = len(found)
     start = time.perf_counter()
-    for k in texts if cache else ():
+    for k in texts.keys() - found if cache else ():
         content = cache.read(k) if cache else None
         if content is not None:
             found[k] = content
@@ -166,7 +204,7 @@ def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     for k, content in made.items() if cache else ():
         if cache and not cache.write(k, content):
             break  # no space or no right: not worth more attempts now
-    _stats.from_disk += len(found)
+    _stats.from_disk += len(found) - known
     _stats.compiled += len(made)
     _stats.compile_seconds += end - middle
     _stats.disk_seconds += middle - start + time.perf_counter() - end

@@ -133,7 +133,7 @@ def _work(function: int, address: int, number: int, memory: object) -> None:
 @cache
 def _functions() -> dict[str, int]:
     """The native functions; kept, so that their code stays loaded."""
-    return compile_functions(TEXTS if _workers_exist() else PORTABLE)
+    return compile_functions(TEXTS if _workers_exist() else PORTABLE, lasting=True)
 
 
 @cache

@@ -60,8 +60,8 @@ class Assembly:
     def part(
         self,
         made: Compiled,
-        arguments: Sequence[int],
-        results: Sequence[int],
+        arguments: Sequence[int] | np.ndarray[Any, Any],
+        results: Sequence[int] | np.ndarray[Any, Any],
         sizes: Sequence[int],
     ) -> None:
         """A body, with the addresses of its arguments and results, and their bytes."""
@@ -82,7 +82,7 @@ class Assembly:
             self.records.append((function, place + base, total, grain))
         self.size += len(made.table)
         for k in made.copied:
-            self.copy(int(own[made.results[k]]), results[k], sizes[k])
+            self.copy(int(own[made.results[k]]), int(results[k]), sizes[k])
 
     def run(self, threads: int) -> None:
         """Do all steps, if there are any; a position out of range raises."""

@@ -17,7 +17,7 @@ from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 
-__all__ = ["compiled"]
+__all__ = ["Rows", "compiled"]
 
 KEPT = 1024  # row counts of a body
 SAMPLES = 12  # of a body

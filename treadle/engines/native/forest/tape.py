@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.options import current
+from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import room
 from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import (
     Leaves,
     Matrices,
@@ -23,7 +23,7 @@ from treadle.engines.native.forest.matrices import (
     row_types,
 )
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.parts import compiled
+from treadle.engines.native.forest.parts import Rows, compiled
 
 __all__ = ["Run"]
 
@@ -54,28 +54,27 @@ class Run:
         values.allocate()
         where = addresses(forest, values, "output", self.leaves.addresses)
         steps = Assembly()
-        self.pointers: list[dict[int, np.ndarray[Any, Any]]] = []
-        for instance in forest.instances:
-            own = {k: where[s] for k, s in instance.sources.items()}
-            self.pointers.append(own)
-        for number, a, n in forest.steps:
-            instance = forest.instances[number]
+        bodies: list[_Placed] = []
+        self.pointers: list[list[np.ndarray[Any, Any]]] = []
+        gathers: list[list[tuple[int, int, int]]] = []  # from, to, bytes of a row
+        for number, instance in enumerate(forest.instances):
             part = self._forward_of(instance)
-            for k, pointers in self.pointers[number].items():
-                t = instance.signature.body.arguments[k].type
-                target = values.address(number, ("input", k), a)
-                steps.gather(pointers.ctypes.data + 8 * a, target, n, t.nbytes)
             count = len(instance.signature.body.outputs)
-            results = [("output", k) for k in range(count)]
-            results += [("kept", k) for k in range(len(part.body.outputs) - count)]
-            self._part(
-                steps,
-                part,
-                n,
-                number,
-                a,
-                [values.address(number, p, a) for p in results],
-            )
+            places = [("output", k) for k in range(count)]
+            places += [("kept", k) for k in range(len(part.body.outputs) - count)]
+            bodies.append(_Placed(self, number, part, places))
+            own, moves = [], []
+            for k, sources in instance.sources.items():
+                own.append(where[sources])
+                target = values.address(number, ("input", k))
+                size = instance.signature.body.arguments[k].type.nbytes
+                moves.append((own[-1].ctypes.data, target, size))
+            self.pointers.append(own)
+            gathers.append(moves)
+        for number, a, n in forest.steps:
+            for pointers, target, size in gathers[number]:
+                steps.gather(pointers + 8 * a, target + a * size, n, size)
+            bodies[number].put(steps, a, n)
         steps.run(current().threads)
 
     def _forward_of(self, instance: Instance) -> Part:
@@ -84,11 +83,8 @@ class Run:
 
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
-        for number, _, n in self.forest.steps:
-            instance = self.forest.instances[number]
-            if not self._compiled(self._forward_of(instance), n).possible:
-                return False
-        return True
+        every = [_compiled(self._forward_of(x)) for x in self.forest.instances]
+        return all(every[k].at(n).possible for k, _, n in self.forest.steps)
 
     def value(self, places: Spots) -> np.ndarray[Any, Any]:
         """The values of some outputs of rows, which have one type, one by one."""
@@ -131,14 +127,13 @@ class Run:
         self.leaves.place_views(spots)
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
-        targets = [
-            {k: where[instance.sources[k]] for k in instance.template.row_cotangents}
-            for instance in forest.instances
-        ]
+        bodies = [self._backward_of(k, where) for k in range(len(forest.instances))]
         space, base = memory(self._space())
         steps.alive.append(space)
         for number, a, n in reversed(forest.steps):
-            self._pull(steps, number, a, n, targets[number], base)
+            body = bodies[number]
+            if body is not None:
+                body.put(steps, a, n, base)
         found = Cotangents()
         for number, instance in enumerate(forest.instances):
             self._totals(steps, number, instance, found)
@@ -163,32 +158,19 @@ class Run:
             most = max(most, sum(-(-x // 64) * 64 for x in own))
         return most
 
-    def _pull(
-        self,
-        steps: Assembly,
-        number: int,
-        a: int,
-        n: int,
-        targets: Mapping[int, np.ndarray[Any, Any]],
-        place: int,
-    ) -> None:
+    def _backward_of(self, number: int, where: np.ndarray[Any, Any]) -> _Pulled | None:
         instance = self.forest.instances[number]
         template = instance.template
-        part = template.backward
-        if part is None:
-            return
-        results, sums = [], []
-        for k in template.row_cotangents:
-            t = instance.signature.body.arguments[k].type
-            sums.append((targets[k], place, t))
-            results.append(place)
-            place += -(-n * t.nbytes // 64) * 64
-        for k in range(len(template.frontier)):
-            results.append(self.fresh.address(number, ("frontier", k), a))
-        self._part(steps, part, n, number, a, results)
-        for pointers, source, t in sums:
-            steps.alive.append(pointers)
-            steps.add(pointers.ctypes.data + 8 * a, source, n, t.size, t.dtype)
+        if template.backward is None:
+            return None
+        frontier = [("frontier", k) for k in range(len(template.frontier))]
+        placed = _Placed(self, number, template.backward, frontier)
+        body = instance.signature.body
+        sums = [
+            (where[instance.sources[k]], body.arguments[k].type)
+            for k in template.row_cotangents
+        ]
+        return _Pulled(placed, sums)
 
     def _totals(
         self, steps: Assembly, number: int, instance: Instance, found: Cotangents
@@ -199,7 +181,7 @@ class Run:
             return
         n = room(instance.count) if template.sums else instance.count
         made = compiled((part.body.number, "total"), template.total_at, False).at(n)
-        arguments = [self._address(number, s, 0) for s in part.sources]
+        arguments = [self.address(number, s, 0) for s in part.sources]
         results, sizes = [], []
         for k, y in zip(template.shared_cotangents, part.body.outputs, strict=True):
             array = np.empty(y.type.shape, y.type.dtype)
@@ -230,7 +212,7 @@ class Run:
             return self.grads
         return self.fresh if kind == "frontier" else self.values
 
-    def _address(self, number: int, source: tuple[str, int], row: int) -> int:
+    def address(self, number: int, source: tuple[str, int], row: int) -> int:
         kind, k = source
         instance = self.forest.instances[number]
         if kind == "input" and k in instance.signature.shared:
@@ -243,22 +225,67 @@ class Run:
         place = ("output", k) if kind == "cotangent" else source
         return self._matrices(kind).array(number, place)
 
-    def _part(
-        self,
-        steps: Assembly,
-        part: Part,
-        n: int,
-        number: int,
-        a: int,
-        results: Sequence[int],
-    ) -> None:
-        made = self._compiled(part, n)
-        arguments = [self._address(number, s, a) for s in part.sources]
-        sizes = [n * y.type.nbytes for y in part.body.outputs]
-        steps.part(made, arguments, results, sizes)
+    def row_bytes(self, number: int, source: tuple[str, int]) -> int:
+        """How far apart the rows of a source lie: none of what rows share."""
+        kind, k = source
+        if kind == "input" and k in self.forest.instances[number].signature.shared:
+            return 0
+        place = ("output", k) if kind == "cotangent" else source
+        return self._matrices(kind).types[number, place].nbytes
 
-    def _compiled(self, part: Part, n: int) -> Compiled:
-        return compiled((part.body.number, part.given), part.at).at(n)
+
+def _compiled(part: Part) -> Rows:
+    return compiled((part.body.number, part.given), part.at)
+
+
+class _Placed:
+    """A part of an instance, and where its arguments and results lie.
+
+    What is said of row 0 moves on by `shifts` bytes a row. The first results that are
+    not in `places` are given with each group.
+    """
+
+    def __init__(
+        self, run: Run, number: int, part: Part, places: Sequence[tuple[str, int]]
+    ) -> None:
+        self.rows = _compiled(part)
+        every = [*part.sources, *places]
+        self.count = len(part.sources)
+        starts = [run.address(number, s, 0) for s in every]
+        self.starts = np.array(starts, np.int64)
+        self.shifts = np.array([run.row_bytes(number, s) for s in every], np.int64)
+        self.sizes = [y.type.nbytes for y in part.body.outputs]
+
+    def put(self, steps: Assembly, a: int, n: int, given: Sequence[int] = ()) -> None:
+        """The part for n rows from row a on."""
+        own = self.starts + a * self.shifts
+        results = own[self.count :]
+        if given:
+            results = np.concatenate([given, results])
+        sizes = [n * size for size in self.sizes]
+        steps.part(self.rows.at(n), own[: self.count], results, sizes)
+
+
+class _Pulled:
+    """A part that goes backward: cotangents of what each row reads are added up."""
+
+    def __init__(
+        self, placed: _Placed, sums: Sequence[tuple[np.ndarray[Any, Any], Type]]
+    ) -> None:
+        """`sums`: to where the rows of a cotangent are added, and their type."""
+        self.placed = placed
+        self.sums = [(x, x.ctypes.data, t) for x, t in sums]
+
+    def put(self, steps: Assembly, a: int, n: int, place: int) -> None:
+        """The part for n rows from row a on; cotangents are at `place` first."""
+        places = []
+        for _, _, t in self.sums:
+            places.append(place)
+            place += -(-n * t.nbytes // 64) * 64
+        self.placed.put(steps, a, n, places)
+        for (pointers, targets, t), source in zip(self.sums, places, strict=True):
+            steps.alive.append(pointers)
+            steps.add(targets + 8 * a, source, n, t.size, t.dtype)
 
 
 class Cotangents:

@@ -14,12 +14,15 @@ from functools import cache
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["COUNT", "DIGITS", "ITEMS", "KIND", "SIZE", "offsets", "usable"]
+__all__ = ["COUNT", "DIGITS", "ITEMS", "KIND", "SHIFT", "SIZE", "offsets", "usable"]
 
 WORD = 8
 COUNT, KIND = 0, WORD  # of any object: references to it, its class
-SIZE, ITEMS = 2 * WORD, 3 * WORD  # of a tuple: how many it holds, the first of them
-DIGITS = 3 if sys.version_info >= (3, 12) else 0  # bits below the digits of an int
+SIZE = 2 * WORD  # of a tuple and an int: how many items or digits
+DIGITS = 3 * WORD  # of an int: the first of them
+SHIFT = 3 if sys.version_info >= (3, 12) else 0  # bits below the count of digits
+# Of a tuple: the first item, behind a hash in later versions.
+ITEMS = (4 if sys.version_info >= (3, 14) else 3) * WORD
 _BITS = 30  # in a digit
 FIELDS = tuple(name for name in Tensor.__slots__ if name != "__weakref__")
 
@@ -58,18 +61,24 @@ def usable() -> bool:
         return False
     one, two = object(), object()
     pair = one, two
-    found = (ctypes.c_int64 * 5).from_address(id(pair))
-    if found[1] != id(tuple) or found[2:] != [2, id(one), id(two)]:
+    if _words(pair, KIND, 1) != [id(tuple)] or _words(pair, SIZE, 1) != [2]:
         return False
-    before = ctypes.c_int64.from_address(id(one)).value
+    if _words(pair, ITEMS, 2) != [id(one), id(two)]:
+        return False
     more = [one] * 3
-    if ctypes.c_int64.from_address(id(one)).value != before + len(more):
+    held = 2 + len(more)  # by its name and the pair, too
+    if ctypes.c_int64.from_address(id(one) + COUNT).value != held:
         return False
     return all(_digits(x) == x for x in (0, 1, 5, (1 << _BITS) - 1, (1 << 45) + 3))
 
 
+def _words(x: object, offset: int, count: int) -> list[int]:
+    """Some words of an object, from a byte on."""
+    return list((ctypes.c_int64 * count).from_address(id(x) + offset))
+
+
 def _digits(x: int) -> int:
     """An int below two to the sixtieth as machine code reads it."""
-    count = ctypes.c_int64.from_address(id(x) + SIZE).value >> DIGITS
-    digits = (ctypes.c_uint32 * 2).from_address(id(x) + ITEMS)
+    count = ctypes.c_int64.from_address(id(x) + SIZE).value >> SHIFT
+    digits = (ctypes.c_uint32 * 2).from_address(id(x) + DIGITS)
     return sum(digits[k] << _BITS * k for k in range(min(count, 2)))

@@ -15,8 +15,8 @@ _COMMON = """
 define internal i64 @number(ptr %int) {
   %p = getelementptr i8, ptr %int, i64 $SIZE
   %size = load i64, ptr %p
-  %digits = lshr i64 %size, $DIGITS
-  %q = getelementptr i8, ptr %int, i64 $ITEMS
+  %digits = lshr i64 %size, $SHIFT
+  %q = getelementptr i8, ptr %int, i64 $DIGITS
   %both = load i64, ptr %q
   %low = and i64 %both, 4294967295
   %upper = lshr i64 %both, 32
@@ -43,6 +43,6 @@ def loaded(name: str, text: str, fields: Mapping[str, int], **numbers: int) -> i
     Its code stays loaded as long as the address does.
     """
     known = {"COUNT": layout.COUNT, "KIND": layout.KIND, "SIZE": layout.SIZE}
-    known |= {"ITEMS": layout.ITEMS, "DIGITS": layout.DIGITS}
+    known |= {"ITEMS": layout.ITEMS, "DIGITS": layout.DIGITS, "SHIFT": layout.SHIFT}
     filled = Template(_COMMON + text).substitute({**known, **fields, **numbers})
-    return compile_functions({name: filled})[name]
+    return compile_functions({name: filled}, lasting=True)[name]

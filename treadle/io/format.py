@@ -1,0 +1,178 @@
+"""What a format of files is: how it is known, listed and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+from treadle.base.dtypes import DType, bool_
+from treadle.base.types import Type
+from treadle.io.files import check_name, check_shape, fill
+
+__all__ = ["MAX_ITEMS", "MAX_TEXT", "Contents", "Format", "Item", "Listing", "Opened"]
+
+Array = np.ndarray[Any, Any]
+
+MAX_ITEMS = 65_536  # arrays in one file; what is noted of each stays below 64 MiB
+MAX_TEXT = 1 << 24  # bytes of a file's metadata
+SPECIAL = "special:"  # begins the names under which Marian keeps text, not weights
+
+
+@dataclass(frozen=True)
+class Item:
+    """An array as a file's header declares it, checked and not yet read.
+
+    `place` is where its bytes begin, or whatever its format finds it by.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    place: Any = 0
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_shape(self.shape, self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """What the array takes in memory."""
+        return check_shape(self.shape, self.dtype)
+
+    @property
+    def type(self) -> Type:
+        """Shape and dtype as a tensor has them."""
+        return Type(self.shape, self.dtype.newbyteorder("="))
+
+
+@dataclass
+class Contents:
+    """What is written: arrays ready for a file, text by name, which are tables.
+
+    A table is a lookup parameter: DyNet writes those in another way.
+    """
+
+    arrays: Mapping[str, Array]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tables: frozenset[str] = frozenset()
+
+
+class Opened:
+    """A file somebody else wrote, its size known; `about(name)` names what is wrong."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        about: Callable[[str], AbstractContextManager[None]],
+        view: memoryview | None = None,
+    ) -> None:
+        self.file, self.about, self.view = file, about, view
+        self.size = file.seek(0, 2)
+        file.seek(0)
+
+    def take(self, count: int, what: str) -> bytes:
+        """Exactly so many bytes; never more is asked for than the file has left."""
+        if count > self.size - self.file.tell():
+            raise EOFError(
+                f"the file ends within {what} ({count} bytes at {self.file.tell()} "
+                f"of {self.size})"
+            )
+        raw = self.file.read(count)
+        if len(raw) != count:
+            raise EOFError(f"the file ends within {what}")
+        return raw
+
+    def array(self, item: Item) -> Array:
+        """The array that lies at an item's place as it lies in memory.
+
+        Without a copy where the file is mapped, unless it is not aligned.
+        """
+        if self.view is not None:
+            if not item.nbytes:
+                return _readonly(np.empty(item.shape, item.dtype))
+            flat = np.frombuffer(
+                self.view, np.uint8, count=item.nbytes, offset=item.place
+            )
+            if item.dtype == bool_ and (flat > 1).any():
+                raise ValueError("a truth value is neither 0 nor 1")
+            found = np.ndarray(item.shape, item.dtype, flat.data)
+            return _readonly(found if found.flags.aligned else found.copy())
+        self.file.seek(item.place)
+        return fill(self.file, item.shape, item.dtype)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a file holds: its items by name, its text, and how an item is read."""
+
+    items: Mapping[str, Item]
+    metadata: Mapping[str, str]
+    read: Callable[[Item], Array]
+    tables: frozenset[str] = frozenset()
+
+
+class Format:
+    """A format of files that hold arrays by name; one class in one file each.
+
+    `listing` reads what the file says of its arrays and checks it against the file's
+    size before anything is allocated; its `read` gives one array.
+    """
+
+    name: ClassVar[str]  # as `format=` and messages call it
+    endings: ClassVar[tuple[str, ...]]
+    dtypes: ClassVar[frozenset[DType]]  # what it can hold
+    instead: ClassVar[str] = ".npz has"  # what to do with others
+    keeps_text: ClassVar[bool] = True
+    mappable: ClassVar[bool] = False  # whether bytes lie in the file as in memory
+
+    def knows(self, lead: bytes) -> bool:
+        """Whether a file that begins like this is of the format."""
+        raise NotImplementedError
+
+    def listing(self, source: Opened) -> Listing:
+        """Everything that the file says it holds, checked."""
+        raise NotImplementedError
+
+    def write(self, file: BinaryIO, contents: Contents) -> None:
+        """Write arrays that `check` has let pass to an open file."""
+        raise NotImplementedError
+
+    def check(self, name: str, array: Array) -> None:
+        """Refuse what the format cannot hold, with what would do."""
+        if array.dtype.newbyteorder("=") not in self.dtypes:
+            raise ValueError(
+                f"{name!r}: {self.name} has no {array.dtype.name}; {self.instead}"
+            )
+
+    def __repr__(self) -> str:
+        return f"<format {self.name}>"
+
+
+def by_name(items: Iterable[Item], source: Opened) -> dict[str, Item]:
+    """Items by name, which each has to itself."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if item.name in found:
+            with source.about(item.name):
+                raise ValueError("the name is given twice")
+        found[item.name] = item
+    return found
+
+
+def _readonly(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def special_text(name: str, array: Array) -> str:
+    """The text of an array of bytes that Marian pads with NUL."""
+    if array.dtype not in (np.int8, np.uint8) or array.ndim != 1:
+        raise ValueError(f"{name!r} is not text")
+    try:
+        return array.tobytes().rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{name!r} is not UTF-8 text") from None

@@ -1,0 +1,319 @@
+"""td.save and td.load: networks, optimizers and arrays in files of any format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.base.types import Type
+from treadle.graph.operators import Operand
+from treadle.graph.variable import Variable
+from treadle.io.files import MAX_BYTES, PathLike
+from treadle.io.format import Contents
+from treadle.io.graph import contents_of
+from treadle.io.source import Buffer, is_buffer, place_of
+from treadle.io.tensors import check_size, listed, read_item, write_file
+from treadle.nn.module import Module
+from treadle.nn.state import Keys, Rename, choose, compare
+from treadle.optim.groups import store
+from treadle.runtime.computation import Computation
+
+__all__ = ["Arrays", "load", "save"]
+
+Array = np.ndarray[Any, Any]
+Wrong = Iterable[tuple[str, list[str]]]
+
+
+class Stateful(Protocol):
+    """What has a state of arrays by name: modules, optimizers, and sets of them."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+
+    def check_state(
+        self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()
+    ) -> Keys: ...
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Any: ...
+
+
+class Arrays(dict[str, Array]):
+    """Arrays by name, as a file had them: with its metadata, the names of its lookup
+    parameters where the format tells, and what did not fit where they were loaded."""
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        metadata: Mapping[str, str],
+        tables: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(arrays)
+        self.metadata = dict(metadata)
+        self.tables = tables
+        self.keys_left = Keys([], [])
+
+
+def save(
+    target: PathLike | BinaryIO,
+    what: Any,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    example: Sequence[Any] | None = None,
+    format: str | None = None,
+) -> None:
+    """Write arrays by name, whole or not at all: .npz, .safetensors, .bin, .dynet.
+
+    `what` is a Module, an optimizer, Variables (by their names), or a mapping from
+    names to arrays, tensors and any of these, whose names follow after a dot; or a
+    computation with its graph, which `td.load_computation` makes a callable again, and
+    with an `example` of its inputs the machine code that a call with these needs. The
+    ending tells the format unless `format` does; to an open binary file it must.
+    Raises ModelFileError, and leaves a file that was there before as it was.
+
+    >>> import tempfile
+    >>> import treadle as td
+    >>> layer = td.nn.Linear(3, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     td.save(f"{folder}/a.npz", {"net": layer, "rate": 0.5})
+    ...     sorted(td.load(f"{folder}/a.npz"))
+    ['net.bias', 'net.weight', 'rate']
+    """
+    if isinstance(what, Computation):
+        write_file(target, contents_of(what, metadata or {}, example), format)
+        return
+    if example is not None:
+        raise ArgumentError("only a computation is saved with an example of its inputs")
+    arrays: dict[str, Any] = {}
+    tables = set()
+    for name, value, is_table in _values("", what):
+        if name in arrays:
+            raise ArgumentError(f"two values are named {name!r}")
+        arrays[name] = value
+        if is_table:
+            tables.add(name)
+    if isinstance(what, Arrays):
+        metadata = {**what.metadata, **(metadata or {})}
+        tables |= what.tables
+    write_file(target, Contents(arrays, metadata or {}, frozenset(tables)), format)
+
+
+def load(
+    source: PathLike | Buffer | Mapping[str, Any] | Iterable[tuple[str, Any]],
+    what: Any = None,
+    *,
+    rename: Rename | None = None,
+    prefix: str = "",
+    strict: bool = True,
+    copy: bool = True,
+    format: str | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Arrays:
+    """The arrays of a file by name, put into `what` if that is given, all or none.
+
+    The source is a path, the bytes of a file, or arrays by name. `what` is as in
+    `td.save`: what was saved with it fits it. Only names that begin with `prefix` are
+    taken, without it, and renamed: by a function or a mapping, where keys that end in
+    "." rename beginnings and what becomes None is left out. Names that are missing,
+    unexpected or of another shape are told at once, before an array is read;
+    `strict=False` lets the first two pass and tells them in `keys_left`. With
+    `copy=False` arrays are read-only parts of the mapped file (.bin, .safetensors),
+    which nobody may write to meanwhile; files that Treadle replaces stay whole.
+    A file is data: nothing in it runs. Raises ModelFileError.
+
+    >>> import tempfile
+    >>> import treadle as td
+    >>> a, b = td.nn.Linear(3, 2), td.nn.Linear(3, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     td.save(f"{folder}/a.bin", a, metadata={"model.yml": "dim: 3"})
+    ...     loaded = td.load(f"{folder}/a.bin", b)
+    >>> loaded.metadata, bool((a.weight == b.weight).all())
+    ({'model.yml': 'dim: 3'}, True)
+    """
+    target = None if what is None else _stateful("", what)
+    if not isinstance(source, Mapping) and not _is_file(source):
+        source = _by_name(source)  # type: ignore[arg-type]
+    if isinstance(source, Mapping):
+        taken = choose(source, rename, prefix)
+        arrays = {
+            k: np.array(source[v], copy=copy or None) for k, v in taken.names.items()
+        }
+        found = Arrays(arrays, getattr(source, "metadata", {}))
+        types = {k: Type(a.shape, a.dtype) for k, a in arrays.items()}
+        _check("the arrays", target, types, strict, taken.wrong, found)
+    else:
+        with listed(source, format=format, mapped=not copy) as (file, listing):  # type: ignore[arg-type]
+            taken = choose(listing.items, rename, prefix)
+            items = {k: listing.items[v] for k, v in taken.names.items()}
+            found = Arrays({}, listing.metadata, _taken(listing.tables, taken.names))
+            types = {k: item.type for k, item in items.items()}
+            _check(place_of(source), target, types, strict, taken.wrong, found)
+            check_size(items, max_bytes)
+            for name, item in items.items():
+                if target is None or name not in found.keys_left.unexpected_keys:
+                    found[name] = read_item(file, listing, item)
+    if target is not None:
+        target.load_state_dict(found, strict=False)
+    return found
+
+
+def _check(
+    place: str,
+    target: Stateful | None,
+    types: Mapping[str, Type],
+    strict: bool,
+    wrong: Sequence[tuple[str, list[str]]],
+    found: Arrays,
+) -> None:
+    """Note in `found` what does not fit, or raise if that is too much."""
+    try:
+        if target is not None:
+            found.keys_left = target.check_state(types, strict, wrong)
+        else:
+            compare({}, {}, strict, "what is asked for", wrong)
+    except ModelFileError as problem:
+        message = f"{place}: {problem.message}"
+        raise ModelFileError(message, hint=problem.hint) from problem
+
+
+def _is_file(source: Any) -> bool:
+    return is_buffer(source) or isinstance(source, str) or hasattr(source, "__fspath__")
+
+
+def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        if not (
+            isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        ):
+            raise ArgumentError(
+                "arrays are loaded from a path, bytes, or pairs of a name and an array"
+            )
+        if pair[0] in found:
+            raise ModelFileError(f"the arrays: {pair[0]!r}: the name is given twice")
+        found[pair[0]] = pair[1]
+    return found
+
+
+def _taken(tables: frozenset[str], names: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(own for own, given in names.items() if given in tables)
+
+
+def _values(name: str, what: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Name, value and whether it is a table, of everything below `what`."""
+    if isinstance(what, Variable):
+        yield name or what.name, what.numpy(), what.sparse
+    elif isinstance(what, Operand):
+        yield name, what.numpy(), False
+    elif isinstance(what, Module):
+        tables = {k for k, v in what._state_variables().items() if v.sparse}
+        for key, value in what.state_dict().items():
+            yield _joined(name, key), value, key in tables
+    elif hasattr(what, "state_dict"):
+        for key, value in what.state_dict().items():
+            yield _joined(name, key), value, False
+    elif isinstance(what, Mapping):
+        for key, value in what.items():
+            if not isinstance(key, str):
+                raise ArgumentError(f"arrays are saved by name, not by {key!r}")
+            yield from _values(_joined(name, key), value)
+    elif isinstance(what, (list, tuple)) and all(isinstance(v, Variable) for v in what):
+        for variable in what:
+            yield from _values(_joined(name, variable.name), variable)
+    elif name:
+        yield name, what, False
+    else:
+        raise ArgumentError(
+            f"a {type(what).__name__} has no names to be saved by",
+            hint="save a dict of arrays, a Module, an optimizer or Variables",
+        )
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _stateful(name: str, what: Any) -> Stateful:
+    """What values can be loaded into."""
+    if hasattr(what, "check_state"):
+        found: Stateful = what
+        return found
+    if isinstance(what, Variable):
+        return _Variables({what.name: what})
+    if isinstance(what, (list, tuple)) and all(isinstance(v, Variable) for v in what):
+        return _Variables({v.name: v for v in what})
+    if isinstance(what, Mapping):
+        alone = {k: v for k, v in what.items() if isinstance(v, Variable)}
+        parts = {k: _stateful(k, v) for k, v in what.items() if k not in alone}
+        return _Parts({"": _Variables(alone), **{f"{k}.": v for k, v in parts.items()}})
+    raise ArgumentError(
+        f"nothing can be loaded into a {type(what).__name__}"
+        + (f" ({name!r})" if name else ""),
+        hint="load into a Module, an optimizer, Variables, or a dict of these",
+    )
+
+
+class _Variables:
+    """Variables by name, as something with a state."""
+
+    def __init__(self, variables: Mapping[str, Variable]) -> None:
+        self.variables = variables
+
+    def state_dict(self) -> dict[str, Array]:
+        return {name: v.numpy() for name, v in self.variables.items()}
+
+    def check_state(
+        self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()
+    ) -> Keys:
+        own = {name: v.type for name, v in self.variables.items()}
+        return compare(own, types, strict, "the variables", wrong)
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        store([(v, state[k]) for k, v in self.variables.items() if k in state])
+
+
+class _Parts:
+    """Several things with a state, each with what its names begin with."""
+
+    def __init__(self, parts: Mapping[str, Stateful]) -> None:
+        self.parts = parts
+
+    def _split(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """The names of each part, without their beginnings; the longest fits."""
+        found: dict[str, list[str]] = {start: [] for start in self.parts}
+        for name in names:
+            start = max(filter(name.startswith, self.parts), key=len)
+            found[start].append(name[len(start) :])
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            start + name: value
+            for start, part in self.parts.items()
+            for name, value in part.state_dict().items()
+        }
+
+    def check_state(
+        self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()
+    ) -> Keys:
+        left, problems = Keys([], []), []
+        for start, names in self._split(types).items():
+            given = {name: types[start + name] for name in names}
+            try:
+                keys = self.parts[start].check_state(given, strict, wrong)
+            except ModelFileError as problem:
+                problems.append(f"{start.rstrip('.') or 'here'}: {problem.message}")
+                hint = problem.hint
+            else:
+                left.missing_keys.extend(start + k for k in keys.missing_keys)
+                left.unexpected_keys.extend(start + k for k in keys.unexpected_keys)
+            wrong = ()
+        if problems:
+            raise ModelFileError("; ".join(problems), hint=hint)
+        return left
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        for start, names in self._split(state).items():
+            part = {name: state[start + name] for name in names}
+            self.parts[start].load_state_dict(part, strict)

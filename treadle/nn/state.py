@@ -1,0 +1,120 @@
+"""Which values go where: from the names in a state to the names of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from treadle.base.dtypes import kind
+from treadle.base.errors import ModelFileError
+from treadle.base.types import Type
+
+__all__ = ["Chosen", "Keys", "Rename", "choose", "compare"]
+
+Rename = Mapping[str, str | None] | Callable[[str], str | None]
+_RANK = ("bool", "integer", "float", "complex")
+_SHOWN = 200  # names of a kind in one message
+
+
+class Keys(NamedTuple):
+    """What `load_state_dict(strict=False)` did not find a partner for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Chosen(NamedTuple):
+    """Own names with the names they have in the state, and what is wrong with those."""
+
+    names: dict[str, str]
+    wrong: list[tuple[str, list[str]]]
+
+
+def choose(
+    names: Iterable[str], rename: Rename | None = None, prefix: str = ""
+) -> Chosen:
+    """The names that begin with `prefix`, without it, and renamed.
+
+    `rename` is a function, or a mapping of names; a key that ends in "." or "/" renames
+    what names begin with, the longest such key first. What becomes None is left out.
+
+    >>> choose(["net.a.w", "net.b", "x"], {"a.": "encoder.", "b": None}, "net.").names
+    {'encoder.w': 'net.a.w'}
+    """
+    found: dict[str, str] = {}
+    twice: list[str] = []
+    used: set[str] = set()
+    for given in names:
+        if not given.startswith(prefix):
+            continue
+        name = given[len(prefix) :]
+        if callable(rename):
+            own = rename(name)
+        else:
+            own, key = _renamed(name, rename or {})
+            used.add(key)
+        if own is None:
+            continue
+        if own in found:
+            twice.append(f"{own} (from {found[own]} and {given})")
+        else:
+            found[own] = given
+    idle = [] if rename is None or callable(rename) else list(rename.keys() - used)
+    return Chosen(
+        found, [("renamed to one name", twice), ("not there to rename", idle)]
+    )
+
+
+def _renamed(name: str, rename: Mapping[str, str | None]) -> tuple[str | None, str]:
+    """The new name, and the key that says so."""
+    if name in rename:
+        return rename[name], name
+    for key in sorted(rename, key=len, reverse=True):
+        if key.endswith((".", "/")) and name.startswith(key):
+            start = rename[key]
+            return (None if start is None else start + name[len(key) :]), key
+    return name, name
+
+
+def compare(
+    own: Mapping[str, Type],
+    given: Mapping[str, Type | None],
+    strict: bool,
+    who: str,
+    wrong: Iterable[tuple[str, list[str]]] = (),
+) -> Keys:
+    """The names without a partner; an error names all that does not fit, at once.
+
+    Another shape or a kind of number that loses something is an error; so are missing
+    and unexpected names when `strict`. What has no type here is not looked at.
+    """
+    keys = Keys([k for k in own if k not in given], [k for k in given if k not in own])
+    misfits = [
+        f"{k} is {t.shape}, here {own[k].shape}"
+        for k, t in given.items()
+        if t is not None and k in own and t.shape != own[k].shape
+    ]
+    narrowed = [
+        f"{k} is {t.dtype.name}, here {own[k].dtype.name}"
+        for k, t in given.items()
+        if t is not None and k in own and _rank(t) > _rank(own[k])
+    ]
+    told = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
+    if strict:
+        told += [("missing", keys.missing_keys), ("unexpected", keys.unexpected_keys)]
+    if any(names for _, names in told):
+        text = "; ".join(f"{what}: {_shown(n)}" for what, n in told if n)
+        raise ModelFileError(
+            f"the state does not fit {who}: {text}",
+            hint="strict=False leaves out missing and unexpected names",
+        )
+    return keys
+
+
+def _rank(type_: Type) -> int:
+    return _RANK.index(kind(type_.dtype))
+
+
+def _shown(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
