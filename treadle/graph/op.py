@@ -233,16 +233,6 @@ def parse_op(text: str) -> Op:
         raise TreadleError(f"{text!r} is not an op") from None
 
 
-def refuse_axes(op: Op, *types: Type) -> None:
-    """Raise for a named operand where the op has no rule for axis names."""
-    for t in types:
-        if t.axes is not None:
-            raise AxisError(
-                f"has no rule for named axes, got {t}",
-                hint="drop the names with td.unname(x), or use an op that keeps them",
-            )
-
-
 def matched(
     operands: Sequence[tuple[Type, Sequence[str]]], result: Sequence[str]
 ) -> Names | None:
