@@ -15,6 +15,7 @@ from treadle import nn as nn
 from treadle import optim as optim
 from treadle.autodiff.forward import *
 from treadle.autodiff.gradient import *
+from treadle.base.axes import *
 from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *

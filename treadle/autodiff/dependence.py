@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.autodiff.reverse import Targets, blocks, cut_error
+from treadle.autodiff.reverse import Targets, blocks, cotangents_of, cut_error
 from treadle.autodiff.tape import Row, tape_of
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
@@ -174,7 +174,7 @@ def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
             g: Any = tuple(x if k in present else None for k, x in enumerate(own))
         else:
             g = Tensor(Argument(-1), (), t)
-        parts = node.op.vjp(g, node, *node.inputs)
+        parts = cotangents_of(node, g, node)
     return tuple(part is not None for part in parts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from treadle.autodiff.dependence import Reached, reached
-from treadle.autodiff.reverse import Targets, blocks, fitted, pull
+from treadle.autodiff.reverse import Targets, blocks, cotangents_of, fitted, pull
 from treadle.autodiff.tape import Tape, tape_of, through, unasked
 from treadle.base.options import current
 from treadle.base.types import TupleType
@@ -226,7 +226,7 @@ def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
     """The gradient of a table from those of what was read."""
     total: Tensor | None = None
     for node in reads:
-        part = node.op.vjp(next(results), node, *node.inputs)[0]
+        part = cotangents_of(node, next(results), node)[0]
         assert part is not None
         g = fitted(part, node.inputs[0])
         total = g if total is None else total + g

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.autodiff.tape import TWICE, twice
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, has_names
 from treadle.graph.leaves import Cut, constant_node, literal_node
 from treadle.graph.op import Cotangents
 from treadle.graph.operators import Operand, functions, provide
@@ -116,12 +116,36 @@ def _through(node: Tensor, g: Any, leads: set[int], gathered: dict[int, Any]) ->
         g = tuple(g.get(k) for k in range(len(node.type)))  # type: ignore[arg-type]
         y = node
     try:
-        parts: Cotangents = node.op.vjp(g, y, *node.inputs)
+        parts = cotangents_of(node, g, y)
     except TreadleError as error:
         raise error.located(f"gradient of {node.op.name}", where=node.line) from None
     for x, part in zip(node.inputs, parts, strict=True):
         if part is not None and x.serial in leads:
             _add(gathered, x, part)
+
+
+def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:
+    """What the op's rule makes of a cotangent, or of one for each result.
+
+    Names were resolved when the node was built, so rules see operands without: a
+    cotangent gets those of its primal when it is fitted to it.
+    """
+    op, xs = node.op, node.inputs
+    if op.family in _BY_BODIES or not any(has_names(x.type) for x in (node, *xs)):
+        return op.vjp(g, y, *xs)
+    plain: dict[int, Tensor] = {}  # what stands twice among the operands stays one
+    for x in xs:
+        if x.serial not in plain:
+            plain[x.serial] = functions.unname(x) if has_names(x.type) else x
+    own = [plain[x.serial] for x in xs]
+    if isinstance(node.type, TupleType):
+        g = tuple(functions.unname(k) if k is not None else None for k in g)
+        return op.vjp(g, op(*own), *own)
+    return op.vjp(functions.unname(g), functions.unname(y), *own)
+
+
+# What has types of its own inside, or passes on what it is given.
+_BY_BODIES = frozenset(("control", "derivative", "output", "state", "tape"))
 
 
 def _add(gathered: dict[int, Any], x: Tensor, part: Any) -> None:

@@ -114,6 +114,27 @@ class TupleType(tuple[Type, ...]):
         return f"({', '.join(map(repr, self))})"
 
 
+def has_names(t: Type | TupleType) -> bool:
+    """Whether a dimension has a name."""
+    if isinstance(t, TupleType):
+        return any(x.axes is not None for x in t)
+    return t.axes is not None
+
+
+def without_names(t: Any) -> Any:
+    """The type (or types) without axis names.
+
+    >>> from treadle.base.dtypes import float32
+    >>> without_names(Type((2, 3), float32, ("n", "c")))
+    float32[2, 3]
+    """
+    if not has_names(t):
+        return t
+    if isinstance(t, TupleType):
+        return TupleType(map(without_names, t))
+    return Type(t.shape, t.dtype)
+
+
 def as_shape(shape: Any) -> Shape:
     """A shape from an integer or a sequence of non-negative integers.
 

@@ -119,6 +119,10 @@ class Op:
                         hint="convert with x.astype(...)",
                     )
 
+    def unnamed(self) -> Op:
+        """The op that does the same and gives no axis names."""
+        return self
+
     @property
     def name(self) -> str:
         """The name of the op in text: its class name."""
@@ -229,14 +233,39 @@ def parse_op(text: str) -> Op:
         raise TreadleError(f"{text!r} is not an op") from None
 
 
-def refuse_axes(op: Op, *types: Type) -> None:
-    """Raise for a named operand where the op has no rule for axis names."""
-    for t in types:
-        if t.axes is not None:
-            raise AxisError(
-                f"has no rule for named axes, got {t}",
-                hint="drop the names with td.unname(x), or use an op that keeps them",
-            )
+def matched(
+    operands: Sequence[tuple[Type, Sequence[str]]], result: Sequence[str]
+) -> Names | None:
+    """The names of a result by the parts that dimensions play: ("n", "c"), say.
+
+    What plays one part in several operands has one name; in the result, no name stands
+    twice.
+    """
+    if all(t.axes is None for t, _ in operands):
+        return None
+    found: dict[str, str] = {}
+    for t, parts in operands:
+        for part, name in zip(parts, t.axes or (), strict=False):
+            if name is not None and found.setdefault(part, name) != name:
+                raise AxisError(
+                    f"{part!r} is axis {found[part]!r} and axis {name!r}",
+                    hint="what plays one part has one name: td.rename_axes(x, old="
+                    "'new'), or td.unname(x)",
+                )
+    names = tuple(found.get(part) for part in result)
+    known = [name for name in names if name is not None]
+    if len(set(known)) < len(known):
+        raise AxisError(
+            f"the result would have axes {', '.join(known)}, one of them twice",
+            hint="rename an axis with td.rename_axes, or sum over it with td.dot",
+        )
+    return names if known else None
+
+
+@functools.lru_cache(maxsize=64)
+def leading(ndim: int) -> tuple[str, ...]:
+    """The parts of leading dimensions that broadcast: counted from the last one."""
+    return tuple(f"leading dimension {k - ndim}" for k in range(ndim))
 
 
 def common_axes(types: Sequence[Type], ndim: int) -> Names | None:

@@ -14,6 +14,7 @@ from treadle.nn.linear import Linear
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm
 from treadle.ops.movement import permute_dims, reshape
+from treadle.ops.naming import by_role
 
 __all__ = [
     "MultiHeadAttention",
@@ -77,6 +78,12 @@ class MultiHeadAttention(Module):
         value: Any = None,
         mask: Any = None,
         is_causal: bool = False,
+    ) -> Tensor:
+        free = (-2, -1) if self.batch_first else (-3, -1)
+        return by_role(0, free)(self._attended)(query, key, value, mask, is_causal)
+
+    def _attended(
+        self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool
     ) -> Tensor:
         key = query if key is None else key
         value = key if value is None else value

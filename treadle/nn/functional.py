@@ -41,6 +41,7 @@ from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout as plain_dropout
 from treadle.ops.lookup import embedding as rows_at
 from treadle.ops.movement import reshape
+from treadle.ops.naming import by_role
 from treadle.ops.normalization import rms_norm as root_mean_square
 from treadle.ops.normalization import standardize
 from treadle.ops.pick import one_hot
@@ -129,6 +130,7 @@ __all__ = [
 hardsigmoid, hardswish, logsigmoid = hard_sigmoid, hard_swish, log_sigmoid
 
 
+@by_role()
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """x Wᵀ + b with W of shape (out, in).
 
@@ -240,6 +242,7 @@ def _last(x: Tensor, normalized_shape: Any, name: str) -> tuple[int, ...]:
     return tuple(range(x.ndim - len(shape), x.ndim))
 
 
+@by_role()
 def layer_norm(
     x: Any,
     normalized_shape: Any,
@@ -258,6 +261,7 @@ def layer_norm(
     return y if bias is None else y + bias
 
 
+@by_role()
 def rms_norm(
     x: Any, normalized_shape: Any, weight: Any = None, eps: float = 1e-6
 ) -> Tensor:
@@ -272,6 +276,7 @@ def rms_norm(
     return y if weight is None else y * weight
 
 
+@by_role()
 def group_norm(
     x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:

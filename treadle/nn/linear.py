@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError
-from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.scope import initial_array, param
 from treadle.graph.tensor import Tensor
@@ -19,6 +18,8 @@ from treadle.nn.module import Module
 from treadle.ops.contract import matmul
 from treadle.ops.lookup import embedding
 from treadle.ops.movement import reshape
+from treadle.ops.naming import by_role
+from treadle.ops.rearrange import flatten, unflatten
 
 __all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
 
@@ -97,6 +98,7 @@ class Linear(Module):
             else None
         )
 
+    @by_role(1)
     def forward(self, x: Any) -> Tensor:
         y = matmul(x, self.weight.T)
         return y if self.bias is None else y + self.bias
@@ -135,6 +137,7 @@ class Bilinear(Module):
         )
         self.bias = bias_like_torch(out_features, in1_features, dtype) if bias else None
 
+    @by_role(1)
     def forward(self, x1: Any, x2: Any) -> Tensor:
         a, b = as_tensor(x1), as_tensor(x2)
         n, m, k = self.in1_features, self.in2_features, self.out_features
@@ -220,11 +223,8 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Any) -> Tensor:
-        node = as_tensor(x)
-        shape = node.shape
-        first, last = (k % len(shape) for k in (self.start_dim, self.end_dim))
-        extent = math.prod(shape[first : last + 1])
-        return reshape(node, (*shape[:first], extent, *shape[last + 1 :]))
+        found: Tensor = flatten(x, self.start_dim, self.end_dim)
+        return found
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
@@ -242,10 +242,8 @@ class Unflatten(Module):
         self.dim, self.sizes = dim, tuple(sizes)
 
     def forward(self, x: Any) -> Tensor:
-        node = as_tensor(x)
-        t: Type = node.type
-        k = self.dim % t.ndim
-        return reshape(node, (*t.shape[:k], *self.sizes, *t.shape[k + 1 :]))
+        found: Tensor = unflatten(x, self.dim, self.sizes)
+        return found
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, sizes={self.sizes}"

@@ -19,6 +19,7 @@ from treadle.nn import functional as F
 from treadle.nn.module import Module
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
+from treadle.ops.naming import by_role
 from treadle.ops.normalization import standardize
 
 __all__ = [
@@ -165,6 +166,7 @@ class _BatchNorm(_Channels):
             self.running_var = Variable(np.ones(shape, kept))
             self.num_batches_tracked = Variable(np.zeros((), np.int64))
 
+    @by_role(1)
     def forward(self, x: Any) -> Tensor:
         node = self._checked(x)
         if not self.training and self.track_running_stats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.base.errors import AxisError, TreadleError
+from treadle.base.errors import AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
@@ -14,7 +14,7 @@ from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise
 
-__all__ = ["align", "binary", "unary"]
+__all__ = ["align", "binary", "over_axes", "unary"]
 
 
 def align(nodes: Sequence[Tensor]) -> list[Tensor]:
@@ -43,7 +43,30 @@ def align(nodes: Sequence[Tensor]) -> list[Tensor]:
                 lengths[name] = n
             elif lengths[name] != n:
                 raise AxisError(f"axis {name!r} has lengths {lengths[name]} and {n}")
+    _matched(named)
     return [_placed(x, order) for x in nodes]
+
+
+def _matched(named: Sequence[Tensor]) -> None:
+    """Refuse an operand that shares no axis with the others: an outer sum unseen."""
+    for k, x in enumerate(named[1:], 1):
+        others = [
+            name for y in (*named[:k], *named[k + 1 :]) for name in y.type.axes or ()
+        ]
+        if not set(x.type.axes or ()).intersection(others):
+            raise AxisError(
+                f"{x.type} shares no axis with {named[0].type}",
+                hint="td.rename_axes(x, old='new') if one is meant; for all pairs, say "
+                "so: td.broadcast_axes(x, ...) with the other's axes, or td.outer",
+            )
+
+
+def _alike(a: Type, b: Type) -> bool:
+    """Whether dimensions have the same names, and the named ones the same lengths."""
+    if a.axes is None or a.axes != b.axes:
+        return False
+    dimensions = zip(a.axes, a.shape, b.shape, strict=True)
+    return all(name is None or m == n for name, m, n in dimensions)
 
 
 def _by_position(nodes: Sequence[Tensor]) -> bool:
@@ -51,8 +74,12 @@ def _by_position(nodes: Sequence[Tensor]) -> bool:
 
     It broadcasts, as after keepdims, so nothing has to tell which one was meant.
     """
+    wide = [x.type for x in nodes if x.type.shape]
+    if all(_alike(t, wide[0]) for t in wide):
+        return None in (wide[0].axes or ())  # the same dimensions of the same things
     ndim = max(x.type.ndim for x in nodes)
     seen: list[str | None] = [None] * ndim
+    lengths: dict[str, int] = {}
     kept = False
     for x in nodes:
         t = x.type
@@ -62,7 +89,11 @@ def _by_position(nodes: Sequence[Tensor]) -> bool:
                 kept = True
                 if n != 1:
                     return False
-            elif seen[k] not in (None, name) or name in seen[:k] + seen[k + 1 :]:
+            elif (
+                seen[k] not in (None, name)
+                or name in seen[:k] + seen[k + 1 :]
+                or lengths.setdefault(name, n) != n
+            ):
                 return False
             else:
                 seen[k] = name
@@ -95,6 +126,36 @@ def _placed(x: Tensor, order: list[str]) -> Tensor:
         axes=tuple(n if n in size else None for n in names),
     )
     return wide
+
+
+def over_axes(v: Any, x: Tensor, axes: Sequence[int], what: str) -> Tensor:
+    """A weight over dimensions of x, by position or their names, shaped to meet x.
+
+    It has no names then: by role its dimensions are those of x, and no others.
+    """
+    node = as_float(v)
+    t = x.type
+    extents = tuple(t.shape[k] for k in axes)
+    if node.type.axes is not None:
+        own = tuple(t.axes[k] if t.axes else None for k in axes)
+        if t.axes is not None and set(node.type.axes) == set(own):
+            node = functions.permute_dims(node, own)
+        elif t.axes is not None or len(own) > 1:
+            raise AxisError(
+                f"{what} {node.type} is not over {_told(own)} of {t}",
+                hint=f"name it so: td.rename_axes({what}, ...), or td.unname({what})",
+            )
+    if node.type.shape != extents:
+        raise ShapeError(f"{what} {node.type} does not fit {t} over axes {tuple(axes)}")
+    first = min(axes, default=0)
+    wide = tuple(t.shape[k] if k in axes else 1 for k in range(first, t.ndim))
+    found: Tensor = functions.reshape(node, wide)
+    return found
+
+
+def _told(names: Sequence[str | None]) -> str:
+    known = ", ".join(repr(name) for name in names if name is not None)
+    return f"axis {known}" if known else "a dimension with that name"
 
 
 def located(error: TreadleError, op: Op, nodes: Sequence[Tensor]) -> TreadleError:

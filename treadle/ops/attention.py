@@ -9,16 +9,31 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArityError, ShapeError
-from treadle.base.types import Type, broadcast_shapes
+from treadle.base.types import Names, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import lifted, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype, operands
-from treadle.ops.families import Composite, refuse_axes, same_dtype
+from treadle.ops.families import Composite, same_dtype
 
 __all__ = ["attention"]
+
+
+def _names(types: Sequence[Type]) -> Names | None:
+    """The names of attention: a mask may call the queries' places what it likes."""
+    q, k, v, _, *mask = types
+    ends = ("queries", "width"), ("keys", "width"), ("keys", "width of values")
+    given = [
+        (t, (*leading(t.ndim - 2), *end))
+        for t, end in zip((q, k, v), ends, strict=True)
+    ]
+    for t in mask:
+        parts = (*leading(max(t.ndim - 2, 0)), "queries of the mask", "keys")
+        given.append((t, parts[len(parts) - t.ndim :]))
+    count = max(q.ndim, k.ndim, v.ndim) - 2
+    return matched(given, (*leading(count), "queries", "width of values"))
 
 
 @op()
@@ -36,7 +51,6 @@ class Attention(Composite):
         if len(types) not in (4, 5):
             raise ArityError(f"takes q, k, v, scale and a mask, got {len(types)}")
         same_dtype(types)
-        refuse_axes(self, *types)
         q, k, v, scale = types[:4]
         if scale.shape:
             raise ShapeError(f"the scale is a scalar, not {scale}")
@@ -51,7 +65,8 @@ class Attention(Composite):
         scores = (*lead, q.shape[-2], k.shape[-2])
         if len(types) == 5 and broadcast_shapes(types[4].shape, scores) != scores:
             raise ShapeError(f"mask {types[4].shape} does not broadcast to {scores}")
-        return Type((*lead, q.shape[-2], v.shape[-1]), q.dtype)
+        names = _names(types)
+        return Type((*lead, q.shape[-2], v.shape[-1]), q.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
         q, k, v, scale, *mask = arrays
@@ -151,14 +166,16 @@ def attention(
     width = a.type.shape[-1] if a.type.shape else 1
     factor = 1.0 / math.sqrt(max(width, 1)) if scale is None else scale
     scaling = astype(as_tensor(factor), a.type.dtype)
-    masks = []
+    masks: list[Tensor] = []
     if mask is not None:
         given = as_tensor(mask)
         if given.type.dtype.kind == "b":
             given = functions.where(given, 0.0, -math.inf)
         masks.append(astype(given, a.type.dtype))
+    whole = Attention(causal)(a, b, c, scaling, *masks)
     if dropout is None:
-        return Attention(causal)(a, b, c, scaling, *masks)
+        return whole
+    a, b, c, *masks = map(functions.unname, (a, b, c, *masks))
     weights = dropout(weights_of(a, b, scaling, masks, causal))
     found: Tensor = functions.matmul(weights, c)
-    return found
+    return functions.reshape(found, whole.type.shape, axes=whole.type.axes)

@@ -12,13 +12,22 @@ import numpy as np
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Sample,
+    Traits,
+    matched,
+    op,
+)
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import operands
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Family, same_dtype, some
+from treadle.ops.families import Family, same_dtype
 from treadle.ops.movement import reshape
 
 __all__ = ["matmul"]
@@ -116,7 +125,6 @@ def _contracted(spec: str, x: Type, y: Type) -> Type:
     """The type of what is left by the letters of a product."""
     a, b, out = letters(spec)
     extent: dict[str, int] = {}
-    names: dict[str, str] = {}
     for part, t in ((a, x), (b, y)):
         if len(part) != t.ndim:
             raise ShapeError(f"{t} has {t.ndim} dimensions, {part!r} names {len(part)}")
@@ -127,20 +135,8 @@ def _contracted(spec: str, x: Type, y: Type) -> Type:
                     f"shapes {x.shape} and {y.shape} do not meet: "
                     f"{letter!r} of {spec!r} is {extent[letter]} and {n}"
                 )
-            name = t.axes and t.axes[k]
-            if name and names.setdefault(letter, name) != name:
-                raise AxisError(
-                    f"{letter!r} of {spec!r} is axis {names[letter]!r} "
-                    f"and axis {name!r}"
-                )
     shape = tuple(extent[letter] for letter in out)
-    kept = [names[c] for c in out if c in names]
-    if len(set(kept)) < len(kept):
-        raise AxisError(
-            f"the result would have axes {', '.join(kept)}, one of them twice",
-            hint="rename an axis with td.rename_axes, or sum over it with td.dot",
-        )
-    return Type(shape, x.dtype, some(tuple(names.get(c) for c in out)))
+    return Type(shape, x.dtype, matched(((x, a), (y, b)), out))
 
 
 # The products without batch dimensions, by the dimensions of the operands.

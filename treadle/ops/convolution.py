@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
-from treadle.base.types import Shape, Type
+from treadle.base.types import Names, Shape, Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
-from treadle.ops.align import located
+from treadle.ops.align import located, over_axes
 from treadle.ops.cast import operands
 from treadle.ops.elementwise import conj
 from treadle.ops.families import same_dtype
 from treadle.ops.movement import reshape
+from treadle.ops.naming import unname
 from treadle.ops.rearrange import moveaxis
 from treadle.ops.window import (
     Integers,
@@ -41,6 +43,9 @@ __all__ = [
 ]
 
 
+Parts = tuple[str, ...]
+
+
 def _grouped(x: Type, w: Type, groups: int) -> None:
     """Check channels of x[n, c, ..] against w[out, c / groups, ..]."""
     if x.ndim != w.ndim or x.ndim < 3:
@@ -52,6 +57,26 @@ def _grouped(x: Type, w: Type, groups: int) -> None:
         raise ShapeError(
             f"{x.shape[1]} channels in {groups} groups do not meet weights {w.shape}"
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _places(rank: int, groups: int) -> tuple[Parts, Parts, Parts]:
+    """The parts that the dimensions of x, w and y of a convolution play."""
+    space = tuple(f"spatial dimension {k}" for k in range(rank))
+    kernel = tuple(f"kernel dimension {k}" for k in range(rank))
+    own = "input channels" if groups == 1 else "input channels of a group"
+    return (
+        ("batch", "input channels", *space),
+        ("output channels", own, *kernel),
+        ("batch", "output channels", *space),
+    )
+
+
+def _channels(names: Names | None, x: Type, w: Type) -> Names | None:
+    """The names of a result; by weights without names channels stay what they were."""
+    if names is None or x.axes is None or w.axes is not None:
+        return names
+    return names[0], x.axes[1], *names[2:]
 
 
 def _split(w: Array, groups: int) -> Array:
@@ -98,11 +123,12 @@ class Conv(Window):
 
     def infer(self, *types: Type) -> Type:
         same_dtype(types)
-        refuse_axes(self, *types)
         x, w = types
         _grouped(x, w, self.groups)
         counts = windows_along(x.shape[2:], w.shape[2:], *self.sliding)
-        return Type((x.shape[0], w.shape[0], *counts), x.dtype)
+        own, kernel, y = _places(x.ndim - 2, self.groups)
+        names = _channels(matched(((x, own), (w, kernel)), y), x, w)
+        return Type((x.shape[0], w.shape[0], *counts), x.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
         x, w = arrays
@@ -165,7 +191,6 @@ class ConvInputGradient(Window):
 
     def infer(self, *types: Type) -> Type:
         same_dtype(types)
-        refuse_axes(self, *types)
         g, w = types
         if g.ndim != w.ndim or g.ndim < 3 or g.shape[1] != w.shape[0]:
             raise ShapeError(f"{g.shape} is no result of a convolution with {w.shape}")
@@ -173,7 +198,9 @@ class ConvInputGradient(Window):
         if counts != g.shape[2:] or w.shape[0] % self.groups:
             raise ShapeError(f"{g.shape} is no convolution of extents {self.extents}")
         channels = w.shape[1] * self.groups
-        return Type((g.shape[0], channels, *self.extents), g.dtype)
+        x, w_places, y = _places(g.ndim - 2, self.groups)
+        names = _channels(matched(((g, y), (w, w_places)), x), g, w)
+        return Type((g.shape[0], channels, *self.extents), g.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
         g, w = arrays
@@ -228,14 +255,15 @@ class ConvWeightGradient(Window):
 
     def infer(self, *types: Type) -> Type:
         same_dtype(types)
-        refuse_axes(self, *types)
         x, g = types
         counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
         if (g.shape[0], *g.shape[2:]) != (x.shape[0], *counts):
             raise ShapeError(f"{g.shape} is no convolution of {x.shape}")
-        w = Type((g.shape[1], x.shape[1] // self.groups, *self.kernel), x.dtype)
-        _grouped(x, w, self.groups)
-        return w
+        places, kernel, y = _places(len(self.kernel), self.groups)
+        given = (x, places), (g, y)
+        shape = (g.shape[1], x.shape[1] // self.groups, *self.kernel)
+        _grouped(x, Type(shape, x.dtype), self.groups)
+        return Type(shape, x.dtype, matched(given, kernel))
 
     def numpy(self, *arrays: Any) -> Array:
         x, g = arrays
@@ -285,8 +313,8 @@ def biased(y: Tensor, b: Any) -> Tensor:
     """y with a bias for each channel."""
     if b is None:
         return y
-    bias = as_tensor(b)
-    return y + reshape(bias, (bias.type.size, *[1] * (y.type.ndim - 2)))
+    bias = over_axes(b, y, (1,), "bias")
+    return reshape(unname(y) + bias, y.type.shape, axes=y.type.axes)
 
 
 def _conv(

@@ -17,7 +17,7 @@ from treadle.base.errors import (
 )
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
@@ -44,7 +44,6 @@ class CTC(Composite):
     arity = 4
 
     def infer(self, *types: Type) -> Type:
-        refuse_axes(self, *types)
         x, labels, steps, counts = types
         if kind(x.dtype) != "float":
             raise DTypeError(f"takes float log-probabilities, not {x.dtype.name}")
@@ -63,7 +62,9 @@ class CTC(Composite):
                 )
         if not 0 <= self.blank < x.shape[2]:
             raise ShapeError(f"blank is {self.blank} of {x.shape[2]} classes")
-        return Type((x.shape[1],), x.dtype)
+        parts = ("time", "batch", "classes"), ("batch", "labels"), ("batch",)
+        given = zip(types, (*parts, ("batch",)), strict=True)
+        return Type((x.shape[1],), x.dtype, matched(tuple(given), ("batch",)))
 
     def numpy(self, *arrays: Any) -> Array:
         x, labels, steps, counts = arrays

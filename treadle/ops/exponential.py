@@ -13,7 +13,14 @@ from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float
-from treadle.ops.matrices import OfMatrices, adjoint, of_square, square, well
+from treadle.ops.matrices import (
+    OfMatrices,
+    adjoint,
+    of_square,
+    of_stacks,
+    square,
+    well,
+)
 
 __all__: list[str] = []
 
@@ -90,6 +97,7 @@ class MatrixExp(OfMatrices):
         return [*super().mistakes(), of_square(cls)]
 
 
+@of_stacks
 def matrix_exp(x: Any) -> Tensor:
     """e**x = 1 + x + x x / 2 + ... of matrices x[..., n, n].
 

@@ -24,6 +24,7 @@ from treadle.ops.matrices import (
     identity,
     mirrored,
     of_square,
+    of_stacks,
     solved,
     square,
     well,
@@ -103,6 +104,7 @@ class Cholesky(OfMatrices):
         ]
 
 
+@of_stacks
 def cholesky(x: Any, *, upper: bool = False) -> Tensor:
     """The triangular L of x = L L^H for positive definite x[..., n, n]; L^H if `upper`.
 
@@ -162,6 +164,7 @@ def _qr_gradient(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     return over_upper(gq + matmul(q, inner + adjoint(inner)), r)
 
 
+@of_stacks
 def qr(x: Any) -> tuple[Tensor, Tensor]:
     """Q and R of x = Q R: x[..., m, n], Q[..., m, k], R[..., k, n], k = min(m, n).
 
@@ -178,6 +181,7 @@ def qr(x: Any) -> tuple[Tensor, Tensor]:
     return q, r
 
 
+@of_stacks
 def lq(x: Any) -> tuple[Tensor, Tensor]:
     """L and Q of x = L Q: x[..., m, n], L[..., m, k], Q[..., k, n], k = min(m, n).
 

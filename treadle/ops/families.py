@@ -34,7 +34,6 @@ from treadle.graph.op import (
     Traits,
     common_axes,
     op,
-    refuse_axes,
 )
 from treadle.graph.operators import functions
 from treadle.graph.rows import (
@@ -376,7 +375,6 @@ __all__ = [
     "drawn",
     "outputs_of",
     "reduced",
-    "refuse_axes",
     "some",
     "tensors_of",
     "unary_samples",

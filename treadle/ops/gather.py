@@ -242,6 +242,9 @@ def put_rows(
 
 def fit(x: Type, axes: Integers, place: int, types: Sequence[Type]) -> None:
     """Check that values (first) have the shape of x at positions (the others)."""
-    want = indexed(x, axes, place, types[1:]).shape
-    if types[0].shape != want:
-        raise ShapeError(f"values of shape {types[0].shape} do not fit, need {want}")
+    want = indexed(x, axes, place, types[1:])
+    if types[0].shape != want.shape:
+        raise ShapeError(
+            f"values of shape {types[0].shape} do not fit, need {want.shape}"
+        )
+    common_axes((want, types[0]), want.ndim)

@@ -12,6 +12,7 @@ import numpy as np
 from treadle.base.dtypes import bool_, kind, promote
 from treadle.base.errors import (
     ArgumentError,
+    AxisError,
     DTypeError,
     ShapeError,
     TraceError,
@@ -310,10 +311,24 @@ class At:
         fold = IndexFold(plan.axes, plan.place, mode)
         return plan.put(x, fold(view, e, *plan.ids))
 
+    def _by_names(self, e: Tensor, want: Type) -> Tensor:
+        """The value with its axes where the part has them, 1 elsewhere."""
+        known, own = want.axes or (), e.type.axes or ()
+        if None in own or not set(own) <= set(known):
+            raise AxisError(
+                f"a value {e.type} for a part {want}",
+                hint="a value has axes of the part: td.rename_axes(value, ...), or "
+                "td.unname(value)",
+            ).located("at", f"{self._x.type}, {e.type}", describe(capture()))
+        size = dict(zip(own, e.type.shape, strict=True))
+        order = tuple(own.index(name) for name in known if name in size)
+        moved: Tensor = functions.permute_dims(e, order)
+        return reshape(moved, tuple(size.get(name, 1) for name in known))
+
     def _fitted(self, e: Tensor, want: Type) -> Tensor:
-        """The value broadcast to the part, without names."""
+        """The value broadcast to the part, by its names if it has some."""
         if e.type.axes is not None:
-            e = reshape(e, e.type.shape)
+            e = self._by_names(e, want)
         while e.type.ndim > want.ndim and e.type.shape[0] == 1:
             e = reshape(e, e.type.shape[1:])
         try:

@@ -21,6 +21,7 @@ from treadle.ops.matrices import (
     OfMatrices,
     adjoint,
     of_square,
+    of_stacks,
     solved,
     square,
     well,
@@ -83,6 +84,7 @@ class Inverse(OfSquare):
         ]
 
 
+@of_stacks
 def inv(x: Any) -> Tensor:
     """The inverse of matrices x[..., n, n]; an error where one is singular.
 
@@ -113,6 +115,7 @@ class Determinant(OfSquare):
         return (per_matrix(g) * functions.conj(Cofactors()(*xs)),)
 
 
+@of_stacks
 def det(x: Any) -> Tensor:
     """The determinants of matrices x[..., n, n].
 
@@ -149,6 +152,7 @@ class Cofactors(OfSquare):
         return found
 
 
+@of_stacks
 def cofactors(x: Any) -> Tensor:
     """The cofactors of matrices x[..., n, n]: the derivatives of the determinant.
 
@@ -186,6 +190,7 @@ class SlogDet(OfSquare):
         return (per_matrix(weight) * adjoint(inv(x)),)
 
 
+@of_stacks
 def slogdet(x: Any) -> tuple[Tensor, Tensor]:
     """The sign and the logarithm of the absolute value of determinants: no overflow.
 
@@ -199,6 +204,7 @@ def slogdet(x: Any) -> tuple[Tensor, Tensor]:
     return sign, log
 
 
+@of_stacks
 def logdet(x: Any) -> Tensor:
     """log(det(x)): NaN where the determinant is negative, -inf where it is 0.
 

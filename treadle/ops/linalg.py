@@ -18,7 +18,11 @@ from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
 from treadle.ops.exponential import matrix_exp
 from treadle.ops.factor import cholesky, lq, qr
 from treadle.ops.inverse import cofactors, det, inv, logdet, slogdet
-from treadle.ops.matrices import adjoint, identity
+from treadle.ops.matrices import (
+    adjoint,
+    identity,
+    of_stacks,
+)
 from treadle.ops.movement import broadcast_to
 from treadle.ops.norms import norm as vector_norm
 from treadle.ops.products import kron, trace_of_product
@@ -80,6 +84,7 @@ def matrix_of(x: Any, name: str) -> Tensor:
     return node
 
 
+@of_stacks
 def lstsq(a: Any, b: Any) -> Tensor:
     """The x that makes |a x - b| least, for a[..., m, n] of full rank and b[..., m, k].
 
@@ -130,6 +135,7 @@ def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
     return turned(a, -1) * turned(b, 1) - turned(a, 1) * turned(b, -1)
 
 
+@of_stacks
 def matrix_power(x: Any, n: int) -> Tensor:
     """x multiplied by itself n times; the inverse's power where n is negative.
 
@@ -160,6 +166,7 @@ def matrix_power(x: Any, n: int) -> Tensor:
         node = matmul(node, node)
 
 
+@of_stacks
 def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     """A norm of each matrix x[..., m, n].
 
@@ -191,6 +198,7 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     return found.reshape(*found.type.shape, 1, 1) if keepdims else found
 
 
+@of_stacks
 def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     """How many singular values are above `rtol` times the largest.
 
@@ -208,6 +216,7 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     return large.astype("int64").sum(-1)
 
 
+@of_stacks
 def cond(x: Any) -> Tensor:
     """The largest singular value over the least: how much errors may grow.
 

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import is_inexact, kind
+from treadle.base.dtypes import is_inexact
 from treadle.base.errors import (
     ArgumentError,
-    AxisError,
-    DTypeError,
-    RunError,
     ShapeError,
     TreadleError,
 )
-from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor, integer_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
-from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
-from treadle.ops.compare import not_equal
 from treadle.ops.distance import reduced
 from treadle.ops.elementary import exp
-from treadle.ops.families import Composite
 from treadle.ops.flow import stop_gradient
+from treadle.ops.labels import (
+    OfLabels,
+    classes_of,
+    hot_at,
+    known_labels,
+    labels_of,
+    over_labels,
+)
 from treadle.ops.logarithm import log
-from treadle.ops.pick import one_hot, pick, take
-from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
+from treadle.ops.pick import pick, take
+from treadle.ops.rearrange import expand_dims, squeeze
 from treadle.ops.reduce import sum
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax, sparsemax
@@ -38,110 +37,10 @@ from treadle.ops.softmax import log_softmax, softmax, sparsemax
 __all__ = ["cross_entropy", "nll_loss", "sparsemax_loss", "unlikelihood"]
 
 
-def known_labels(labels: Array, classes: int) -> Array:
-    """The labels; one that names no class is a RunError."""
-    bad = (labels < 0) | (labels >= classes)
-    if bad.any():
-        raise RunError(
-            f"label {labels[bad].flat[0]} is out of range for {classes} classes",
-            hint="labels are 0 .. classes - 1; leave some out with ignore_index=",
-        )
-    return labels.astype(np.intp)
-
-
-@functools.lru_cache(maxsize=1024)
-def _labeled(axis: int, x: Type, labels: Type) -> Type:
-    """The type of what labels choose among scores with classes along `axis`."""
-    if kind(x.dtype) != "float":
-        raise DTypeError(f"takes float scores, not {x.dtype.name}")
-    if kind(labels.dtype) != "integer":
-        raise DTypeError(
-            f"labels are integers, not {labels.dtype.name}",
-            hint="probabilities have the shape of the logits and a float type",
-        )
-    place = resolve_axis(axis, x)
-    if labels.shape != (*x.shape[:place], *x.shape[place + 1 :]):
-        raise ShapeError(
-            f"scores {x} with labels {labels}",
-            hint="labels have the scores' shape without its class dimension",
-        )
-    return Type(labels.shape, x.dtype)
-
-
-class OfLabels(Composite):
-    """A loss of scores with classes along `axis`, one for each integer label."""
-
-    __slots__ = ()
-    arity = 2
-    axis: int
-    rows = along_axes
-
-    def infer(self, *types: Type) -> Type:
-        refuse_axes(self, *types)
-        return _labeled(self.axis, *types)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        made: Any = cls
-        wide = Input((3, 2, 4), low=-3, high=3)
-        return [
-            Sample(made(1), (Input((2, 3)), np.array([2, 0]))),
-            Sample(made(1), (wide, np.array([[0, 1, 1, 0], [1] * 4, [0] * 4]))),
-            Sample(made(0), (Input((5,), low=-3, high=3), np.array(4))),
-            Sample(made(1), (Input((0, 3)), np.zeros((0,), np.int64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
-        x, labels = as_tensor([[1.0, 2.0]]), as_tensor(np.array([1]))
-        far, below = as_tensor(np.array([5])), as_tensor(np.array([-1]))
-        named = functions.name_axes(x, "n", "c")
-        return [
-            *super().mistakes(),
-            Mistake(lambda: made(1)(x, x), DTypeError, "labels are integers"),
-            Mistake(lambda: made(1)(far, far), DTypeError, "float scores"),
-            Mistake(lambda: made(0)(x, labels), ShapeError, "scores float32"),
-            Mistake(lambda: made(1)(named, labels), AxisError, "named axes"),
-            Mistake(lambda: made(1)(x, far).numpy(), RunError, "label 5 is"),
-            Mistake(lambda: made(1)(x, below).numpy(), RunError, "for 2 classes"),
-        ]
-
-
 def _at(x: Array, labels: Array, axis: int) -> Array:
     """The element of x that each label names along `axis`."""
     places = np.expand_dims(known_labels(labels, x.shape[axis]), axis)
     return np.take_along_axis(x, places, axis).squeeze(axis)
-
-
-def hot_at(labels: Tensor, x: Tensor, axis: int) -> Tensor:
-    """1 at the label along `axis`, 0 elsewhere, shaped as x."""
-    return moveaxis(one_hot(labels, x.type.shape[axis], x.type.dtype), -1, axis)
-
-
-def classes_of(scores: Any, axis: Any) -> tuple[Tensor, int]:
-    """The node and its dimension of classes: 1 if there are two, unless one is named.
-
-    Labels have no axis names, so those of the scores are dropped once used.
-    """
-    x = as_float(scores)
-    if not x.type.ndim:
-        raise ShapeError(f"scores {x.type} have no dimension of classes")
-    place = min(1, x.type.ndim - 1) if axis is None else resolve_axis(axis, x.type)
-    plain: Tensor = functions.unname(x)
-    return plain, place
-
-
-def labels_of(target: Any, ignore: int | None) -> tuple[Tensor, Tensor | None]:
-    """The labels, 0 for those left out, and which of them count (None: all)."""
-    if type(target) is int and ignore is None:
-        return integer_node(target), None
-    empty = isinstance(target, (list, tuple)) and not len(target)
-    labels = functions.unname(as_tensor(target, "int64" if empty else None))
-    if ignore is None or kind(labels.type.dtype) != "integer":
-        return labels, None
-    kept = not_equal(labels, ignore)
-    return where(kept, labels, 0), kept
 
 
 def _by_class(weight: Any, x: Tensor, axis: int) -> Tensor:
@@ -234,9 +133,11 @@ def cross_entropy(
             raise ArgumentError(
                 f"label_smoothing is from 0 to 1, got {label_smoothing}"
             )
-        t, kept = labels_of(target, ignore_index)
+        t, kept = labels_of(target, ignore_index, x, place)
+        named, x = x, functions.unname(x)
         if is_inexact(t.type.dtype):
             values = _soft(x, t, place, weight, label_smoothing)
+            values = over_labels(values, named, place)
             return reduced(values, reduction, "cross_entropy")
         values, own = _of_labels(x, t, place, weight, CrossEntropy(place)(x, t))
     except TreadleError as error:
@@ -246,7 +147,8 @@ def cross_entropy(
         if weight is not None:
             even = even * _by_class(weight, x, place)
         values = values + (even.mean(place) - values) * label_smoothing
-    return _mean(values, kept, own, reduction, "cross_entropy")
+    values = _mean(values, kept, own, reduction, "cross_entropy")
+    return over_labels(values, named, place)
 
 
 def _soft(x: Tensor, t: Tensor, axis: int, weight: Any, smoothing: Any) -> Tensor:
@@ -300,12 +202,14 @@ def nll_loss(
     """
     try:
         x, place = classes_of(log_probabilities, axis)
-        labels, kept = labels_of(target, ignore_index)
+        labels, kept = labels_of(target, ignore_index, x, place)
+        named, x = x, functions.unname(x)
         found = -PickLabel(place)(x, labels)
         values, own = _of_labels(x, labels, place, weight, found)
     except TreadleError as error:
         raise error.located("nll_loss") from None
-    return _mean(values, kept, own, reduction, "nll_loss")
+    values = _mean(values, kept, own, reduction, "nll_loss")
+    return over_labels(values, named, place)
 
 
 @op()
@@ -342,8 +246,12 @@ def unlikelihood(
     20000.0
     """
     x, place = classes_of(logits, axis)
-    values = Unlikelihood(place)(x, labels_of(target, None)[0])
-    return reduced(values, reduction, "unlikelihood")
+    try:
+        labels, _ = labels_of(target, None, x, place)
+    except TreadleError as error:
+        raise error.located("unlikelihood") from None
+    values = Unlikelihood(place)(functions.unname(x), labels)
+    return reduced(over_labels(values, x, place), reduction, "unlikelihood")
 
 
 @op()
@@ -391,5 +299,9 @@ def sparsemax_loss(
     (0.0, 3.0)
     """
     x, place = classes_of(logits, axis)
-    values = SparsemaxLoss(place)(x, labels_of(target, None)[0])
-    return reduced(values, reduction, "sparsemax_loss")
+    try:
+        labels, _ = labels_of(target, None, x, place)
+    except TreadleError as error:
+        raise error.located("sparsemax_loss") from None
+    values = SparsemaxLoss(place)(functions.unname(x), labels)
+    return reduced(over_labels(values, x, place), reduction, "sparsemax_loss")

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.errors import TreadleError
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import sigmoid, softplus
 from treadle.ops.distance import pair, reduced
 from treadle.ops.families import Elementwise, binary_samples
+from treadle.ops.labels import classes_of, hot_at, labels_of, over_labels
 from treadle.ops.logarithm import log, log1p
-from treadle.ops.loss import PickLabel, classes_of, hot_at, labels_of
+from treadle.ops.loss import PickLabel
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.reduce import sum
 from treadle.ops.select import maximum, where
@@ -176,11 +178,16 @@ def class_hinge_loss(
     0.5
     """
     x, place = classes_of(scores, axis)
-    labels, _ = labels_of(target, None)
+    try:
+        labels, _ = labels_of(target, None, x, place)
+    except TreadleError as error:
+        raise error.located("class_hinge_loss") from None
+    named, x = x, functions.unname(x)
     at_label = expand_dims(PickLabel(place)(x, labels), place)
     terms = maximum(x - at_label + margin, 0)
     others = where(hot_at(labels, x, place) > 0, 0, terms)
-    return reduced(sum(others, place), reduction, "class_hinge_loss")
+    values = over_labels(sum(others, place), named, place)
+    return reduced(values, reduction, "class_hinge_loss")
 
 
 def multi_margin_loss(

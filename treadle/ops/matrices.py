@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from treadle.base.errors import RunError, ShapeError
-from treadle.base.types import Type, broadcast_shapes
+from treadle.base import trees
+from treadle.base.errors import RunError, ShapeError, TreadleError
+from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Mistake, refuse_axes
+from treadle.graph.op import Array, Mistake, leading, matched
+from treadle.graph.operators import Operand, functions
+from treadle.graph.origin import capture, describe
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Opaque, same_dtype
+from treadle.ops.families import Opaque, same_dtype, some
 from treadle.ops.movement import broadcast_to
 from treadle.ops.rearrange import matrix_transpose
 
@@ -96,6 +100,60 @@ def stacked(*nodes: Tensor) -> list[Tensor]:
     return [broadcast_to(x, (*lead, *x.type.shape[-2:])) for x in nodes]
 
 
+def stacked_names(found: Any, types: Sequence[Type]) -> Any:
+    """The type (or types) with the names that stacks have; those of rows and columns
+    drop, for what is made of a matrix has rows and columns of its own.
+    """
+    lead = leading(types[0].ndim - 2)
+    parts = [(t, lead) for t in types]
+
+    def of(t: Type) -> Type:
+        own = (*lead, *["own"] * (t.ndim - len(lead)))
+        return Type(t.shape, t.dtype, matched(parts, own))
+
+    if isinstance(found, TupleType):
+        return TupleType(map(of, found))
+    return of(found)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_stacks(f: F) -> F:
+    """A function of matrices as one of stacks whose leading dimensions have names.
+
+    It works by position: the operands' names are checked to agree and come back on what
+    it returns. Names of rows and columns drop.
+    """
+
+    @wraps(f)
+    def found(*args: Any, **settings: Any) -> Any:
+        given = [x for x in args if isinstance(x, Operand) and x.axes is not None]
+        if not given:
+            return f(*args, **settings)
+        types = [x.node().type for x in args if isinstance(x, Operand)]
+        most = max(max(t.ndim - 2, 0) for t in types)
+        parts = [(t, leading(max(t.ndim - 2, 0))) for t in types]
+        try:
+            names = matched(parts, leading(most)) or ()
+        except TreadleError as error:
+            operands = ", ".join(map(repr, types))
+            raise error.located(f.__name__, operands, describe(capture())) from None
+        plain = [functions.unname(x) if isinstance(x, Operand) else x for x in args]
+        leaves, structure = trees.flatten(f(*plain, **settings))
+        return trees.unflatten(structure, [_led(y, names) for y in leaves])
+
+    return cast(F, found)
+
+
+def _led(y: Any, names: Sequence[str | None]) -> Tensor:
+    """y with the names of its leading dimensions."""
+    node = as_tensor(y)
+    lead = tuple(names)[: node.type.ndim]
+    named = some((*lead, *(None,) * (node.type.ndim - len(lead))))
+    return cast(Tensor, functions.reshape(node, node.type.shape, axes=named))
+
+
 def solved(rule: Callable[..., Any], *arrays: Array, hint: str = "") -> Any:
     """What a routine of LAPACK finds; its failure as an error with a remedy."""
     try:
@@ -111,10 +169,9 @@ class OfMatrices(Opaque):
     takes = "inexact"
 
     def infer(self, *types: Type) -> Any:
-        refuse_axes(self, *types)
         matrices(*types)
         same_dtype(types)
-        return self.found(*types)
+        return stacked_names(self.found(*types), types)
 
     def found(self, *types: Type) -> Any:
         """The type of the result, of operands that are matrices of one dtype."""

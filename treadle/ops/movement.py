@@ -14,12 +14,22 @@ from treadle.base.types import (
     Names,
     Shape,
     Type,
+    as_names,
     as_shape,
     broadcast_shapes,
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, shared
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Sample,
+    common_axes,
+    op,
+    shared,
+)
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
@@ -34,6 +44,9 @@ class Reshape(Movement):
 
     shape: Shape
     axes: Names | None = None
+
+    def unnamed(self) -> Reshape:
+        return Reshape(self.shape)
 
     def infer(self, *types: Type) -> Type:
         return _reshaped(types[0], self.shape, self.axes)
@@ -105,7 +118,7 @@ def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
             raise ShapeError(f"{size} elements do not fill shape {wanted}")
         wanted = tuple(size // known if n == -1 else n for n in wanted)
     extents = as_shape(wanted)
-    names = some(None if axes is None else tuple(axes))
+    names = as_names(axes, extents)
     if extents == node.type.shape and names == node.type.axes:
         return node
     return Reshape(extents, names)(node)
@@ -182,6 +195,9 @@ class BroadcastTo(Movement):
     shape: Shape
     axes: Names | None = None
 
+    def unnamed(self) -> BroadcastTo:
+        return BroadcastTo(self.shape)
+
     def infer(self, *types: Type) -> Type:
         (t,) = types
         if broadcast_shapes(t.shape, self.shape) != self.shape:
@@ -189,6 +205,8 @@ class BroadcastTo(Movement):
         names = self.axes
         if names is None and t.axes is not None:
             names = (None,) * (len(self.shape) - t.ndim) + t.axes
+        elif names is not None:
+            common_axes((t, Type(self.shape, t.dtype, names)), len(self.shape))
         return Type(self.shape, t.dtype, some(names))
 
     def numpy(self, *arrays: Any) -> Array:
@@ -235,4 +253,4 @@ def broadcast_to(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Te
     extents = as_shape(shape)
     if extents == node.type.shape and axes is None:
         return node
-    return BroadcastTo(extents, None if axes is None else tuple(axes))(node)
+    return BroadcastTo(extents, as_names(axes, extents))(node)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+from treadle.base import trees
+from treadle.base.axes import Axes
 from treadle.base.errors import AxisError
-from treadle.base.types import Type, as_names
+from treadle.base.types import Axis, Names, Type, as_names, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.movement import Reshape, permute_dims
+from treadle.ops.movement import Reshape, broadcast_to, permute_dims, reshape
 from treadle.ops.reduce import sum
 
-__all__ = ["name_axes", "order_axes", "rename_axes", "unname"]
+__all__ = [
+    "axes_of",
+    "broadcast_axes",
+    "name_axes",
+    "order_axes",
+    "rename_axes",
+    "slice_axes",
+    "unname",
+]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _with_names(node: Tensor, names: Any) -> Tensor:
@@ -70,6 +85,114 @@ def order_axes(x: Any, *axes: Any) -> Tensor:
     float32[c=3, n=2]
     """
     return permute_dims(x, tuple(axes))
+
+
+def axes_of(x: Any) -> Axes:
+    """The axes of `x` as a set in order; each dimension must have a name.
+
+    >>> import treadle as td
+    >>> x = td.name_axes(td.zeros((2, 3)), "n", "c")
+    >>> td.axes_of(x) - td.axes_of(x.sum("n"))
+    Axes(n=2)
+    """
+    t = as_tensor(x).type
+    if t.ndim and (t.axes is None or None in t.axes):
+        raise AxisError(
+            f"{t} has a dimension without a name", hint="name it: td.name_axes(x, ...)"
+        ).located("axes_of")
+    pairs = zip(t.axes or (), t.shape, strict=True)
+    return Axes(*[Axis(name, n) for name, n in pairs if name is not None])
+
+
+def broadcast_axes(x: Any, *axes: Axis) -> Tensor:
+    """`x` repeated along the axes it has not, all in this order; it keeps all it has.
+
+    >>> import treadle as td
+    >>> x = td.name_axes(td.asarray([1.0, 2.0]), "c")
+    >>> td.broadcast_axes(x, td.Axis("c", 2), td.Axis("n", 3)).type
+    float32[c=2, n=3]
+    """
+    node, wanted = as_tensor(x), Axes(*axes)
+    have = axes_of(node)
+    try:
+        lost = have - wanted
+    except AxisError as error:
+        raise error.located("broadcast_axes", repr(node.type)) from None
+    if len(lost):
+        raise AxisError(
+            f"{node.type} would lose {lost}",
+            hint="broadcasting keeps all axes: name them too, or sum over them first",
+        ).located("broadcast_axes", repr(node.type))
+    present = permute_dims(node, (wanted & have).names)
+    thin = tuple(a.length if a in have else 1 for a in wanted)
+    names = tuple(a.name if a in have else None for a in wanted)
+    spread = reshape(present, thin, axes=names)
+    return broadcast_to(spread, wanted.shape, axes=wanted.names)
+
+
+def slice_axes(x: Any, **keys: Any) -> Tensor:
+    """`x` indexed by names: a slice keeps its axis, an integer drops it.
+
+    >>> import treadle as td
+    >>> x = td.name_axes(td.zeros((2, 3, 4)), "n", "h", "w")
+    >>> td.slice_axes(x, w=slice(1, 3), n=0).type
+    float32[h=3, w=2]
+    """
+    node = as_tensor(x)
+    whole: list[Any] = [slice(None)] * node.type.ndim
+    for name, key in keys.items():
+        try:
+            whole[resolve_axis(name, node.type)] = key
+        except AxisError as error:
+            raise error.located("slice_axes", repr(node.type)) from None
+    found: Tensor = functions.getitem(node, tuple(whole))
+    return found
+
+
+def named_like(y: Tensor, names: Names | None) -> Tensor:
+    """y with these names, where it has as many dimensions."""
+    fits = names is not None and y.type.ndim == len(names)
+    return _with_names(y, names) if fits else y
+
+
+def by_role(start: int = 0, free: tuple[int, ...] = (-1,)) -> Callable[[F], F]:
+    """For a function whose results have the dimensions of its argument at `start`.
+
+    Weights fill roles by position, so it works without names, which come back on the
+    results. Other tensors with names agree with that argument but in the dimensions
+    `free`: names are never dropped unseen.
+    """
+
+    def wrap(f: F) -> F:
+        @wraps(f)
+        def found(*args: Any, **settings: Any) -> Any:
+            own = args[start] if len(args) > start else None
+            if not isinstance(own, Operand) or own.axes is None:
+                return f(*args, **settings)
+            names = own.axes
+
+            def plain(x: Any) -> Any:
+                if not isinstance(x, Operand) or x.axes is None:
+                    return x
+                bound = [k for k in range(len(names)) if k - len(names) not in free]
+                if len(x.axes) != len(names) or any(
+                    x.axes[k] != names[k] for k in bound
+                ):
+                    raise AxisError(
+                        f"{x.node().type} beside {own.node().type}",
+                        hint="they have the same axes by role: td.order_axes, "
+                        "td.rename_axes, or td.unname(x)",
+                    ).located(f.__qualname__)
+                return unname(x)
+
+            given, structure = trees.flatten((args[start:], settings))
+            rest, more = trees.unflatten(structure, [plain(x) for x in given])
+            leaves, tree = trees.flatten(f(*args[:start], *rest, **more))
+            return trees.unflatten(tree, [named_like(y, names) for y in leaves])
+
+        return cast(F, found)
+
+    return wrap
 
 
 @provide

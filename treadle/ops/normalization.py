@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType, float32
-from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
+from treadle.ops.align import over_axes
 from treadle.ops.cast import as_float, astype
 from treadle.ops.families import Composite
 from treadle.ops.movement import reshape
@@ -143,27 +144,19 @@ def _epsilon(eps: Any, x: Tensor) -> Tensor:
     return constant_node(np.array(eps, wide_type(x.type.dtype)))
 
 
-def _placed(w: Any, x: Tensor, axes: Axes, what: str) -> Tensor:
-    """A weight over `axes` of x, shaped (or named) to broadcast with x."""
-    node = as_float(w)
-    extents = tuple(x.type.shape[k] for k in axes)
-    if node.type.shape != extents:
-        raise ShapeError(f"{what} {node.type} does not fit {x.type} over axes {axes}")
-    if x.type.axes is not None:
-        if node.type.axes is not None:
-            return node
-        return reshape(node, extents, axes=[x.type.axes[k] for k in axes])
-    first = axes[0] if axes else 0
-    wide = tuple(x.type.shape[k] if k in axes else 1 for k in range(x.type.ndim))
-    return reshape(node, wide[first:])
-
-
 def _affine(y: Tensor, weight: Any, bias: Any, axes: Axes, name: str) -> Tensor:
+    """y * weight + bias, both over `axes` of y: by role they have its names there."""
+    if weight is None and bias is None:
+        return y
     try:
-        y = y if weight is None else y * _placed(weight, y, axes, "weight")
-        return y if bias is None else y + _placed(bias, y, axes, "bias")
-    except ShapeError as error:
+        scale = None if weight is None else over_axes(weight, y, axes, "weight")
+        offset = None if bias is None else over_axes(bias, y, axes, "bias")
+    except TreadleError as error:
         raise error.located(name) from None
+    found = functions.unname(y)
+    found = found if scale is None else found * scale
+    found = found if offset is None else found + offset
+    return reshape(found, y.type.shape, axes=y.type.axes)
 
 
 @provide
@@ -302,11 +295,13 @@ def batch_norm(
         y = standardize(node, others, eps)
     else:
         try:
-            center = _placed(mean, node, (place,), "mean")
-            spread = _placed(var, node, (place,), "var")
-        except ShapeError as error:
+            center = over_axes(mean, node, (place,), "mean")
+            spread = over_axes(var, node, (place,), "var")
+        except TreadleError as error:
             raise error.located("batch_norm") from None
-        y = (node - center) * functions.rsqrt(spread + _epsilon(eps, spread))
+        plain = functions.unname(node)
+        y = (plain - center) * functions.rsqrt(spread + _epsilon(eps, spread))
+        y = reshape(y, node.type.shape, axes=node.type.axes)
     return _affine(y, weight, bias, (place,), "batch_norm")
 
 

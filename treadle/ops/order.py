@@ -18,7 +18,7 @@ from treadle.graph.origin import capture, describe
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Composite, Family, outputs_of, refuse_axes, same_dtype
+from treadle.ops.families import Composite, Family, outputs_of, same_dtype
 from treadle.ops.pick import PutAlong
 
 __all__ = [
@@ -244,7 +244,6 @@ class SearchSorted(Family):
     def infer(self, *types: Type) -> Type:
         row, values = types
         same_dtype(types)
-        refuse_axes(self, row)
         if row.ndim != 1:
             raise ShapeError(f"the sorted operand is a vector, not {row}")
         return values.with_dtype(int64)

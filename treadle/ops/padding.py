@@ -15,7 +15,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Family, refuse_axes
+from treadle.ops.families import Family
 
 __all__ = ["diag", "pad", "shift", "tril", "triu"]
 
@@ -33,7 +33,6 @@ class Pad(Family):
 
     def infer(self, *types: Type) -> Type:
         t, value = types
-        refuse_axes(self, value)
         if value.shape or value.dtype != t.dtype:
             raise ShapeError(f"the border is a scalar of the same dtype, not {value}")
         if len(self.widths) != t.ndim:

@@ -13,7 +13,7 @@ from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, integer_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -111,7 +111,7 @@ class TakeAlong(Family):
     def infer(self, *types: Type) -> Type:
         x, ids = types
         _along_fits(self.axis, x, ids)
-        return Type(ids.shape, x.dtype, x.axes)
+        return Type(ids.shape, x.dtype, common_axes(types, x.ndim))
 
     def numpy(self, *arrays: Any) -> Array:
         x, ids = arrays
@@ -167,7 +167,7 @@ class PutAlong(Family):
         if x.shape != ids.shape:
             raise ShapeError(f"values {x.shape} do not fit positions {ids.shape}")
         shape = (*x.shape[: self.axis], self.extent, *x.shape[self.axis + 1 :])
-        return Type(shape, x.dtype, x.axes)
+        return Type(shape, x.dtype, common_axes(types, x.ndim))
 
     def numpy(self, *arrays: Any) -> Array:
         x, ids = [np.moveaxis(a, self.axis, -1) for a in arrays]

@@ -11,7 +11,7 @@ from treadle.base.dtypes import int64
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Composite, same_dtype
@@ -36,7 +36,6 @@ _MANY = 1 << 20  # windows looked at one by one
 
 def _pooled(x: Type, kernel: Shape, pool: Window) -> Type:
     """The type of one value for each window, none of which sees padding only."""
-    refuse_axes(pool, x)
     image(x, len(kernel))
     counts = windows_along(x.shape[2:], kernel, *pool.sliding)
     for n, k, s, (low, _), d, m in zip(
@@ -44,7 +43,7 @@ def _pooled(x: Type, kernel: Shape, pool: Window) -> Type:
     ):
         if not _all_see(n, k, s, low, d, m):
             raise ShapeError(f"a window of {k} sees only padding of {n} elements")
-    return x.with_shape(x.shape[:2] + counts)
+    return x.with_shape(x.shape[:2] + counts, x.axes)
 
 
 def _all_see(n: int, k: int, s: int, low: int, d: int, m: int) -> bool:
@@ -187,6 +186,7 @@ class MaxPoolGradient(Composite):
     def infer(self, *types: Type) -> Type:
         same_dtype(types)
         x, g = types
+        common_axes(types, x.ndim)
         want = MaxPool(*fields_of(self)).infer(x).shape
         if g.shape != want:
             raise ShapeError(f"a gradient of shape {g.shape} is not of {want} windows")

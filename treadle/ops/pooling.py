@@ -13,10 +13,13 @@ from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
+from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import Contract
+from treadle.ops.families import some
 from treadle.ops.index import getitem
 from treadle.ops.movement import broadcast_to
+from treadle.ops.naming import named_like
 from treadle.ops.pick import TakeAlong
 from treadle.ops.pool import MaxPool, SumPool
 from treadle.ops.window import (
@@ -187,7 +190,8 @@ def avg_pool(
     counts = SumPool(*fields).numpy(seen).astype(node.type.dtype)
     if counts.size and (counts == counts.flat[0]).all():
         counts = np.array(counts.flat[0])
-    return total / constant_node(counts)
+    names = node.type.axes if counts.ndim else None
+    return total / constant_node(counts, names and some((None, None, *names[2:])))
 
 
 @provide
@@ -296,6 +300,7 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     [[[2.0, 6.0]]]
     """
     node = as_float(x)
+    names = node.type.axes
     rank = len(plane(node)[1])
     letters = "abcde"[: rank + 2]
     for k, m in enumerate(spatial(output, rank, "output"), 2):
@@ -306,7 +311,7 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
             weights[i, first:last] = 1 / (last - first)
         spec = f"{letters},z{letters[k]}->{letters.replace(letters[k], 'z')}"
         node = Contract(spec)(node, constant_node(weights))
-    return node
+    return named_like(node, names)
 
 
 @provide
@@ -337,7 +342,8 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     [2.0]
     """
     node = as_float(x)
-    weights = broadcast_to(astype(mask, real_of(node.type.dtype)), node.type.shape)
+    given = align([node, astype(mask, real_of(node.type.dtype))])[1]
+    weights = broadcast_to(given, node.type.shape)
     count = functions.sum(weights, axis)
     found: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
     return found

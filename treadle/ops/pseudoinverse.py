@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from treadle.base.dtypes import complex64, kind, real_of
 from treadle.base.errors import ShapeError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, astype
@@ -21,7 +21,9 @@ from treadle.ops.matrices import (
     adjoint_of,
     identity,
     matrices,
+    of_stacks,
     solved,
+    stacked_names,
     well,
 )
 from treadle.ops.movement import broadcast_to
@@ -41,11 +43,11 @@ class PseudoInverse(OfMatrices):
 
     def infer(self, *types: Type) -> Type:
         t, bound = types
-        refuse_axes(self, t, bound)
         matrices(t)
         if bound.shape != t.shape[:-2] or kind(bound.dtype) != "float":
             raise ShapeError(f"bounds are floats of shape {t.shape[:-2]}, not {bound}")
-        return t.with_shape((*t.shape[:-2], *t.shape[:-3:-1]))
+        found = t.with_shape((*t.shape[:-2], *t.shape[:-3:-1]))
+        return cast(Type, stacked_names(found, types))
 
     def numpy(self, *arrays: Any) -> Array:
         x, bound = arrays
@@ -87,6 +89,7 @@ class PseudoInverse(OfMatrices):
         ]
 
 
+@of_stacks
 def pinv(x: Any, rtol: Any = None) -> Tensor:
     """The Moore-Penrose inverse of matrices x[..., m, n]: y[..., n, m].
 

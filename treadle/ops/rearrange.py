@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.types import (
+    Axis,
     broadcast_shapes,
     normalize_axes,
     normalize_axis,
@@ -16,6 +17,7 @@ from treadle.base.types import (
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
+from treadle.ops.families import some
 from treadle.ops.movement import broadcast_to, permute_dims, reshape
 
 __all__ = [
@@ -142,23 +144,29 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 
 @provide
-def flatten(x: Any, start: int = 0, stop: int = -1) -> Tensor:
-    """Dimensions start to stop (included) merged into one.
+def flatten(x: Any, start: Any = 0, stop: Any = -1, name: str | None = None) -> Tensor:
+    """Dimensions start to stop (included, by number or name) merged into one.
+
+    The new dimension has no name but one that is given.
 
     >>> import treadle as td
     >>> td.flatten(td.zeros((2, 3, 4)), 1).shape
     (2, 12)
+    >>> image = td.name_axes(td.zeros((2, 3, 4)), "n", "h", "w")
+    >>> td.flatten(image, "h", "w", name="pixel").type
+    float32[n=2, pixel=12]
     """
     node = as_tensor(x)
     shape = node.type.shape
     if not shape:
         return reshape(node, (1,))
-    a, b = normalize_axis(start, len(shape)), normalize_axis(stop, len(shape))
+    a, b = resolve_axis(start, node.type), resolve_axis(stop, node.type)
     if a > b:
         raise AxisError(f"flatten from {a} to {b} is empty").located("flatten")
     merged = int(np.prod(shape[a : b + 1], dtype=int))
-    names = node.type.axes
-    axes = names and (*names[:a], names[a] if a == b else None, *names[b + 1 :])
+    names = node.type.axes or (None,) * len(shape)
+    own = names[a] if a == b and name is None else name
+    axes = some((*names[:a], own, *names[b + 1 :]))
     return reshape(node, (*shape[:a], merged, *shape[b + 1 :]), axes=axes)
 
 
@@ -178,23 +186,27 @@ def flatten_at(x: Any, axis: Any) -> Tensor:
 
 @provide
 def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
-    """One dimension split into several; one extent may be -1.
+    """One dimension split into several: extents, of which one may be -1, or axes.
 
     >>> import treadle as td
     >>> td.unflatten(td.zeros((2, 12)), 1, (3, -1)).shape
     (2, 3, 4)
+    >>> flat = td.name_axes(td.zeros((2, 12)), "n", "pixel")
+    >>> td.unflatten(flat, "pixel", (td.Axis("h", 3), td.Axis("w", 4))).type
+    float32[n=2, h=3, w=4]
     """
     node = as_tensor(x)
     k = resolve_axis(axis, node.type)
     old, n = node.type.shape, node.type.shape[k]
-    parts = list(shape)
+    own = [m.name if isinstance(m, Axis) else None for m in shape]
+    parts = [m.length if isinstance(m, Axis) else m for m in shape]
     if parts.count(-1) == 1:
         known = int(np.prod([m for m in parts if m != -1], dtype=int))
         parts[parts.index(-1)] = n // known if known else 0
     if int(np.prod(parts, dtype=int)) != n:
         raise ShapeError(f"{n} does not split into {tuple(shape)}").located("unflatten")
-    names = node.type.axes
-    axes = names and (*names[:k], *[None] * len(parts), *names[k + 1 :])
+    names = node.type.axes or (None,) * len(old)
+    axes = some((*names[:k], *own, *names[k + 1 :]))
     return reshape(node, (*old[:k], *parts, *old[k + 1 :]), axes=axes)
 
 

@@ -9,6 +9,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import relu, sigmoid
 from treadle.ops.cast import as_float
+from treadle.ops.naming import by_role
 
 __all__ = [
     "celu",
@@ -59,6 +60,7 @@ def leaky_relu(x: Any, slope: Any = 0.01) -> Tensor:
     return functions.where(node > 0, node, node * slope)
 
 
+@by_role()
 def prelu(x: Any, slope: Any) -> Tensor:
     """leaky_relu with a learned slope, one number or one a channel (dimension 1).
 

@@ -10,12 +10,12 @@ import numpy as np
 from treadle.base.errors import ShapeError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Composite, outputs_of, refuse_axes, same_dtype
+from treadle.ops.families import Composite, outputs_of, same_dtype
 
 __all__ = ["gru_cell", "lstm_cell"]
 
@@ -37,10 +37,9 @@ class Cell(Composite):
     __slots__ = ()
     takes = "float"
 
-    def fits(self, types: Sequence[Type], wide: Sequence[Type], count: int) -> None:
-        """Refuse gates that are not `count` times as wide as the state."""
+    def fits(self, types: Sequence[Type], wide: Sequence[Type], count: int) -> Type:
+        """The state after; gates that are not `count` times as wide are refused."""
         same_dtype(types)
-        refuse_axes(self, *types)
         state = types[-1]
         wanted = (*state.shape[:-1], count * state.shape[-1]) if state.shape else ()
         for t in wide:
@@ -48,6 +47,9 @@ class Cell(Composite):
                 raise ShapeError(
                     f"{count} gates of state {state} have shape {wanted}, not {t.shape}"
                 )
+        lead = leading(state.ndim - 1)
+        given = [(t, (*lead, "gates")) for t in wide] + [(state, (*lead, "width"))]
+        return state.with_shape(state.shape, matched(given, (*lead, "width")))
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*spread(given, xs))
@@ -74,8 +76,8 @@ class LstmCell(Cell):
     arity = 2
 
     def infer(self, *types: Type) -> TupleType:
-        self.fits(types, types[:1], 4)
-        return TupleType((types[1], types[1]))
+        state = self.fits(types, types[:1], 4)
+        return TupleType((state, state))
 
     def numpy(self, *arrays: Any) -> Any:
         gates, c = arrays
@@ -122,8 +124,7 @@ class GruCell(Cell):
     arity = 3
 
     def infer(self, *types: Type) -> Type:
-        self.fits(types, types[:2], 3)
-        return types[2]
+        return self.fits(types, types[:2], 3)
 
     def numpy(self, *arrays: Any) -> Any:
         own, past, h = arrays

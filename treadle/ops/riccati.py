@@ -19,6 +19,7 @@ from treadle.ops.matrices import (
     adjoint,
     hermitian_part,
     mirrored,
+    of_stacks,
     square,
     stacked,
     well,
@@ -102,6 +103,7 @@ class Care(Riccati):
         )
 
 
+@of_stacks
 def care(a: Any, b: Any, q: Any, r: Any) -> Tensor:
     """The stabilizing x of a^H x + x a - x b r^-1 b^H x + q = 0: continuous time.
 
@@ -145,6 +147,7 @@ class Dare(Riccati):
         )
 
 
+@of_stacks
 def dare(a: Any, b: Any, q: Any, r: Any) -> Tensor:
     """The stabilizing x of x = a^H x a - a^H x b (r + b^H x b)^-1 b^H x a + q.
 

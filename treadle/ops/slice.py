@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.errors import ShapeError
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, Movement, same_dtype
@@ -164,7 +164,7 @@ class SetSlice(Family):
         part = extents(x.shape, self.starts, self.stops, self.steps)
         if part != e.shape:
             raise ShapeError(f"shape {e.shape} does not fill a slice of shape {part}")
-        return x
+        return x.with_shape(x.shape, common_axes(types, x.ndim))
 
     def numpy(self, *arrays: Any) -> Array:
         y: Array = np.array(arrays[0])

@@ -19,6 +19,7 @@ from treadle.ops.matrices import (
     OfMatrices,
     adjoint,
     of_square,
+    of_stacks,
     solved,
     square,
     stacked,
@@ -98,6 +99,7 @@ def _system(op: System, a: Any, b: Any) -> Tensor:
     return op(*stacked(x, y))
 
 
+@of_stacks
 def solve(a: Any, b: Any) -> Tensor:
     """The x of a x = b: a[..., n, n], b[..., n, k] or one vector b[n].
 
@@ -172,6 +174,7 @@ class TriangularSolve(System):
         ]
 
 
+@of_stacks
 def triangular_solve(a: Any, b: Any, *, upper: bool = False, unit: bool = False) -> Any:
     """The x of a x = b for a triangular a[..., n, n], whose other side is not read.
 

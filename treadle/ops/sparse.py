@@ -11,12 +11,12 @@ from treadle.base.dtypes import kind
 from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
 from treadle.base.types import Type, as_shape
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op, refuse_axes
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, operands
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Composite, same_dtype
+from treadle.ops.families import Composite, same_dtype, some
 from treadle.ops.gather import Index, Unindex, add_rows, in_range
 from treadle.ops.pick import positions
 from treadle.ops.rearrange import expand_dims
@@ -37,7 +37,6 @@ class CSRMatMul(Composite):
     arity = 4
 
     def infer(self, *types: Type) -> Type:
-        refuse_axes(self, *types)
         data, indices, starts, x = types
         same_dtype((data, x))
         for t in (indices, starts):
@@ -55,7 +54,8 @@ class CSRMatMul(Composite):
             taken, made = made, taken
         if x.ndim not in (1, 2) or x.shape[0] != taken:
             raise ShapeError(f"a matrix of {taken} columns does not meet {x}")
-        return x.with_shape((made, *x.shape[1:]))
+        names = x.axes and some((None, *x.axes[1:]))
+        return x.with_shape((made, *x.shape[1:]), names)
 
     def numpy(self, *arrays: Any) -> Array:
         data, indices, starts, x = arrays

@@ -23,6 +23,7 @@ from treadle.ops.matrices import (
     identity,
     mirrored,
     of_square,
+    of_stacks,
     on_diagonal,
     solved,
     square,
@@ -82,6 +83,7 @@ class Eigh(OfMatrices):
         return [*super().mistakes(), of_square(cls)]
 
 
+@of_stacks
 def eigh(x: Any) -> tuple[Tensor, Tensor]:
     """The eigenvalues w[..., n], rising, and vectors v[..., n, n] of Hermitian x.
 
@@ -97,6 +99,7 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
     return w, v
 
 
+@of_stacks
 def eigvalsh(x: Any) -> Tensor:
     """The eigenvalues of Hermitian matrices x[..., n, n], rising.
 
@@ -172,6 +175,7 @@ def _svd_gradient(g: Any, u: Tensor, s: Tensor, v: Tensor) -> Tensor | None:
     return found if outer is None else found + outer
 
 
+@of_stacks
 def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
     """U[..., m, k], s[..., k] and V^H[..., k, n] of x[..., m, n], k = min(m, n).
 
@@ -188,6 +192,7 @@ def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
     return u, s, vh
 
 
+@of_stacks
 def svdvals(x: Any) -> Tensor:
     """The singular values of matrices x[..., m, n], falling.
 

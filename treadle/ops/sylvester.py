@@ -19,6 +19,7 @@ from treadle.ops.matrices import (
     OfMatrices,
     adjoint,
     adjoint_of,
+    of_stacks,
     square,
     stacked,
     well,
@@ -140,6 +141,7 @@ class Sylvester(Equation):
         ]
 
 
+@of_stacks
 def sylvester(a: Any, b: Any, c: Any) -> Tensor:
     """The x of a x + x b = c: a[..., m, m], b[..., n, n], c[..., m, n].
 
@@ -200,6 +202,7 @@ class Lyapunov(OfLyapunov):
         return -(matmul(z, adjoint(y)) + matmul(adjoint(z), y)), z
 
 
+@of_stacks
 def lyapunov(a: Any, q: Any) -> Tensor:
     """The x of a x + x a^H = q, for a[..., n, n] and q[..., n, n].
 
@@ -231,6 +234,7 @@ class DiscreteLyapunov(OfLyapunov):
         return left + matmul(matmul(adjoint(z), a), y), z
 
 
+@of_stacks
 def discrete_lyapunov(a: Any, q: Any) -> Tensor:
     """The x of x = a x a^H + q, for a[..., n, n] and q[..., n, n].
 

@@ -12,6 +12,7 @@ from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float
 from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.naming import by_role
 from treadle.ops.pick import take
 from treadle.ops.pooling import plane
 from treadle.ops.window import spatial
@@ -22,6 +23,7 @@ LINEAR = ("linear", "bilinear", "trilinear")
 
 
 @provide
+@by_role()
 def upsample(
     x: Any, scale: Any, mode: str = "nearest", *, align_corners: bool = False
 ) -> Tensor:

@@ -19,12 +19,11 @@ from treadle.graph.op import (
     Op,
     Sample,
     op,
-    refuse_axes,
 )
 from treadle.graph.operators import provide
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
-from treadle.ops.families import Family
+from treadle.ops.families import Family, some
 from treadle.ops.movement import reshape
 
 __all__ = ["fold", "unfold"]
@@ -183,12 +182,12 @@ class Unfold(Window):
     arity = 1
 
     def infer(self, *types: Type) -> Type:
-        refuse_axes(self, *types)
         (x,) = types
         image(x, len(self.kernel))
         counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
         width = x.shape[1] * math.prod(self.kernel)
-        return Type((x.shape[0], width, math.prod(counts)), x.dtype)
+        names = x.axes and some((x.axes[0], None, None))
+        return Type((x.shape[0], width, math.prod(counts)), x.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
         x = arrays[0]
@@ -252,7 +251,6 @@ class Fold(Window):
     arity = 1
 
     def infer(self, *types: Type) -> Type:
-        refuse_axes(self, *types)
         (t,) = types
         counts = windows_along(self.extents, self.kernel, *self.sliding)
         size = math.prod(self.kernel)
@@ -260,7 +258,9 @@ class Fold(Window):
             raise ShapeError(
                 f"{t.shape} is not [n, c * {size}, {math.prod(counts)}] columns"
             )
-        return Type((t.shape[0], t.shape[1] // size, *self.extents), t.dtype)
+        shape = (t.shape[0], t.shape[1] // size, *self.extents)
+        names = t.axes and some((t.axes[0], *(None,) * (len(shape) - 1)))
+        return Type(shape, t.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
         x = arrays[0]

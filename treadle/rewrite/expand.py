@@ -15,7 +15,7 @@ from typing import Any
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.options import current
-from treadle.base.types import TupleType, Type
+from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.op import Op
@@ -101,7 +101,7 @@ def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
     """
     first: dict[int, int] = {}
     places = [first.setdefault(x.serial, len(first)) for x in operands]
-    types = [(x.type, _bits(x)) for x in operands]
+    types = [(without_names(x.type), _bits(x)) for x in operands]
     key = op, current().dtype, *places, *types
     found = _known.get(key)
     if found is not None:
@@ -109,7 +109,7 @@ def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
     own: dict[int, Tensor] = {}
     for x in operands:
         if x.serial not in own:
-            bare = Tensor(Argument(len(own)), (), x.type)
+            bare = Tensor(Argument(len(own)), (), without_names(x.type))
             own[x.serial] = x if x.op is LITERAL else bare
     arguments = tuple([own[x.serial] for x in operands])
     made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
@@ -166,13 +166,17 @@ class _Numbering:
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         kind = _kinds.get(type(op)) or _kind(op)
         once = kind is _Kind.PLAIN or effect_of(op) != "each"
-        key = (op, like.type, *[x.serial for x in inputs])
+        type_ = like.type
+        if has_names(type_):  # resolved when the node was built: nothing reads them
+            op, type_ = op.unnamed(), without_names(type_)
+        key = (op, type_, *[x.serial for x in inputs])
         found = self.table.get(key) if once else None
         if found is None:
-            if inputs and op is like.op and all(map(is_, inputs, like.inputs)):
+            same = op is like.op and type_ is like.type
+            if inputs and same and all(map(is_, inputs, like.inputs)):
                 found = like
             else:
-                found = Tensor(op, inputs, like.type)
+                found = Tensor(op, inputs, type_)
                 found.origin = like.origin
             self.table[key] = found
             self.done[found.serial] = found
@@ -183,7 +187,12 @@ class _Numbering:
         value = node.array
         assert value is not None
         if value.ndim:
-            return node
+            if not has_names(node.type):
+                return node
+            if node.serial not in self.done:
+                own = Tensor(node.op, (), without_names(node.type), value)
+                self.done[node.serial] = self.done[own.serial] = own
+            return _one(self.done[node.serial])
         key = ("literal", value.dtype, value.tobytes())
         return self.table.setdefault(key, node)
 
@@ -309,7 +318,7 @@ def expand(
             found.known[node.serial] = node
         elif node.stored is not None or node.serial in feeds:
             assert isinstance(node.type, Type)
-            own = found.bound(node, node.type)
+            own = found.bound(node, without_names(node.type))
             made[node.serial] = numbering.done[own.serial] = own
         elif isinstance(node.op, Derivative):
             made[node.serial] = numbering.derived(node, made)

@@ -17,6 +17,7 @@ from treadle.nn.module import Module
 from treadle.ops import random
 from treadle.ops.contract import matmul
 from treadle.ops.create import zeros
+from treadle.ops.naming import by_role
 from treadle.ops.recurrent import parts
 
 __all__ = ["Cell", "Gated"]
@@ -69,6 +70,7 @@ class Cell(Module):
             state = self.initial_state(x.shape[:-1], first(own).dtype)
         return self.step(own, state, mask)
 
+    @by_role(1)
     def forward(self, x: Any, state: State = None) -> State:
         return self.advance(checked(x, self.input_size), state)
 

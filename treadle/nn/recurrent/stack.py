@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn import functional as F
@@ -18,6 +19,7 @@ from treadle.nn.recurrent.sequence import beside, joined, one_by_one, parted
 from treadle.nn.recurrent.state import RecurrentState
 from treadle.ops.create import ones
 from treadle.ops.join import stack
+from treadle.ops.naming import named_like, unname
 from treadle.runtime.function import function
 
 __all__ = ["Recurrent"]
@@ -119,7 +121,13 @@ class Recurrent(Module):
     def forward(
         self, x: Any, state: State = None, lengths: Any = None
     ) -> tuple[Any, State]:
-        """(outputs of the last layer, last states of every layer and direction)."""
+        """(outputs of the last layer, last states of every layer and direction).
+
+        Outputs have the axis names of the input; states, which stand by layers, none.
+        """
+        if isinstance(x, Operand) and x.axes is not None:
+            outputs, lasts = self.forward(unname(x), state, lengths)
+            return named_like(outputs, x.axes), lasts
         batch = batch_of(x, lengths, self.input_size, self.batch_first)
         if batch is not None:
             return self._ragged(batch, state)
