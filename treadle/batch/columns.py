@@ -17,7 +17,7 @@ from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
 
-__all__ = ["Columns", "Marks", "Numbers", "columns"]
+__all__ = ["Columns", "Marks", "Numbers", "columns", "order_of"]
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
@@ -82,3 +82,14 @@ def columns(roots: Sequence[Tensor]) -> Columns:
 
 def _numbers(values: Iterable[int], count: int) -> Numbers:
     return np.fromiter(values, np.int64, count)
+
+
+def order_of(codes: Numbers) -> Numbers:
+    """The order of numbers that are not negative; equal ones stay as they are.
+
+    >>> order_of(np.array([2, 0, 2, 1])).tolist()
+    [1, 3, 0, 2]
+    """
+    few = codes.max(initial=0) < 1 << 16  # then they are sorted by counting
+    small = codes.astype(np.uint16) if few else codes
+    return np.argsort(small, kind="stable")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
-from treadle.batch.columns import Numbers
+from treadle.batch.columns import Numbers, order_of
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Units
@@ -59,7 +59,7 @@ class Forest:
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
                 continue
-            places = places[_order(step[kind.units[places]])]
+            places = places[order_of(step[kind.units[places]])]
             mine = kind.units[places]
             number = len(self.instances)
             instance = Instance(kind.signature, mine)
@@ -117,15 +117,6 @@ class Forest:
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
-
-
-def _order(steps: Numbers) -> Numbers:
-    """The order of steps, which are not negative; equal ones stay as they are."""
-    few = steps.max(initial=0) < 1 << 16  # then they are sorted by counting
-    order: Numbers = np.argsort(
-        steps.astype(np.uint16) if few else steps, kind="stable"
-    )
-    return order
 
 
 def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.batch.columns import Marks, Numbers
+from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
@@ -113,9 +113,7 @@ def _grouped(nodes: Numbers, codes: Numbers) -> list[Numbers]:
     """Nodes in lists of one code each; the codes are not negative."""
     if not len(nodes):
         return []
-    if codes.max() < 1 << 16:
-        codes = codes.astype(np.uint16)  # sorted by counting
-    order = np.argsort(codes, kind="stable")
+    order = order_of(codes)
     ordered = codes[order]
     (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
     return np.split(nodes[order], ends + 1)

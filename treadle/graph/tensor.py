@@ -252,6 +252,25 @@ def site(above: int = 2) -> Site:
     return code, offset, notes, notes is None or notes.closed
 
 
+def node_at(
+    here: Site,
+    op: Op,
+    inputs: tuple[Tensor, ...],
+    type_: Type,
+    stored: Stored | None = None,
+) -> Tensor:
+    """A node of a closed op at a site: several that are made there look for it once."""
+    made = makers.node(Tensor, op, inputs, type_, stored, *here)
+    if watchers:
+        _tell(made)
+    return made
+
+
+def _tell(made: Tensor) -> None:
+    for watch in tuple(watchers):
+        watch(made)
+
+
 def new_node(
     op: Op,
     inputs: tuple[Tensor, ...],
@@ -266,8 +285,7 @@ def new_node(
     closed = op.closed and kind is Tensor and (notes is None or notes.closed)
     made = makers.node(kind, op, inputs, type_, stored, code, offset, notes, closed)
     if watchers:
-        for watch in tuple(watchers):
-            watch(made)
+        _tell(made)
     return made
 
 
@@ -275,9 +293,8 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
     found = makers.results(Tensor, node, ops)
     if watchers:
-        for watch in tuple(watchers):
-            for made in found:
-                watch(made)
+        for made in found:
+            _tell(made)
     return found
 
 

@@ -21,6 +21,7 @@ from treadle.ops.matrices import (
     adjoint,
     adjoint_of,
     hermitian_part,
+    hermitian_samples,
     identity,
     mirrored,
     of_square,
@@ -86,13 +87,7 @@ class Cholesky(OfMatrices):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (positive(3, 3),)),
-            Sample(cls(), (positive(2, 1, 2, 2),), None, False),
-            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
-            Sample(cls(), (Input((0, 0)),), ()),
-            Sample(cls(), (positive(2, 3, 3, dtype=complex64),), ()),
-        ]
+        return hermitian_samples(cls(), positive)
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:

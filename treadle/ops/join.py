@@ -25,7 +25,7 @@ from treadle.graph.op import (
 )
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
-from treadle.graph.tensor import Tensor, makers, new_node, site, watchers
+from treadle.graph.tensor import Tensor, new_node, node_at, site
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.rearrange import expand_dims, squeeze
@@ -42,17 +42,9 @@ def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 def parts_of(x: Tensor, axis: int, bounds: Sequence[tuple[int, int]]) -> list[Tensor]:
     """Several parts along an axis, made at one site."""
-    if watchers:
-        return [part(x, axis, *own) for own in bounds]
-    here, inputs, make = site(3), (x,), makers.node
-    found = []
-    for start, stop in bounds:
-        cut = _cut(x.type, axis, start, stop)
-        if cut is None:
-            found.append(x)
-        else:
-            found.append(make(Tensor, cut[0], inputs, cut[1], None, *here))
-    return found
+    here, inputs = site(3), (x,)
+    cuts = [_cut(x.type, axis, start, stop) for start, stop in bounds]
+    return [x if own is None else node_at(here, own[0], inputs, own[1]) for own in cuts]
 
 
 @functools.lru_cache(maxsize=1024)

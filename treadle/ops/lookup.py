@@ -22,7 +22,7 @@ from treadle.graph.leaves import (
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import spread
-from treadle.graph.tensor import Tensor, makers, new_node, site, watchers
+from treadle.graph.tensor import Tensor, node_at, site
 from treadle.ops.cast import Cast
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative
 from treadle.ops.families import Composite, Family, some
@@ -111,13 +111,9 @@ def _row(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type]:
 
 def _row_node(table: Tensor, k: int) -> Tensor:
     """One row of a table: both nodes have one site."""
-    if watchers:
-        return new_node(*_row(table, k), 3)
-    here, make = site(3), makers.node
-    where = make(Tensor, CONSTANT, (), INTEGER, integer_array(k), *here)
-    type_ = _rows_of(table.type, INTEGER)
-    found: Tensor = make(Tensor, EMBEDDING, (table, where), type_, None, *here)
-    return found
+    here = site(3)
+    where = node_at(here, CONSTANT, (), INTEGER, integer_array(k))
+    return node_at(here, EMBEDDING, (table, where), _rows_of(table.type, INTEGER))
 
 
 @provide

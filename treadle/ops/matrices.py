@@ -9,10 +9,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.dtypes import complex64
 from treadle.base.errors import RunError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Mistake, leading, matched
+from treadle.graph.op import Array, Input, Mistake, Op, Sample, leading, matched
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture, describe
 from treadle.graph.rows import spread
@@ -188,6 +189,17 @@ class OfMatrices(Opaque):
             *super().mistakes(),
             Mistake(lambda: sample.op(*flat), ShapeError, "is no matrix"),
         ]
+
+
+def hermitian_samples(op: Op, matrices: Callable[..., Array]) -> list[Sample]:
+    """Samples of an op of one Hermitian matrix, or a stack of them."""
+    return [
+        Sample(op, (matrices(3, 3),)),
+        Sample(op, (matrices(2, 1, 2, 2),), None, False),
+        Sample(op, (Input((2, 1, 1), low=0.5, high=2.0),)),
+        Sample(op, (Input((0, 0)),), ()),
+        Sample(op, (matrices(2, 3, 3, dtype=complex64),), ()),
+    ]
 
 
 def of_square(cls: type[OfMatrices]) -> Mistake:

@@ -20,6 +20,7 @@ from treadle.ops.matrices import (
     as_column,
     as_row,
     hermitian_part,
+    hermitian_samples,
     identity,
     mirrored,
     of_square,
@@ -70,13 +71,7 @@ class Eigh(OfMatrices):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (well(3, 3),)),
-            Sample(cls(), (well(2, 1, 2, 2),), None, False),
-            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
-            Sample(cls(), (Input((0, 0)),), ()),
-            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
-        ]
+        return hermitian_samples(cls(), well)
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
