@@ -179,7 +179,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
         return False
     _evaluate(units.expressions)
     forest = Forest(units, asked)
-    if forest.rows < PAYS * len(forest.steps) or not forest.steps:
+    if forest.rows < PAYS * forest.groups or not forest.groups:
         return False
     if forest.rows < PAYS * len(forest.instances):
         return False
@@ -201,7 +201,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     mark_run()
     counts.runs += 1
     counts.rows += forest.rows
-    counts.groups += len(forest.steps)
+    counts.groups += forest.groups
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -62,6 +62,24 @@ class Rows:
                 if len(self.known) > KEPT:
                     self.known.popitem(last=False)
         return found
+
+    def alike(
+        self, counts: Sequence[int]
+    ) -> Iterator[tuple[list[Compiled], list[int], Any]]:
+        """The steps for some numbers of rows, in lists of those that differ in numbers
+        alone: with each the one that a count has, and which of the counts these are.
+        """
+        made = {n: self.at(n) for n in dict.fromkeys(counts)}
+        families: dict[Any, list[int]] = {}
+        for n, x in made.items():
+            families.setdefault(x.family, []).append(n)
+        for own in families.values():
+            place = {n: k for k, n in enumerate(own)}
+            every: Any = slice(None)
+            if len(families) > 1:
+                every = [k for k, n in enumerate(counts) if n in place]
+            which = [place[n] for n in counts if n in place]
+            yield [made[n] for n in own], which, every
 
     def _made(self, n: int) -> Compiled:
         low, high, unit = self._range(n)
