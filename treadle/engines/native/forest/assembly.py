@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType
+from treadle.base.dtypes import DType, is_inexact
 from treadle.batch.columns import Numbers, order_of
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.pool import pool
 from treadle.engines.native.run import FIELDS, PositionError
+from treadle.graph.body import Body
 
-__all__ = ["Assembly"]
+__all__ = ["Assembly", "once", "places_of", "sizes_of"]
 
 OWN = 4  # fields of a record that say something
 PLACE = 1  # the field that has where a step's arguments stand in the table
@@ -124,8 +125,8 @@ class Assembly:
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:
-            arguments = own[:, like.results[k]], results[:, k], sizes[:, k]
-            self._move(order, "copy", arguments, 1, 1)
+            copied = own[:, like.results[k]], results[:, k], sizes[:, k]
+            self._move(order, "copy", copied, 1, 1)
 
     def run(self, threads: int) -> None:
         """Do all steps, if there are any; a position out of range raises."""
@@ -162,6 +163,35 @@ class Assembly:
         records = np.zeros((len(own), FIELDS), np.int64)
         records[:, :OWN] = own[order_of(np.concatenate(turns))]
         return table, records
+
+
+def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
+    """What steps make of some arguments of their body, always the same."""
+    draw = np.random.default_rng(0)
+    arrays = [
+        draw.standard_normal(t.shape).astype(t.dtype)
+        if is_inexact(t.dtype)
+        else np.zeros(t.shape, t.dtype)
+        for t in (x.type for x in body.arguments)
+    ]
+    results = [np.empty(t.shape, t.dtype) for t in body.types]
+    first = np.zeros(1, np.int64)
+    steps = Assembly()
+    steps.part(
+        first, [made], [0], places_of(arrays), places_of(results), sizes_of(results)
+    )
+    steps.run(1)
+    return results
+
+
+def places_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
+    """Their addresses, as those of one group."""
+    return np.array([[x.ctypes.data for x in arrays]], np.int64)
+
+
+def sizes_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
+    """Their bytes, as those of one group."""
+    return np.array([[x.nbytes for x in arrays]], np.int64)
 
 
 def _add(dtype: DType) -> str:

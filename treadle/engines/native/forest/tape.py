@@ -14,7 +14,7 @@ from treadle.batch.forest import Forest, Groups, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import room
 from treadle.batch.template import Sparse
-from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.assembly import Assembly, places_of, sizes_of
 from treadle.engines.native.forest.matrices import (
     LINE,
     Leaves,
@@ -195,8 +195,8 @@ class Run:
             [made],
             [0],
             np.array([arguments], np.int64),
-            np.array([[x.ctypes.data for x in results]], np.int64),
-            np.array([[x.nbytes for x in results]], np.int64),
+            places_of(results),
+            sizes_of(results),
         )
 
     def ids(self, number: int, own: Sparse) -> np.ndarray[Any, Any]:
@@ -268,7 +268,7 @@ class _Placed:
     def put(
         self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
     ) -> None:
-        """The part for each group; `given` has where its first results lie, by group."""
+        """The part for each group; `given` has where its first results lie."""
         own = self.starts + groups.starts[:, None] * self.shifts
         results = own[:, self.count :]
         if given:
