@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
-from treadle.batch.columns import Numbers, order_of
+from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
-from treadle.batch.units import Units
+from treadle.batch.units import Leaves, Units
 from treadle.batch.views import carries
-from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 
 __all__ = ["Forest", "Groups", "Instance"]
@@ -80,8 +79,7 @@ class Forest:
                 instance.sources[argument] = kind.read[places, k]
             found.append(_groups(step[mine]))
         self.groups = self._take_turns(found)
-        # The leaves below which a derivative may go on, or that it is taken by.
-        self.derived = np.array([_goes_on(x, asked) for x in units.leaves], np.bool_)
+        self.derived = _derived(units.leaves, asked)
         self.whole = np.ones(len(units.leaves), np.bool_)
         for view in units.views:
             self.whole[view.leaf] = False
@@ -125,7 +123,7 @@ class Forest:
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
         own = np.flatnonzero(self.derived & self.whole)
-        return [self.all.leaves[k] for k in own.tolist()]
+        return [self.all.leaves.nodes[k] for k in own.tolist()]
 
     def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""
@@ -144,11 +142,14 @@ def _groups(steps: Numbers) -> Groups:
     return Groups(steps[ends], starts, ends + 1 - starts)
 
 
-def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:
-    """Whether a derivative goes on below a leaf, or is taken by it."""
-    if leaf.serial in asked:
-        return True
-    return leaf.op is not CONSTANT and leaf.stored is not None and carries(leaf)
+def _derived(leaves: Leaves, asked: Container[int]) -> Marks:
+    """The leaves below which a derivative may go on, or that it is taken by."""
+    found = np.zeros(len(leaves), np.bool_)
+    for k in np.flatnonzero(~leaves.constant).tolist():
+        found[k] = leaves.nodes[k].stored is not None and carries(leaves.nodes[k])
+    if asked:
+        found |= np.array([serial in asked for serial in leaves.serials.tolist()])
+    return found
 
 
 def _edges(units: Units) -> tuple[Numbers, Numbers]:

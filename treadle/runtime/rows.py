@@ -243,9 +243,9 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    types = {x.type for x in forest.all.leaves}
-    real = {t for t in types if is_inexact(t.dtype)}
-    data = {x.serial for x in forest.all.leaves if x.type in real}
+    leaves = forest.all.leaves
+    real = [own for t, own in leaves.types if is_inexact(t.dtype)]
+    data = {serial for own in real for serial in leaves.serials[own].tolist()}
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 

@@ -17,8 +17,8 @@ from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly, places_of, sizes_of
 from treadle.engines.native.forest.matrices import (
     LINE,
-    Leaves,
     Matrices,
+    Read,
     addresses,
     memory,
     row_types,
@@ -47,7 +47,7 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = Leaves(forest.all.leaves, forest.all.views)
+        self.leaves = Read(forest.all.leaves, forest.all.views)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
@@ -135,9 +135,10 @@ class Run:
         steps.run(current().threads)
         self._sparse(found)
         found.rows += [_taken(grads, places) for places in asked]
+        serials = forest.all.leaves.serials
         for k, _ in self.leaves.floats:
             if forest.derived[k]:
-                own = found.dense.setdefault(forest.all.leaves[k].serial, [])
+                own = found.dense.setdefault(int(serials[k]), [])
                 own.append(leaves.array(k, ("leaf", 0))[0].copy())
         return found
 
