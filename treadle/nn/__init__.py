@@ -3,7 +3,6 @@
 
 from treadle.nn import functional, init
 from treadle.nn.activation import *
-from treadle.nn.attention import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
 from treadle.nn.convolution import *
@@ -17,4 +16,5 @@ from treadle.nn.normalization import *
 from treadle.nn.pooling import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
+from treadle.nn.transformer import *
 from treadle.nn.vocabulary import *
