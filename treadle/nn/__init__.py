@@ -9,6 +9,7 @@ from treadle.nn.convolution import *
 from treadle.nn.dropout import *
 from treadle.nn.generation import *
 from treadle.nn.linear import *
+from treadle.nn.lora import *
 from treadle.nn.loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,7 @@ class AverageAttention(Module):
         def linear(below: int, above: int) -> Linear:
             return Linear(below, above, dtype=dtype, **settings)
 
-        self.layers = ModuleList(
-            linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)
-        )
+        self.layers = ModuleList(linear(a, b) for a, b in pairwise(sizes))
         self.input_gate = linear(width, width) if gate else None
         self.forget_gate = linear(width, width) if gate else None
 
