@@ -15,6 +15,7 @@ from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
 from treadle.nn.pooling import *
+from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
 from treadle.nn.transformer import *
