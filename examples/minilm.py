@@ -32,7 +32,8 @@ PAIRS = [
 ]
 TOPICS = {
     "sport": [
-        "The striker scored twice in the final.", "She won the marathon in record time.",
+        "The striker scored twice in the final.",
+        "She won the marathon in record time.",
         "The coach praised his young team.", "Rain delayed the tennis match.",
         "They lost the cup after penalties.", "The swimmer broke a world record.",
     ],

@@ -76,6 +76,19 @@ def test_parts_in_lists_and_dicts_are_found() -> None:
     assert all(isinstance(part, nn.LoRA) for part in (*net.some, net.named["a"]))
 
 
+def test_lora_learns_beside_int8_weights() -> None:
+    with td.options(seed=2):
+        net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    nn.add_lora(net, rank=2)
+    assert nn.quantize_weights(net) == ["0.layer", "2.layer"]
+    x = td.asarray(RNG.normal(size=(5, 6)), "float32")
+    optimizer = td.optim.Adam(lr=0.02)
+    losses = [float(optimizer.step(((net(x) - 1) ** 2).mean())) for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    with pytest.raises(ArgumentError, match="merge before"):
+        nn.merge_lora(net)
+
+
 def test_mistakes_are_told_with_the_remedy() -> None:
     with pytest.raises(ArgumentError, match="linear1, linear2, out_proj"):
         nn.add_lora(nn.TransformerEncoderLayer(8, 2, 16), only=["query"])

@@ -211,6 +211,14 @@ def test_bert_is_its_formula() -> None:
     assert model.pooled(model(SOURCE)).shape == (3, 8)
 
 
+def test_bert_in_int8_is_close() -> None:
+    with td.options(seed=5):
+        model = nn.Bert(11, 32, layers=2, heads=2, feedforward=64, places=7).eval()
+    want = model.sentences(SOURCE, MASK).numpy()
+    assert len(nn.quantize_weights(model)) == 16
+    assert np.abs(model.sentences(SOURCE, MASK).numpy() - want).max() < 0.01
+
+
 def test_names_of_hugging_face_are_all_renamed() -> None:
     model = nn.Bert(5, 4, layers=2, heads=1, feedforward=4, places=3)
     rename = nn.Bert.hugging_face(2)
@@ -232,7 +240,8 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
      "batch_first"),
     (lambda: nn.TransformerEncoderLayer(8, 2, activation="sine"), ArgumentError,
      "one of relu"),
-    (lambda: nn.TransformerEncoderLayer(8, 2, preprocess="a"), ArgumentError, "letters"),
+    (lambda: nn.TransformerEncoderLayer(8, 2, preprocess="a"), ArgumentError,
+     "letters"),
     (lambda: nn.TransformerDecoderLayer(8, 2, autoregression="lstm"), ArgumentError,
      "average-attention"),
     (lambda: nn.Translator(5, 6, tied="all"), ArgumentError, "share no embeddings"),

@@ -27,7 +27,8 @@ class LoRA(Module):
     A of (rank, in) is drawn as a Linear's weight, B of (out, rank) starts at zero, so
     that at first nothing changes; `alpha` is `rank` unless given. In training the input
     of A is dropped out with probability `dropout`. `merged()` is one Linear with the
-    sum. Hu et al., LoRA: low-rank adaptation of large language models, 2022.
+    sum. The layer may be made int8 afterwards, by `nn.quantize_weights`. Hu et
+    al., LoRA: low-rank adaptation of large language models, 2022.
 
     >>> import treadle as td
     >>> layer = td.nn.LoRA(td.nn.Linear(3, 4), rank=2)
@@ -66,6 +67,11 @@ class LoRA(Module):
     def merged(self) -> Linear:
         """The layer with what was learned added to its weight; it is trainable."""
         weight, layer = self.layer.weight, self.layer
+        if not isinstance(weight, Parameter):
+            raise ArgumentError(
+                f"{type(layer).__name__} has no float weight to add to",
+                hint="merge before td.nn.quantize_weights",
+            )
         wide = self.lora_b.numpy().astype(np.float64) @ self.lora_a.numpy().astype(
             np.float64
         )

@@ -177,8 +177,8 @@ class ALiBi(Module):
     `alibi(queries, keys, mask)` is [heads, queries, keys], or what a bool `mask`, True
     where a key may be seen, broadcasts it to; -inf where it is False, and with `causal`
     for keys behind the query. The last query stands at the last key, unless the first
-    one's place is given as `start`. Slopes are those of the paper, and parameters if `trainable` (Marian). Press, Smith and Lewis, Train
-    short, test long, 2022.
+    one's place is given as `start`. Slopes are those of the paper, and parameters
+    if `trainable` (Marian). Press, Smith and Lewis, Train short, test long, 2022.
 
     >>> import treadle as td
     >>> layer, alibi = td.nn.MultiHeadAttention(8, 2), td.nn.ALiBi(2, causal=True)

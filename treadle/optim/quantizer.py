@@ -12,8 +12,8 @@ from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.optim.groups import parameters_of, store
 from treadle.ops.quantize import quantize_fixed, quantize_log
+from treadle.optim.groups import parameters_of, store
 
 __all__ = ["WeightQuantizer"]
 
@@ -22,10 +22,10 @@ class WeightQuantizer:
     """Keeps parameters at the 2^bits - 1 values of a grid: `update()` after each step.
 
     w = Q(p + e), e = p + e - w, p = w: what rounding takes now is given back before the
-    next rounding, so that small steps add up (error feedback). Q is `td.quantize_fixed`,
-    or with `log` `td.quantize_log`, whose scale is the largest element, improved in
-    `steps` rounds by least squares. Vectors stay as they are unless `biases`. As in
-    Marian the first update keeps no error. Aji and Heafield, Compressing neural machine
+    next rounding, so that small steps add up (error feedback). Q is
+    `td.quantize_fixed`, or with `log` `td.quantize_log`, whose scale is the largest
+    element, improved in `steps` rounds by least squares. Vectors stay as they are
+    unless `biases`. As in Marian the first update keeps no error. Aji and Heafield, Compressing neural machine
     translation models with 4-bit precision, 2020; Marian's --quantize-bits,
     --quantize-optimization-steps, --quantize-log-based, --quantize-biases.
 
@@ -73,7 +73,7 @@ class WeightQuantizer:
         store([*pairs, (self.count, self.count + 1)])
 
     def rounded(self, x: Any) -> Tensor:
-        """Q(x), a tensor of at most 2^bits - 1 values, or 2^bits - 1 and 0 for `log`."""
+        """Q(x): one of 2^bits - 1 values, of 2^bits and zero with `log`."""
         f = quantize_log if self.log else quantize_fixed
         return f(x, self.bits, steps=self.steps)
 

@@ -30,8 +30,8 @@ def moved(
 ) -> tuple[Tensor, States]:
     """The next value of a parameter, old - rate * direction, and its next states.
 
-    A master copy goes on from where it was, unless the parameter, which is its rounding,
-    was assigned from elsewhere since.
+    A master copy goes on from where it was, unless the parameter, its rounding, was
+    assigned from elsewhere since.
     """
     short, own = old.type.dtype, states.get(MASTER)
     wide = old.astype(gradient.type.dtype)

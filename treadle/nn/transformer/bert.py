@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from treadle.base.errors import ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -72,7 +74,7 @@ class Bert(Module):
                 f"tokens are [rows, length], got {tokens.type}",
                 hint="one sentence is a batch of one row: tokens[None]",
             ).located("Bert", repr(tokens.type), tokens.line)
-        kind = self.kinds.weight[0] if kinds is None else self.kinds(kinds)
+        kind = self.kinds(np.zeros((1, 1), np.int64) if kinds is None else kinds)
         x = self.norm(self.places(self.words(tokens) + kind))
         x = F.dropout(x, self.dropout, self.training)
         if mask is not None:

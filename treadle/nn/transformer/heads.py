@@ -33,7 +33,7 @@ class MultiHeadAttention(Module):
 
     `positions` says how self-attention knows of places: "rotary" turns queries and keys
     (`td.rotary`; "rotary halves" pairs k with k + d / 2, as GPT-NeoX and Llama store
-    their weights), "alibi" adds the biases of `nn.ALiBi`. Without `projection` the heads
+    their weights), "alibi" adds the biases of `nn.ALiBi`. Without `projection` heads
     are returned as they are (Marian's transformer-no-projection).
 
     >>> import treadle as td
