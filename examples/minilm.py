@@ -6,7 +6,8 @@
 
 Loads all-MiniLM-L6-v2 (Apache 2.0; Wang et al. 2020, Reimers and Gurevych 2019) into
 `td.nn.Bert`, finds which sentences mean the same, learns what a few are about with the
-network frozen and by LoRA, and prints what batches cost in time and memory.
+network frozen and by LoRA, and prints what batches cost in time and memory, and what
+weights of 16 and 8 bits change.
 """
 
 from __future__ import annotations
@@ -150,6 +151,22 @@ def measure(model: td.nn.Bert, batches: Sequence[tuple[int, int]]) -> list[list[
     return table
 
 
+def smaller(folder: Path, tokens: Tokens) -> list[tuple[str, float, float]]:
+    """Type of the weights, their MB, how far the vectors are from float32's."""
+    sentences, found, want = [s for pair in PAIRS for s in pair], [], None
+    for kind in ("float32", "float16", "bfloat16", "int8"):
+        model = load(folder)
+        if kind == "int8":
+            td.nn.quantize_weights(model)
+        else:
+            model.astype(kind)
+        vectors = embed(model, tokens, sentences).astype(np.float32)
+        want = vectors if want is None else want
+        size = sum(array.nbytes for array in model.state_dict().values()) / 1e6
+        found.append((kind, size, float(np.abs(vectors - want).max())))
+    return found
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=installed())
@@ -179,6 +196,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     print("rows length     ms    MB")
     for rows, length, ms, mb in results["table"]:
         print(f"{rows:4.0f} {length:6.0f} {ms:6.1f} {mb:5.1f}")
+    results["smaller"] = smaller(args.folder, tokens)
+    for kind, size, far in results["smaller"]:
+        print(f"{kind:8} {size:5.1f} MB of weights, vectors within {far:.4f}")
     return results
 
 

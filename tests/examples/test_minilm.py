@@ -144,4 +144,7 @@ def test_the_example_runs_and_tunes(capsys: Any) -> None:
     assert (likeness.argmax(0) == [0, 1, 2]).all()
     assert found["frozen"]["trained"] == 3 * 385
     assert found["LoRA"]["last"] < 0.5 * found["LoRA"]["first"]
+    sizes = {kind: (size, far) for kind, size, far in found["smaller"]}
+    assert sizes["int8"][0] < 0.27 * sizes["float32"][0]
+    assert sizes["float16"][1] < 0.002 and sizes["int8"][1] < 0.02
     assert len(found["table"]) == 4 and "rows length" in capsys.readouterr().out

@@ -25,9 +25,10 @@ class WeightQuantizer:
     next rounding, so that small steps add up (error feedback). Q is
     `td.quantize_fixed`, or with `log` `td.quantize_log`, whose scale is the largest
     element, improved in `steps` rounds by least squares. Vectors stay as they are
-    unless `biases`. As in Marian the first update keeps no error. Aji and Heafield, Compressing neural machine
-    translation models with 4-bit precision, 2020; Marian's --quantize-bits,
-    --quantize-optimization-steps, --quantize-log-based, --quantize-biases.
+    unless `biases`. As in Marian the first update keeps no error. Aji and Heafield,
+    Compressing neural machine translation models with 4-bit precision, 2020; Marian's
+    --quantize-bits, --quantize-optimization-steps, --quantize-log-based,
+    --quantize-biases.
 
     >>> import treadle as td
     >>> w = td.param("w", init=[[0.96, 0.73], [-0.42, 0.1]])
