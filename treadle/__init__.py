@@ -72,6 +72,7 @@ from treadle.ops.pooling import *
 from treadle.ops.positions import *
 from treadle.ops.power import *
 from treadle.ops.products import *
+from treadle.ops.quantize import *
 from treadle.ops.rearrange import *
 from treadle.ops.rectifier import *
 from treadle.ops.recurrent import *

@@ -49,7 +49,9 @@ class Optimizer(OptimizerState):
     and 2 steps in turn); `kahan` carries on what rounding lost of each update. `on_nan`
     says what follows gradients that are not finite: the step is left out ("skip"), or
     an error that changed nothing ("raise"), or a smaller `loss_scale` ("scale down").
-    `norms`, a NormAverage, follows the gradient's norm.
+    `norms`, a NormAverage, follows the gradient's norm. A parameter of 16 bits is moved
+    in a float32 copy, its state "master", of which it is the rounding (Micikevicius et
+    al. 2018); without `masters`, or with `kahan`, it is moved as it is.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -77,6 +79,7 @@ class Optimizer(OptimizerState):
         loss_scale: LossScale | float | None = None,
         norms: NormAverage | None = None,
         accumulate: float = 1,
+        masters: bool = True,
     ) -> None:
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
@@ -86,6 +89,7 @@ class Optimizer(OptimizerState):
         super().__init__(
             groups,
             Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
+            masters,
         )
         self._traced = Traced()
         self._since = gradings()
