@@ -168,6 +168,28 @@ class Computation:
         ]
         return trees.unflatten(self.structure, found)
 
+    def graph(self) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """What a call computes, over placeholders and Variables, to be looked at: the
+        outputs in order, and the new values of Variables by their names.
+
+        >>> import treadle as td
+        >>> x, w = td.placeholder(name="x"), td.Variable(2.0, name="w")
+        >>> outputs, _ = td.computation(x * w, x).graph()
+        >>> [node.op.name for node in td.nodes(outputs)]
+        ['placeholder', 'variable', 'Multiply']
+        """
+        drawn = self.body.arguments[len(self.variables) :]
+        leaves = [top().read(v) for v in self.variables]
+        leaves += [
+            Tensor(Draw(), (), x.type, np.zeros(x.type.shape, x.type.dtype))
+            for x in drawn
+        ]
+        pairs = zip(self.body.arguments, leaves, strict=True)
+        found = rebuild(self.body.outputs, {x.serial: leaf for x, leaf in pairs})
+        changed = zip(self.changed, found[self.count :], strict=True)
+        names = {v.name: value for v, value in changed if v is not None}
+        return found[: self.count], names
+
     def _results(self, inputs: list[Tensor]) -> list[Any]:
         """What the body makes of these inputs, where engines left it."""
         if self.rerun is not None:
