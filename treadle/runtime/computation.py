@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ArityError, ShapeError
-from treadle.base.types import broadcast_shapes
+from treadle.base.types import Shape, broadcast_shapes
 from treadle.graph.body import Body
 from treadle.graph.frame import top
 from treadle.graph.leaves import (
@@ -227,12 +227,20 @@ class Computation:
         return {id(p): _fitting(p, v) for p, v in pairs}
 
 
+def _spreads(shape: Shape, wanted: Shape) -> bool:
+    """Whether a value of a shape can stand for one of another."""
+    try:
+        return broadcast_shapes(shape, wanted) == wanted
+    except ShapeError:
+        return False
+
+
 def _fitting(p: Placeholder, given: Any) -> Tensor:
     """The value for a placeholder in its dtype and shape."""
     array = given.numpy() if isinstance(given, Operand) else given
     array = to_array(array, p.dtype)
     if array.shape != p.shape:
-        if broadcast_shapes(array.shape, p.shape) != p.shape:
+        if not _spreads(array.shape, p.shape):
             error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
             raise error.located("computation")
         array = np.array(np.broadcast_to(array, p.shape))
