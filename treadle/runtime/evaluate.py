@@ -109,15 +109,9 @@ def run(
     if not feeds:
         run_rows([*wanted, *updates])
         _pull_tapes([*wanted, *updates])
-    nodes = pending([*wanted, *updates])
+    wanted += updates
     del updates
-    keep = {node.serial for node in wanted}
-    keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
-    del wanted
-    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
-    kept = held(nodes)
-    keep |= {node.serial for node in kept}
-    keep &= {node.serial for node in nodes if node.stored is None}
+    nodes, keep, old = work(wanted, spent)
     values = _values(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
@@ -138,6 +132,24 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def work(
+    wanted: list[Tensor], spent: Sequence[Tensor] = ()
+) -> tuple[list[Tensor], set[int], set[int]]:
+    """The nodes of a run, which it keeps, and which old versions it may overwrite.
+
+    Kept is what is wanted, each update, and what anything outside of the run refers to;
+    the list of what is wanted is emptied, for it refers to them too.
+    """
+    nodes = pending(wanted)
+    keep = {node.serial for node in wanted}
+    keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
+    wanted.clear()
+    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
+    keep |= {node.serial for node in held(nodes)}
+    keep &= {node.serial for node in nodes if node.stored is None}
+    return nodes, keep, old
 
 
 def _pull_tapes(wanted: Sequence[Tensor]) -> None:
