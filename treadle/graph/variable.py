@@ -15,7 +15,7 @@ from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
+from treadle.graph.leaves import CONSTANT, Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut, makers, new_node
@@ -159,7 +159,10 @@ class Variable(Operand):
         Returns the Update; it runs with the next evaluation of this thread, or only
         where it is named if made under `td.explicit_updates()`.
         """
-        update = Update(self)(self.node(), self._fitting(value))
+        base = self.node()
+        if isinstance(base.op, Unbound):  # there is nothing yet that it could read
+            base = _blank(self._type)
+        update = Update(self)(base, self._fitting(value))
         if not state.explicit:
             top().record(self, update)
         return update
@@ -335,6 +338,12 @@ class Placeholder(Variable):
     def commit(self, update: Tensor) -> None:
         self.version = Version(self)
         super().commit(update)
+
+
+def _blank(type_: Type) -> Tensor:
+    """What stands for the old version where there is none; it takes no memory."""
+    nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
+    return Tensor(CONSTANT, (), type_, nothing)
 
 
 def _is_lent(array: Array) -> bool:

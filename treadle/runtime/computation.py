@@ -8,8 +8,14 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.errors import ArgumentError, ArityError, ShapeError
-from treadle.base.types import broadcast_shapes
+from treadle.base.dtypes import is_inexact
+from treadle.base.errors import (
+    ArgumentError,
+    ArityError,
+    DTypeError,
+    ShapeError,
+    TreadleError,
+)
 from treadle.graph.body import Body
 from treadle.graph.frame import top
 from treadle.graph.leaves import (
@@ -30,7 +36,6 @@ from treadle.graph.variable import (
     Placeholder,
     Update,
     Variable,
-    unbound,
     variable_of,
 )
 from treadle.ops.call import Call
@@ -65,13 +70,7 @@ class Computation:
     def __init__(
         self, outputs: Any, *placeholders: Placeholder, incremental: bool = False
     ) -> None:
-        for p in placeholders:
-            if not isinstance(p, Placeholder):
-                raise ArgumentError(
-                    f"a computation takes placeholders, not {type(p).__name__}",
-                    hint="make it with td.placeholder(shape, dtype)",
-                )
-        self.placeholders = placeholders
+        self.placeholders = _distinct(placeholders)
         leaves, self.structure = trees.flatten(outputs)
         frame = top()
         newest = dict(frame.versions)
@@ -148,16 +147,9 @@ class Computation:
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         bound = self._bind(values, named)
-        inputs = []
-        for variable in self.variables:
-            if id(variable) in bound:
-                inputs.append(bound[id(variable)])
-            elif (
-                variable.committed.stored is None and id(variable) not in top().versions
-            ):
-                raise unbound(variable)
-            else:
-                inputs.append(settled(variable))
+        inputs = [
+            bound[id(v)] if id(v) in bound else settled(v) for v in self.variables
+        ]
         inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):
@@ -181,39 +173,95 @@ class Computation:
     def _bind(
         self, values: tuple[Any, ...], named: dict[str, Any]
     ) -> dict[int, Tensor]:
+        """The value of each placeholder, by its identity; all that is wrong at once."""
         by_name = {p.name: p for p in self.placeholders}
+        given = dict(zip(by_name, values, strict=False))
+        surplus = values[len(self.placeholders) :]
+        problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(surplus)
         unknown = [name for name in named if name not in by_name]
-        given = {id(p) for p in self.placeholders[: len(values)]}
-        missing = [
-            p.name
-            for p in self.placeholders
-            if id(p) not in given and p.name not in named
+        twice = [name for name in named if name in given]
+        given |= {name: x for name, x in named.items() if name in by_name}
+        missing = [name for name in by_name if name not in given]
+        read = [v for v in self.variables if by_name.get(v.name) is not v]
+        problems += [
+            f"{what} {', '.join(names)}"
+            for what, names in (
+                ("no placeholder is named", unknown),
+                ("two values for", twice),
+                ("no value for", missing),
+                ("not among the placeholders, without a value:", _unbound(read)),
+            )
+            if names
         ]
-        problems = []
-        if len(values) > len(self.placeholders):
-            problems.append(f"{len(values) - len(self.placeholders)} values too many")
-        if unknown:
-            problems.append(f"no placeholder is named {', '.join(unknown)}")
-        if missing:
-            problems.append(f"no value for {', '.join(missing)}")
-        if problems:
-            names = ", ".join(by_name) or "none"
-            error = ArityError("; ".join(problems), hint=f"placeholders: {names}")
-            raise error.located("computation")
-        pairs = [*zip(self.placeholders, values, strict=False)]
-        pairs += [(by_name[name], v) for name, v in named.items()]
-        return {id(p): _fitting(p, v) for p, v in pairs}
+        found, kind = {}, ArityError if problems else None
+        for name, x in given.items():
+            try:
+                found[id(by_name[name])] = _fitting(by_name[name], x)
+            except TreadleError as error:
+                problems.append(error.message)
+                kind = kind or type(error)
+        if kind is not None:
+            hint = f"placeholders: {', '.join(by_name) or 'none'}"
+            raise kind("; ".join(problems), hint=hint).located("computation")
+        return found
+
+
+def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:
+    """Placeholders, each with a name of its own."""
+    known: dict[str, Placeholder] = {}
+    for p in placeholders:
+        if not isinstance(p, Placeholder):
+            raise ArgumentError(
+                f"a computation takes placeholders, not {_kind(p)}",
+                hint="td.computation(outputs, *placeholders); make one with "
+                "td.placeholder(shape, dtype)",
+            ).located("computation")
+        if p.name in known:
+            again = "is given twice" if known[p.name] is p else "is the name of two"
+            raise ArgumentError(
+                f"placeholder {p.name!r} {again}",
+                hint="values are bound by name: td.placeholder(..., name=...)",
+            ).located("computation")
+        known[p.name] = p
+    return tuple(placeholders)
+
+
+def _unbound(variables: Sequence[Variable]) -> list[str]:
+    """The names of those that have no value: placeholders that were not assigned."""
+    newest = top().versions
+    return [
+        v.name
+        for v in variables
+        if isinstance(v.committed.op, Unbound) and id(v) not in newest
+    ]
+
+
+def _kind(x: Any) -> str:
+    """What a value is, in short."""
+    if isinstance(x, (Operand, np.ndarray, np.generic)):
+        return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
+    return repr(x) if isinstance(x, (int, float)) else type(x).__name__
 
 
 def _fitting(p: Placeholder, given: Any) -> Tensor:
     """The value for a placeholder in its dtype and shape."""
-    array = given.numpy() if isinstance(given, Operand) else given
-    array = to_array(array, p.dtype)
+    own = given.numpy() if isinstance(given, Operand) else given
+    try:
+        array = to_array(own, p.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"placeholder {p.name!r} is {p.type}: {error.message}") from None
+    if not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc":
+        if not np.array_equal(array, own):
+            raise DTypeError(
+                f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
+            )
     if array.shape != p.shape:
-        if broadcast_shapes(array.shape, p.shape) != p.shape:
-            error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
-            raise error.located("computation")
-        array = np.array(np.broadcast_to(array, p.shape))
+        try:
+            array = np.array(np.broadcast_to(array, p.shape))
+        except ValueError:
+            raise ShapeError(
+                f"placeholder {p.name!r} is {p.type}, got {array.shape}"
+            ) from None
     return constant_node(array)
 
 
@@ -222,8 +270,9 @@ def computation(
 ) -> Computation:
     """A callable that binds the placeholders, runs, and returns `outputs` as arrays.
 
-    `outputs` is a tree of tensors and Variables; a Variable means its value after the
-    run. Updates pending when it is made become part of it and are replayed at each
+    `outputs` is a tensor, a Variable or a tree of them (lists, tuples, dictionaries, one
+    in another), which comes back with arrays in their place; a Variable means its value
+    after the run. Placeholders are bound by position or by name. Updates pending when it is made become part of it and are replayed at each
     call, on the newest version of each Variable; draws are new at each call.
 
     With `incremental=True` the values of the last call are kept where parts of the

@@ -19,7 +19,7 @@ from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import Values, chosen
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
+from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
 from treadle.graph.resident import Resident
@@ -214,7 +214,7 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         variable = variable_of(update)
         assert variable is not None
         base = newest.get(id(variable), variable.committed)
-        if update.inputs[0] is not base:
+        if update.inputs[0] is not base and not isinstance(base.op, Unbound):
             raise StateError(
                 f"variable {variable.name!r} was changed since this update was made",
                 hint="make the update again from the newest value",
