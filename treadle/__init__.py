@@ -44,6 +44,7 @@ from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
 from treadle.ops.ctc import *
+from treadle.ops.custom import *
 from treadle.ops.debug import *
 from treadle.ops.distance import *
 from treadle.ops.division import *
@@ -53,6 +54,7 @@ from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
 from treadle.ops.extrema import *
 from treadle.ops.flow import *
+from treadle.ops.host import *
 from treadle.ops.index import *
 from treadle.ops.join import *
 from treadle.ops.logarithm import *

@@ -217,13 +217,9 @@ class _Numbering:
             return self._inline(node, inputs)
         if kind is _Kind.WRITTEN and not self.claimed(op):
             return self._expand(node, inputs)
-        if effect_of(op) == "each":
-            return self._in_turn(op, inputs, node)
-        return self.node(op, inputs, node)
-
-    def _in_turn(self, op: Op, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
-        """What is seen from outside, after what was to be seen before."""
-        if self.latest is not None and inputs:
+        if effect_of(op) != "each":
+            return self.node(op, inputs, node)
+        if self.latest is not None and inputs:  # it is seen after what came before
             inputs = Again()(inputs[0], self.latest), *inputs[1:]
         self.latest = self.node(op, inputs, node)
         return self.latest

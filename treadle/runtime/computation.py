@@ -177,7 +177,9 @@ class Computation:
         by_name = {p.name: p for p in self.placeholders}
         given = dict(zip(by_name, values, strict=False))
         surplus = values[len(self.placeholders) :]
-        problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(surplus)
+        problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(
+            surplus
+        )
         unknown = [name for name in named if name not in by_name]
         twice = [name for name in named if name in given]
         given |= {name: x for name, x in named.items() if name in by_name}
@@ -193,7 +195,8 @@ class Computation:
             )
             if names
         ]
-        found, kind = {}, ArityError if problems else None
+        found: dict[int, Tensor] = {}
+        kind: type[TreadleError] | None = ArityError if problems else None
         for name, x in given.items():
             try:
                 found[id(by_name[name])] = _fitting(by_name[name], x)
@@ -249,12 +252,14 @@ def _fitting(p: Placeholder, given: Any) -> Tensor:
     try:
         array = to_array(own, p.dtype)
     except DTypeError as error:
-        raise DTypeError(f"placeholder {p.name!r} is {p.type}: {error.message}") from None
-    if not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc":
-        if not np.array_equal(array, own):
-            raise DTypeError(
-                f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
-            )
+        raise DTypeError(
+            f"placeholder {p.name!r} is {p.type}: {error.message}"
+        ) from None
+    rounded = not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc"
+    if rounded and not np.array_equal(array, own):
+        raise DTypeError(
+            f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
+        )
     if array.shape != p.shape:
         try:
             array = np.array(np.broadcast_to(array, p.shape))
@@ -270,10 +275,11 @@ def computation(
 ) -> Computation:
     """A callable that binds the placeholders, runs, and returns `outputs` as arrays.
 
-    `outputs` is a tensor, a Variable or a tree of them (lists, tuples, dictionaries, one
-    in another), which comes back with arrays in their place; a Variable means its value
-    after the run. Placeholders are bound by position or by name. Updates pending when it is made become part of it and are replayed at each
-    call, on the newest version of each Variable; draws are new at each call.
+    `outputs` is a tensor, a Variable or a tree of them: lists, tuples, dictionaries,
+    one in another. It comes back with arrays in their place; a Variable means its value
+    after the run. Placeholders are bound by position or by name. Updates pending when
+    it is made become part of it and are replayed at each call, on the newest version of
+    each Variable; draws are new at each call.
 
     With `incremental=True` the values of the last call are kept where parts of the
     graph depend on fewer inputs than others, and only what depends on inputs and
