@@ -29,6 +29,7 @@ from treadle.graph.mark import *
 from treadle.graph.scope import *
 from treadle.graph.tensor import *
 from treadle.graph.text import *
+from treadle.graph.transaction import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
 from treadle.ops import linalg as linalg

@@ -44,7 +44,12 @@ def test_outputs_are_any_tree_of_tensors(tree: Any) -> None:
     ("values", "named", "error", "says"),
     [
         ((), {}, td.ArityError, "no value for x, n"),
-        ((1, 2, 3.0, np.ones(2)), {}, td.ArityError, "too many values: 3.0, float64[2]"),
+        (
+            (1, 2, 3.0, np.ones(2)),
+            {},
+            td.ArityError,
+            "too many values: 3.0, float64[2]",
+        ),
         ((1,), {"z": 1}, td.ArityError, "no placeholder is named z; no value for n"),
         ((1,), {"x": 1, "n": 1}, td.ArityError, "two values for x"),
         (

@@ -114,7 +114,7 @@ class Variable(Operand):
     ) -> None:
         self._type, self.name = type_, name
         self.metadata: dict[str, Any] = {}
-        self.grad = None
+        self._grad: Tensor | None = None
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
@@ -132,6 +132,8 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        for around in state.transactions:
+            around.note_grad(self)
         self._grad = value
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
@@ -186,6 +188,8 @@ class Variable(Operand):
 
     def commit(self, update: Tensor) -> None:
         """Make an evaluated Update the stored version; it becomes a leaf."""
+        for around in state.transactions:
+            around.note(self, update)
         cut(update, self.version)
         self.committed = update
 
@@ -336,6 +340,8 @@ class Placeholder(Variable):
             super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
+        for around in state.transactions:
+            around.note(self, update)
         self.version = Version(self)
         super().commit(update)
 

@@ -18,7 +18,7 @@ from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import Values, chosen
-from treadle.graph.frame import top
+from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
@@ -114,6 +114,10 @@ def run(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     del wanted
+    for around in state.transactions:
+        for node in nodes:
+            if isinstance(node.op, Update) and node.stored is None:
+                around.note(node.op.variable)  # its array is not written over
     old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
     kept = held(nodes)
     keep |= {node.serial for node in kept}
@@ -316,6 +320,12 @@ def settled(x: Operand) -> Tensor:
     if node.stored is None:
         run([node])
     return node
+
+
+@provide
+def carry_out(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Evaluate the roots and all that was assigned."""
+    return run(roots)
 
 
 @provide
