@@ -24,6 +24,7 @@ from treadle.base.types import *
 from treadle.engines import reference as _reference
 from treadle.graph.compare import *
 from treadle.graph.frame import *
+from treadle.graph.initial import *
 from treadle.graph.inspect import *
 from treadle.graph.mark import *
 from treadle.graph.scope import *
@@ -86,6 +87,7 @@ from treadle.ops.select import *
 from treadle.ops.softmax import *
 from treadle.ops.sparse import *
 from treadle.ops.special import *
+from treadle.ops.state import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
@@ -100,6 +102,7 @@ from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
+from treadle.runtime.initialize import *
 from treadle.runtime.lower import *
 from treadle.viz.dot import *
 from treadle.viz.show import *

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class Variable(Operand):
         "sparse",
         "version",
     )
+    persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
     def __init__(
         self,
@@ -120,6 +121,14 @@ class Variable(Operand):
         self.version: Op = version
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
+
+    def begin_as(
+        self, node: Tensor, type_: Type, name: str | None, trainable: bool
+    ) -> None:
+        """Have a graph for the first value; it runs once, with what reads it first."""
+        named = name or f"variable_{next(_numbers)}"
+        self._begin(type_, named, Version(self), None, trainable)
+        self.committed = Update(self)(_blank(type_), self._fitting(node))
 
     @property
     def type(self) -> Type:
@@ -285,7 +294,7 @@ class Variable(Operand):
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable = self._trainable
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
-        known = self.committed.stored is not None
+        known = not isinstance(self.committed.op, Unbound)
         value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
         return copy

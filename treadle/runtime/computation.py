@@ -18,6 +18,7 @@ from treadle.base.errors import (
 )
 from treadle.graph.body import Body
 from treadle.graph.frame import top
+from treadle.graph.initial import is_initial
 from treadle.graph.leaves import (
     Argument,
     Draw,
@@ -83,8 +84,8 @@ class Computation:
         ]
         whole = functions.written_out([*nodes, *updates])
         nodes, updates = whole[: len(nodes)], whole[len(nodes) :]
-        reached = reach(whole)
-        updates = [n for n in reached if isinstance(n.op, Update)]
+        reached = reach(whole, is_initial)
+        updates = [n for n in reached if isinstance(n.op, Update) and not is_initial(n)]
         last: dict[int, Tensor] = {}
         for update in updates:
             last[id(variable_of(update))] = update
@@ -93,7 +94,7 @@ class Computation:
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
         self.changed: list[Variable | None] = [variable_of(u) for u in last.values()]
-        self._make_body(reach([*nodes, *updates]), [*nodes, *last.values()])
+        self._make_body(reach([*nodes, *updates], is_initial), [*nodes, *last.values()])
         self.count = len(nodes)
         self.rerun = Incremental(self.body) if incremental else None
 
@@ -128,8 +129,8 @@ class Computation:
         replaced: dict[int, Tensor] = {}
         draws = []
         for node in reached:
-            if isinstance(node.op, (Version, Unbound)):
-                variable = node.op.variable
+            if isinstance(node.op, (Version, Unbound)) or is_initial(node):
+                variable: Variable = node.op.variable  # type: ignore[attr-defined]
                 if id(variable) not in place:
                     argument = Tensor(Argument(len(arguments)), (), node.type)
                     arguments.append(argument)
@@ -147,9 +148,10 @@ class Computation:
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         bound = self._bind(values, named)
-        inputs = [
-            bound[id(v)] if id(v) in bound else settled(v) for v in self.variables
-        ]
+        inputs = []
+        for v in self.variables:
+            given = bound[id(v)] if id(v) in bound else settled(v)
+            inputs.append(given if v.persistent else v.committed)
         inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):

@@ -218,6 +218,8 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         variable = variable_of(update)
         assert variable is not None
         base = newest.get(id(variable), variable.committed)
+        if update is base:  # its first value
+            continue
         if update.inputs[0] is not base and not isinstance(base.op, Unbound):
             raise StateError(
                 f"variable {variable.name!r} was changed since this update was made",
@@ -315,7 +317,7 @@ def settled(x: Operand) -> Tensor:
         read = top().read(x)
         if top().pending or read.stored is None:
             run([read])
-        return x.committed if not top().tracing else read
+        return x.committed if x.persistent and not top().tracing else read
     node = x.node()
     if node.stored is None:
         run([node])
@@ -348,11 +350,7 @@ def evaluate(*tensors: Any) -> Any:
     nodes = [as_tensor(leaf) for leaf in leaves]
     if any(node.stored is None for node in nodes) or top().pending:
         run(nodes)
-    values = [
-        value(leaf) if isinstance(leaf, Operand) else node.array
-        for leaf, node in zip(leaves, nodes, strict=True)
-    ]
-    result = trees.unflatten(structure, values)
+    result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result
 
 
