@@ -25,6 +25,14 @@ __all__ = [
 _committed = attrgetter("committed")
 
 
+class Undoing(Protocol):
+    """What is told of Variables before they are written."""
+
+    def note(self, variable: Variable, update: Tensor | None = None) -> None: ...
+
+    def note_grad(self, variable: Variable) -> None: ...
+
+
 class Noting(Protocol):
     """What is told of the updates that are about to run."""
 
@@ -93,6 +101,7 @@ class _State(threading.local):
         self.frames: list[Frame] = [Frame()]
         self.explicit = 0
         self.no_grad = 0
+        self.transactions: tuple[Undoing, ...] = ()  # around, outermost first
 
 
 state = _State()

@@ -18,8 +18,8 @@ from treadle.base.errors import RunError, StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.engines.base import Values, chosen
-from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
+from treadle.graph.frame import state, top
+from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
 from treadle.graph.resident import Resident
@@ -146,6 +146,10 @@ def work(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     wanted.clear()
+    for around in state.transactions:
+        for node in nodes:
+            if isinstance(node.op, Update) and node.stored is None:
+                around.note(node.op.variable)  # its array is not written over
     old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
     keep |= {node.serial for node in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
@@ -226,7 +230,9 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         variable = variable_of(update)
         assert variable is not None
         base = newest.get(id(variable), variable.committed)
-        if update.inputs[0] is not base:
+        if update is base:  # its first value
+            continue
+        if update.inputs[0] is not base and not isinstance(base.op, Unbound):
             raise StateError(
                 f"variable {variable.name!r} was changed since this update was made",
                 hint="make the update again from the newest value",
@@ -323,11 +329,17 @@ def settled(x: Operand) -> Tensor:
         read = top().read(x)
         if top().pending or read.stored is None:
             run([read])
-        return x.committed if not top().tracing else read
+        return x.committed if x.persistent and not top().tracing else read
     node = x.node()
     if node.stored is None:
         run([node])
     return node
+
+
+@provide
+def carry_out(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Evaluate the roots and all that was assigned."""
+    return run(roots)
 
 
 @provide
@@ -350,11 +362,7 @@ def evaluate(*tensors: Any) -> Any:
     nodes = [as_tensor(leaf) for leaf in leaves]
     if any(node.stored is None for node in nodes) or top().pending:
         run(nodes)
-    values = [
-        value(leaf) if isinstance(leaf, Operand) else node.array
-        for leaf, node in zip(leaves, nodes, strict=True)
-    ]
-    result = trees.unflatten(structure, values)
+    result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result
 
 
