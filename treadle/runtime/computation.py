@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.errors import ArgumentError, ArityError, ShapeError
+from treadle.base.errors import ArgumentError, ArityError, DTypeError, ShapeError
 from treadle.base.types import broadcast_shapes
 from treadle.graph.body import Body
 from treadle.graph.frame import top
@@ -208,11 +208,19 @@ class Computation:
 def _fitting(p: Placeholder, given: Any) -> Tensor:
     """The value for a placeholder in its dtype and shape."""
     array = given.numpy() if isinstance(given, Operand) else given
-    array = to_array(array, p.dtype)
+    try:
+        array = to_array(array, p.dtype)
+        fits = broadcast_shapes(array.shape, p.shape) == p.shape
+    except DTypeError as error:
+        raise DTypeError(
+            f"placeholder {p.name!r} is {p.type}; {error.message}"
+        ) from None
+    except ShapeError:
+        fits = False
+    if not fits:
+        error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
+        raise error.located("computation")
     if array.shape != p.shape:
-        if broadcast_shapes(array.shape, p.shape) != p.shape:
-            error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
-            raise error.located("computation")
         array = np.array(np.broadcast_to(array, p.shape))
     return constant_node(array)
 
