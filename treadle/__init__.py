@@ -98,6 +98,7 @@ from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
 from treadle.runtime.lower import *
+from treadle.runtime.profile import *
 from treadle.viz.dot import *
 from treadle.viz.show import *
 

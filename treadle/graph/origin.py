@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import linecache
 import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from treadle.base.errors import locators
@@ -15,6 +16,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
 library: dict[str, bool] = {}  # by file name, whether it is of the library
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
@@ -23,7 +25,7 @@ Origin = tuple[CodeType | None, int]
 
 
 def _is_ours(filename: str) -> bool:
-    ours = filename.startswith((_HOME, "<string>", "<frozen"))
+    ours = filename.startswith((_HOME, "<string>", "<frozen")) or filename in _PASSING
     library[filename] = ours
     return ours
 
@@ -45,7 +47,7 @@ _held = _Held()
 holding = _Holding()
 
 
-@contextmanager
+@contextlib.contextmanager
 def held() -> Iterator[None]:
     """Let all nodes made within have the origin of here: a compilation makes many."""
     before = _held.origin

@@ -15,9 +15,11 @@ from treadle.autodiff.derivative import endangered, needed
 from treadle.autodiff.tape import TWICE, Row, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import RunError, StateError
+from treadle.base.events import span
+from treadle.base.events import watchers as watchers_of_events
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
-from treadle.engines.base import Values, chosen
+from treadle.engines.base import Engine, Values, chosen
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
@@ -187,6 +189,19 @@ def _values(
     that are not the reference's.
     """
     engine = chosen(current().engine, nodes)
+    if watchers_of_events:
+        with span(f"{engine.name}: {len(nodes)} nodes", "run"):
+            return _run_on(engine, nodes, feeds, keep, old)
+    return _run_on(engine, nodes, feeds, keep, old)
+
+
+def _run_on(
+    engine: Engine,
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    old: Set[int],
+) -> Values:
     if not current().check:
         return engine.run(nodes, feeds, keep, old)
     for node, message in problems(nodes):

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType
+from treadle.base.events import watchers
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.pool import pool
 from treadle.engines.native.run import FIELDS, PositionError
+from treadle.engines.native.timing import Timing, Told
 
 __all__ = ["Assembly"]
 
@@ -107,8 +109,19 @@ class Assembly:
         records[:, :4] = np.array(self.records, np.int64).reshape(-1, 4)
         places = records[:, 1]
         records[:, 1] = np.where(places < 0, self.size + ~places, places)
-        workers.run(
-            records.ctypes.data, len(records), table.ctypes.data, status.ctypes.data
-        )
+        timing = Timing(records, workers.threads) if watchers else None
+        pointers = table.ctypes.data, status.ctypes.data
+        log = timing.address if timing else 0
+        workers.run(records.ctypes.data, len(records), *pointers, log)
+        if timing:
+            timing.tell(self._told())
         if status[0]:
             raise PositionError
+
+    def _told(self) -> list[Told]:
+        """What is told of each record: moves, and the steps of parts."""
+        names = {address: Told(name) for name, address in self.moves.items()}
+        steps = iter([x for *_, made, _ in self.parts for x in made.told])
+        moving = [place < 0 for _, place, _, _ in self.records]
+        pairs = zip(self.records, moving, strict=True)
+        return [names[record[0]] if own else next(steps) for record, own in pairs]
