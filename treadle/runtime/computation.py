@@ -218,8 +218,8 @@ def _fitting(p: Placeholder, given: Any) -> Tensor:
     except ShapeError:
         fits = False
     if not fits:
-        error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
-        raise error.located("computation")
+        what = f"placeholder {p.name!r} is {p.type}, got {array.shape}"
+        raise ShapeError(what).located("computation")
     if array.shape != p.shape:
         array = np.array(np.broadcast_to(array, p.shape))
     return constant_node(array)

@@ -75,7 +75,8 @@ class Timing:
     def _noted(self) -> Iterator[tuple[int, int, int, int]]:
         found = min(int(self.numbers[0]), int(self.numbers[1]))
         for row in self.numbers[2 : 2 + 4 * found].reshape(found, 4).tolist():
-            yield tuple(row)
+            step, worker, begin, end = row
+            yield step, worker, begin, end
 
 
 def first_lines(nodes: Sequence[Tensor]) -> dict[Key, int]:
