@@ -97,8 +97,10 @@ from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
+from treadle.runtime.gradcheck import *
 from treadle.runtime.lower import *
 from treadle.runtime.profile import *
+from treadle.runtime.replay import *
 from treadle.viz.dot import *
 from treadle.viz.show import *
 
