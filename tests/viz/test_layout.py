@@ -12,7 +12,7 @@ import treadle as td
 from treadle.graph.operators import functions
 from treadle.graph.traversal import reach
 from treadle.viz.layout import place
-from treadle.viz.show import collapsed
+from treadle.viz.boxes import collapsed
 
 
 def test_rows_are_as_high_as_their_boxes() -> None:

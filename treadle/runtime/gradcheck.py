@@ -13,11 +13,12 @@ from treadle.base import trees
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import ArgumentError, GradientError
 from treadle.base.options import options
+from treadle.base.types import TupleType
 from treadle.graph.frame import explicit_updates
 from treadle.graph.leaves import as_tensor, constant_node, to_array
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import rebuild
+from treadle.graph.traversal import reach, rebuild
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import evaluate
 
@@ -50,6 +51,9 @@ class _Function:
 
     def __init__(self, y: Tensor, leaves: Sequence[Tensor]) -> None:
         self.y, self.leaves = y, leaves
+        types = [n.type for n in reach([y]) if n.inputs and not _several(n)]
+        sizes = [t.dtype.itemsize for t in types if is_inexact(t.dtype)]
+        self.double = min(sizes, default=8) == 8  # all that is computed on the way
 
     def __call__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> float:
         pairs = zip(self.leaves, arrays, strict=True)
@@ -74,7 +78,7 @@ class _Function:
         return (4.0 * central(step / 2) - central(step)) / 3.0
 
     def _sharp(self, x: np.ndarray[Any, Any]) -> bool:
-        return x.dtype.itemsize == 8 and self.y.type.dtype.itemsize == 8
+        return x.dtype.itemsize == 8 and self.double
 
     def allowed(self, x: np.ndarray[Any, Any]) -> tuple[float, float]:
         """What may be wrong of a derivative by x: relative, absolute."""
@@ -140,6 +144,10 @@ def check_gradient(
             hint="at a kink both may be right; else look at the vjp of its ops",
         ).located("check_gradient", ", ".join(repr(x.type) for x in leaves))
     return checked
+
+
+def _several(node: Tensor) -> bool:
+    return isinstance(node.type, TupleType)
 
 
 class _Same:

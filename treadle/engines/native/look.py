@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from treadle.engines.base import Footprint, Lowered
+from treadle.engines.base import Footprint, Lowered, Outlined, Piece
 from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
+from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
 from treadle.program.memory import largest_live_set
-from treadle.program.program import Launch, Product, Program, all_steps, program_text
+from treadle.program.program import (
+    Launch,
+    Product,
+    Program,
+    all_steps,
+    program_text,
+    title,
+)
 
 __all__ = ["lowered"]
 
@@ -29,7 +37,28 @@ def lowered(linked: Linked, graph: str) -> Lowered:
             "llvm": lambda: "\n\n".join(texts),
             "asm": lambda: "\n\n".join(map(assembly, texts)),
         },
+        lambda: _outline(linked),
     )
+
+
+def _outline(linked: Linked) -> tuple[list[Piece], list[Outlined]]:
+    """The arrays of a program, where they lie, and its steps."""
+    program = linked.program
+    offset = {
+        n: linked.plan.offsets[k]
+        for n, k in zip(linked.placed.tolist(), linked.places.tolist(), strict=True)
+    }
+    block = {at: k for k, at in enumerate(sorted(set(offset.values())))}
+    pieces = []
+    for b in program.buffers:
+        about = b.number, str(b.type), b.type.nbytes, b.place
+        at = offset.get(b.number)
+        pieces.append(Piece(*about) if at is None else Piece(*about, block[at], at))
+    steps = []
+    for step, about_step in zip(program.steps, program.about, strict=True):
+        lines = tuple(dict.fromkeys(map(describe, about_step.origins)))
+        steps.append(Outlined(title(step), lines, step.read, step.written))
+    return pieces, steps
 
 
 def _kernels(program: Program) -> str:
