@@ -104,7 +104,5 @@ def test_the_optimized_graph_stands_beside_in_the_same_form(tmp_path: Path) -> N
 
 def test_another_form_is_refused() -> None:
     for look in (td.show, td.to_dot):
-        with pytest.raises(
-            td.ArgumentError, match="by one of op, stage"
-        ):
+        with pytest.raises(td.ArgumentError, match="by one of op, stage"):
             look(td.constant(1.0) + 1.0, by="color")

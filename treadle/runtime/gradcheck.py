@@ -177,8 +177,8 @@ def _weighed(ys: Sequence[Tensor], draws: np.random.Generator) -> Tensor:
     """All elements, each times a random number, added up; a number stays as it is."""
     total: Tensor | None = None
     for y in ys:
-        if not y.type.shape and len(ys) == 1:
-            return y
+        if y.type.size == 1 and len(ys) == 1:
+            return y.sum() if y.type.shape else y
         weights = draws.uniform(0.5, 1.5, y.type.shape).astype(y.type.dtype)
         part = (y * constant_node(weights)).sum()
         total = part if total is None else total + part
