@@ -9,14 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["Event", "span", "tell", "watch", "watchers"]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """Something that took from `begin` to `end`, in ns of `time.perf_counter_ns`.
 
     `kind`: "run" (of an engine), "compile" (a stage of it), "kernel" (a part of a

@@ -268,7 +268,7 @@ def refuse_pulled(node: Tensor, found: Sequence[Any]) -> None:
     copies = _recipes.get(op.tape, {})
     ys = [copies[k] for k in op.places if k in copies]
     if len(ys) == len(op.places):
-        gs = [constant_node(x.array) for x in node.inputs[: len(ys)]]
+        gs = [constant_node(np.asarray(x.array)) for x in node.inputs[: len(ys)]]
         sources = [x for x in op.tape.sources if not isinstance(x.type, TupleType)]
         with options(autobatch=False):  # which would take us here again
             roots = derivatives(ys, gs, sources, "zero")

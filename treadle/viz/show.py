@@ -172,7 +172,8 @@ def memory(pieces: Sequence[Piece], steps: Sequence[Outlined]) -> Drawing:
     by_number = {piece.number: piece for piece in pieces}
     read = {n for step in steps for n in step.read}
     given = [p for p in pieces if p.place in ("argument", "constant")]
-    boxes, writer = [], {}
+    boxes: list[Box] = []
+    writer: dict[int, int] = {}
     for piece in (p for p in given if p.number in read):
         writer[piece.number] = len(boxes)
         boxes.append(Box([], [piece.place, piece.type], "#ffffff", "not in the arena"))

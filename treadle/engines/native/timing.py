@@ -61,11 +61,16 @@ class Timing:
         """Tell what has been noted; `lines` has other origins for some."""
         own = threading.current_thread().name
         run = next(_runs)
+        known: dict[int, tuple[Origin, ...]] = {}  # codes are slow to hash
         for k, worker, begin, end in self._noted():
             step = steps[k]
             origins = step.origins
             if lines:
-                origins = tuple([lines.get((id(x[0]), x[1]), x) for x in origins])
+                made = known.get(id(step))
+                if made is None:
+                    made = tuple([lines.get((id(x[0]), x[1]), x) for x in origins])
+                    known[id(step)] = made
+                origins = made
             thread = f"treadle-{worker}" if worker else own
             # Parts of one step have a number in common.
             number = (run << 32) + (k if step.step < 0 else step.step)
