@@ -192,7 +192,7 @@ def profile() -> Iterator[Profile]:
 
     Each part of each step with its thread, its time to the ns, the lines it computes,
     and the stages of whatever is compiled. Reading the clock costs some 60 ns a part,
-    noting it down about 1 us, outside of what is measured; nothing where nobody watches.
+    noting it down 1 to 2 us, outside of what is measured; nothing if nobody watches.
 
     >>> import treadle as td
     >>> x = td.ones((64, 64))
