@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,25 @@ from treadle.batch.views import carries
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Forest", "Instance"]
+__all__ = ["Forest", "Groups", "Instance"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of an instance: the turn, the first row and the rows of each."""
+
+    turns: Numbers
+    starts: Numbers
+    counts: Numbers
 
 
 class Instance:
     """The rows of one signature: the units in the order of their rows.
 
-    `sources` has, by argument of the body, the number of the value each row reads;
-    `starts` the first row of each group, and `counts` its rows.
+    `sources` has, by argument of the body, the number of the value each row reads.
     """
+
+    groups: Groups
 
     def __init__(self, signature: Signature, units: Numbers) -> None:
         self.signature = signature
@@ -37,8 +48,7 @@ class Instance:
 class Forest:
     """Units in groups, with a row for each; what is alone at the end is left out.
 
-    `steps` has the groups in the order in which they are done: (instance, first row,
-    number of rows).
+    `groups` is their number: each has a turn below it, in which it is done.
     """
 
     def __init__(self, units: Units, asked: Container[int] = ()) -> None:
@@ -54,7 +64,7 @@ class Forest:
         self.instances: list[Instance] = []
         self.instance = np.full(len(own), -1, np.int64)  # of each unit
         self.row = np.zeros(len(own), np.int64)
-        groups: list[tuple[int, int, int, int]] = []
+        found: list[Groups] = []
         for kind in units.kinds:
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
@@ -68,13 +78,8 @@ class Forest:
             self.row[mine] = np.arange(len(mine))
             for k, argument in enumerate(kind.signature.rows):
                 instance.sources[argument] = kind.read[places, k]
-            done = step[mine]
-            (ends,) = np.nonzero(np.diff(done, append=-1))
-            starts = [0, *(ends[:-1] + 1).tolist()]
-            rows = zip(done[ends].tolist(), starts, (ends + 1).tolist(), strict=True)
-            groups += [(s, number, a, end - a) for s, a, end in rows]
-        groups.sort()
-        self.steps = [(number, a, n) for _, number, a, n in groups]
+            found.append(_groups(step[mine]))
+        self.groups = self._take_turns(found)
         # The leaves below which a derivative may go on, or that it is taken by.
         self.derived = np.array([_goes_on(x, asked) for x in units.leaves], np.bool_)
         self.whole = np.ones(len(units.leaves), np.bool_)
@@ -82,6 +87,19 @@ class Forest:
             self.whole[view.leaf] = False
             self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates()
+
+    def _take_turns(self, found: Sequence[Groups]) -> int:
+        """Give each group its turn among all, in the order of steps."""
+        steps = [x.turns for x in found]
+        order = order_of(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
+        turns = np.empty(len(order), np.int64)
+        turns[order] = np.arange(len(order))
+        first = 0
+        for instance, x in zip(self.instances, found, strict=True):
+            last = first + len(x.turns)
+            instance.groups = Groups(turns[first:last], x.starts, x.counts)
+            first = last
+        return len(order)
 
     def _choose_templates(self) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
@@ -117,6 +135,13 @@ class Forest:
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
+
+
+def _groups(steps: Numbers) -> Groups:
+    """Rows of one step each, by the steps of all rows in order."""
+    (ends,) = np.nonzero(np.diff(steps, append=-1))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return Groups(steps[ends], starts, ends + 1 - starts)
 
 
 def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:

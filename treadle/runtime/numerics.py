@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.autodiff.derivative import derived
 from treadle.autodiff.gradient import derivatives
-from treadle.autodiff.tape import Row, Tape
+from treadle.autodiff.tape import Row, Tape, tape_of
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError
 from treadle.base.options import current, options
@@ -240,8 +240,10 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     for node in pending(roots):
         if type(node.op) is Row and node.serial in copies:
             copy = copies[node.serial]
-            if node.op.tape is not None:
-                _recipes.setdefault(node.op.tape, {})[node.op.number] = copy
+            tape = tape_of(node)
+            if tape is not None and tape not in _recipes:
+                own = [(k, copies.get(s)) for s, k in tape.numbers.items()]
+                _recipes[tape] = {k: made for k, made in own if made is not None}
             if not _finite(node.array):
                 _blame([copy], pending([copy]), {})
     return True

@@ -17,7 +17,7 @@ from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Leaves", "Matrices", "addresses", "memory", "row_types"]
+__all__ = ["LINE", "Leaves", "Matrices", "addresses", "memory", "row_types"]
 
 LINE = 64
 WIDEST = 16  # bytes of one element
