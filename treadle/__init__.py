@@ -104,10 +104,13 @@ from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
+from treadle.runtime.gradcheck import *
 from treadle.runtime.initialize import *
 from treadle.runtime.largest import *
 from treadle.runtime.lower import *
 from treadle.runtime.memory import *
+from treadle.runtime.profile import *
+from treadle.runtime.replay import *
 from treadle.viz.dot import *
 from treadle.viz.memory import *
 from treadle.viz.show import *

@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,34 @@ import numpy as np
 from treadle.autodiff.derivative import endangered, needed
 from treadle.autodiff.tape import TWICE, Row, TapeGradient
 from treadle.base import trees
-from treadle.base.errors import RunError, StateError
+from treadle.base.errors import StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
-from treadle.engines.base import Values, chosen
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
-from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.graph.verify import problems
-from treadle.rewrite.checked import judge, mismatch
-from treadle.runtime.rows import run_rows
+from treadle.runtime.numerics import refuse_pulled, run_rows
+from treadle.runtime.values import values_of
 
 __all__ = ["evaluate"]
 
 HISTORY_NODES = 4096
 HISTORY_BYTES = 256 << 20
 RESIDUAL_BYTES = 256 << 20
+
+
+class _Observers(threading.local):
+    """Those who see what this thread runs, before, and are called again after."""
+
+    def __init__(self) -> None:
+        self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []
+
+
+observers = _Observers()
 
 
 class _History(threading.local):
@@ -106,13 +113,15 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
+    noted = [observe([*wanted, *updates]) for observe in observers.every]
     if not feeds:
         run_rows([*wanted, *updates])
         _pull_tapes([*wanted, *updates])
     wanted += updates
     del updates
+    asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
-    values = _values(nodes, feeds or {}, keep, old)
+    values = values_of(nodes, feeds or {}, keep, old, asked)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -126,6 +135,8 @@ def run(
         for node in nodes:
             if node.serial in values and node.serial not in keep:
                 _keep_residual(node, values[node.serial], node.serial in carried)
+    for tell in noted:
+        tell()
     for node in changes:
         variable = variable_of(node)
         assert variable is not None
@@ -175,6 +186,7 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
         evaluable = [x for x in before if not isinstance(x.op, Update)]
         _settle_all([*first.inputs, *evaluable])
         found = first.op.numpy(*[x.array for x in first.inputs])
+        refuse_pulled(first, found)
         for node in nodes:
             if node.inputs and node.inputs[0] is first:
                 settle(node, found[node.op.position])  # type: ignore[attr-defined]
@@ -184,43 +196,15 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
 def _settle_all(roots: Sequence[Tensor]) -> None:
     """Evaluate nodes that are no updates, and what is held of what they read."""
     nodes = pending(roots)
-    keep = {root.serial for root in roots} | {n.serial for n in held(nodes)}
+    asked = {root.serial for root in roots}
+    keep = asked | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
-    values = _values(nodes, {}, keep, set())
+    values = values_of(nodes, {}, keep, set(), asked & keep)
     carried = _carried(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
             _remember(node, node.serial in carried)
-
-
-def _values(
-    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int], old: Set[int]
-) -> Values:
-    """What the engine makes of a graph; that of `old` nodes it may overwrite.
-
-    Under `td.options(check=True)` a graph that breaks a rule is refused, and results
-    that are not the reference's.
-    """
-    engine = chosen(current().engine, nodes)
-    if not current().check:
-        return engine.run(nodes, feeds, keep, old)
-    for node, message in problems(nodes):
-        raise RunError(message).located(node.name, repr(node.type), node.line)
-    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in old}
-    judged = judge(nodes, {**copies, **feeds}, keep)
-    values = engine.run(nodes, feeds, keep, old)
-    for node in nodes:
-        if judged is not None and node.serial in judged.roots:
-            wrong = judged.wrong(node.serial, _at_home(values[node.serial]))
-            if wrong:
-                what = f"on the {engine.name} engine it is not the reference's value"
-                raise mismatch(f"{what}; {wrong}", node)
-    return values
-
-
-def _at_home(value: Any) -> Any:
-    return value.numpy() if isinstance(value, Resident) else value
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.events import span, watchers
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept
 from treadle.engines.native.pool import pool
+from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.meaning import compute_at
+from treadle.graph.origin import Origin
 from treadle.program.layout import laid
-from treadle.program.program import Fallback
+from treadle.program.program import Fallback, title
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
@@ -57,9 +60,11 @@ class Run:
     Between calls stays what they share: memory, and arguments that come again.
     """
 
-    def __init__(self, linked: Linked) -> None:
+    def __init__(
+        self, linked: Linked, lines: Mapping[Key, Origin] | None = None
+    ) -> None:
         options = current()
-        self.linked = linked
+        self.linked, self.lines = linked, lines
         self.memory = memory_of(options.arena)
         self.kept = Kept(()) if options.workspace else linked.kept
         self.threads = pool(options.threads)
@@ -155,7 +160,10 @@ class Run:
             elif careful is None:
                 start, some = spans[first][0], sum(spans[first + count - 1])
                 place = records + start * FIELDS * 8
-                self.threads.run(place, some - start, arguments, flag)
+                if watchers:
+                    self._timed(steps[start:some], start, arguments, flag)
+                else:
+                    self.threads.run(place, some - start, arguments, flag)
             if careful is not None:
                 for k in range(first, first + max(count, 1)):
                     place = records + spans[k][0] * FIELDS * 8
@@ -165,6 +173,13 @@ class Run:
                         careful.poison(n)
             if self.status[0]:
                 return
+
+    def _timed(self, records: Array, first: int, arguments: int, flag: int) -> None:
+        """Run records, the first of them with a number, and tell when they ran."""
+        timing = Timing(records, self.threads.threads)
+        pointers = arguments, flag, timing.address
+        self.threads.run(records.ctypes.data, len(records), *pointers)
+        timing.tell(self.linked.about()[first:], self.lines)
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""
@@ -189,6 +204,8 @@ class Run:
 
             op = with_bodies(step.op, running) if step.bodies else step.op
             arrays = [array(n) for n in step.read]
+            if watchers:
+                stack.enter_context(span(title(step), "numpy", (step.origin,)))
             found = compute_at(op, step.type, arrays, step.origin)
             several = found if isinstance(step.type, TupleType) else (found,)
             for n, x in zip(step.written, several, strict=True):
