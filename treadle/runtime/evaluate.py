@@ -24,11 +24,11 @@ from treadle.graph.operators import Operand, provide
 from treadle.graph.references import references
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
-from treadle.graph.traversal import pending, reach, uses
+from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.graph.verify import problems
 from treadle.rewrite.checked import judge, mismatch
-from treadle.runtime.rows import run_rows
+from treadle.runtime.rows import FEW, run_rows
 
 __all__ = ["evaluate"]
 
@@ -106,10 +106,7 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
-    if not feeds:
-        run_rows([*wanted, *updates])
-        _pull_tapes([*wanted, *updates])
-    nodes = pending([*wanted, *updates])
+    nodes = _prepared([*wanted, *updates], bool(feeds))
     del updates
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
@@ -138,6 +135,16 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def _prepared(wanted: Sequence[Tensor], fed: bool) -> list[Tensor]:
+    """The nodes of a program, once what can run as rows and gradients of rows have."""
+    nodes = few(wanted, FEW)
+    if not fed and (nodes is None or any(type(x.op) is TapeGradient for x in nodes)):
+        nodes = None
+        run_rows(wanted)
+        _pull_tapes(wanted)
+    return pending(wanted) if nodes is None else nodes
 
 
 def _pull_tapes(wanted: Sequence[Tensor]) -> None:
