@@ -21,7 +21,7 @@ from treadle.engines.base import Values, chosen
 from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
-from treadle.graph.references import references
+from treadle.graph.references import counted
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
 from treadle.graph.traversal import few, pending, reach, uses
@@ -59,7 +59,7 @@ def _array_references() -> int:
 
 def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
-    counts, inside = references(nodes).tolist(), uses(nodes)
+    counts, inside = counted(nodes), uses(nodes)
     pairs = zip(nodes, counts, strict=True)
     return [node for node, count in pairs if count > inside.get(node.serial, 0)]
 
@@ -75,7 +75,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
 
     What is `spent` refers to nothing soon.
     """
-    counts = references(nodes).tolist()
+    counts = counted(nodes)
     inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
     found = set()
     for node, count in zip(nodes, counts, strict=True):

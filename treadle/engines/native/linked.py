@@ -15,7 +15,7 @@ import numpy as np
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
-from treadle.engines.native.run import FIELDS, Run
+from treadle.engines.native.run import FIELDS, Run, Tables
 from treadle.graph.body import bodies
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
@@ -75,6 +75,7 @@ class Linked:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
         self.runs = _segments(self.codes)
+        self.tables: list[Tables] = []  # of no run at this moment
         self.kept = Kept(self._packed(self.codes))
         self.copies = {
             step.written[0]: self.spans[k][0]

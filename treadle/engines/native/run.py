@@ -51,6 +51,34 @@ class PositionError(Exception):
     """A position read from data was out of range; the reference engine says which."""
 
 
+class Tables:
+    """The integers of a program for one run at a time; the next one takes them again.
+
+    Every run fills in all addresses but those of constants.
+    """
+
+    def __init__(self, linked: Linked) -> None:
+        self.addresses = linked.fixed.copy()
+        self.status = ctypes.c_int64()
+        self.flag = ctypes.addressof(self.status)
+        self.addresses[-1] = self.flag
+        self.table = linked.table.copy()
+        self.arguments = int(self.table.ctypes.data)
+        self._made = linked.records
+        self._idle: list[int] = []
+        self._records = linked.records
+        self._place = int(linked.records.ctypes.data)
+
+    def records(self, idle: list[int]) -> int:
+        """The address of the records, of which those `idle` have nothing to do."""
+        if idle != self._idle:
+            self._idle = idle
+            self._records = self._made.copy()
+            self._records[idle, 2] = 0
+            self._place = int(self._records.ctypes.data)
+        return self._place
+
+
 class Run:
     """A run of a program, or the runs of a body one after another, on one thread.
 
@@ -63,13 +91,16 @@ class Run:
         self.memory = memory_of(options.arena)
         self.kept = Kept(()) if options.workspace else linked.kept
         self.threads = pool(options.threads)
-        self.addresses = linked.fixed.copy()
-        self.scratch: Array = np.empty(
-            linked.scratch * self.threads.threads + 64, np.uint8
-        )
-        self.addresses[-2] = self.scratch.ctypes.data + 63 & ~63
-        self.status = np.zeros(1, np.int64)
-        self.addresses[-1] = self.status.ctypes.data
+        try:
+            self.tables = linked.tables.pop()
+        except IndexError:  # the first run, or others go on at the same time
+            self.tables = Tables(linked)
+        self.tables.status.value = 0
+        self.addresses = self.tables.addresses
+        if linked.scratch:
+            size = linked.scratch * self.threads.threads + 64
+            self.scratch: Array = np.empty(size, np.uint8)
+            self.addresses[-2] = self.scratch.ctypes.data + 63 & ~63
         self.given: list[Any] = [None] * len(linked.program.arguments)
         self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
@@ -79,6 +110,7 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self._release()
+        self.linked.tables.append(self.tables)
 
     def _release(self) -> None:
         lease, self.lease = self.lease, None
@@ -127,7 +159,7 @@ class Run:
         finally:
             if careful:  # what a step has done with is gone for good
                 self._release()
-        if self.status[0]:
+        if self.tables.status.value:
             raise PositionError
         panels.done()
         found = {}
@@ -137,18 +169,13 @@ class Run:
         return found
 
     def _execute(
-        self, alive: dict[int, Array], idle: Sequence[int], careful: Lease | None
+        self, alive: dict[int, Array], idle: list[int], careful: Lease | None
     ) -> None:
         """All steps but the idle ones; `careful` is told what is dead after each."""
-        linked = self.linked
-        table, steps = linked.table.copy(), linked.records
-        table[linked.slots] = self.addresses[linked.which] + linked.shifts
-        if idle:
-            steps = steps.copy()
-            steps[idle, 2] = 0
-        records, arguments = steps.ctypes.data, table.ctypes.data
-        flag = self.status.ctypes.data
-        spans = linked.spans
+        linked, tables = self.linked, self.tables
+        tables.table[linked.slots] = self.addresses[linked.which] + linked.shifts
+        records, arguments = tables.records(idle), tables.arguments
+        flag, spans = tables.flag, linked.spans
         for first, count in linked.runs:
             if not count:
                 self._fallback(first, alive)
@@ -163,7 +190,7 @@ class Run:
                         self.threads.run(place, spans[k][1], arguments, flag)
                     for n in linked.dying[k]:
                         careful.poison(n)
-            if self.status[0]:
+            if tables.status.value:
                 return
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
