@@ -452,7 +452,7 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
     assert made.metadata == {"where": "there"} and "test_signatures" in made.line
 
 
-def test_a_named_tuple_of_numbers_has_a_shortcut_one_with_data_none() -> None:
+def test_a_named_tuple_of_numbers_has_a_shortcut() -> None:
     class Shape(NamedTuple):
         stride: int
         sides: tuple[int, ...] = (1, 2)
@@ -466,10 +466,15 @@ def test_a_named_tuple_of_numbers_has_a_shortcut_one_with_data_none() -> None:
         assert float(f(shape, x)) == 2.0 * shape.stride + 3.0
     assert len(f.shortcuts) == 2  # an equal tuple takes the long way
     assert f.count == 2
-    g = td.function(lambda pair, x: pair.a * x)
-    pair = NamedTuple("Pair", [("a", Any)])
-    assert float(g(pair(5.0), x)) == 10.0 and float(g(pair(7.0), x)) == 14.0
-    assert not g.shortcuts
+
+
+def test_a_named_tuple_with_data_has_no_shortcut() -> None:
+    class Scaled(NamedTuple):
+        by: float
+
+    f = td.function(lambda scaled, x: scaled.by * x)
+    found = [float(f(Scaled(by), td.constant(2.0))) for by in (5.0, 7.0)]
+    assert found == [10.0, 14.0] and f.count == 1 and not f.shortcuts
 
 
 def test_items_of_variables_are_tensors_to_a_shortcut() -> None:
