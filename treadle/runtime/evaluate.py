@@ -341,6 +341,8 @@ def evaluate(*tensors: Any) -> Any:
     >>> td.evaluate(x + 1, {"square": x * x})
     (array(3., dtype=float32), {'square': array(4., dtype=float32)})
     """
+    if len(tensors) == 1 and isinstance(tensors[0], Variable):
+        return value(tensors[0])
     leaves, structure = trees.flatten(tensors)
     nodes = [as_tensor(leaf) for leaf in leaves]
     if any(node.stored is None for node in nodes) or top().pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -65,9 +66,27 @@ class Tables:
         self.table = linked.table.copy()
         self.arguments = int(self.table.ctypes.data)
         self._made = linked.records
+        # By argument: the array of the last run, if it was read where it lies.
+        self._known: list[weakref.ref[Array] | None]
+        self._known = [None] * len(linked.program.arguments)
+        self._buffers = linked.program.buffers
         self._idle: list[int] = []
         self._records = linked.records
         self._place = int(linked.records.ctypes.data)
+
+    def argument(self, k: int, n: int, x: Array) -> Array:
+        """Argument k in buffer n, as kernels read it; its address is filled in."""
+        known = self._known[k]
+        if known is not None and known() is x:
+            return x
+        order = self._buffers[n].order
+        if order:  # it lies as an earlier program has left it
+            own = np.asarray(x.transpose(order), order="C")
+        else:
+            own = np.asarray(x, order="C")
+        self.addresses[n] = own.ctypes.data
+        self._known[k] = weakref.ref(x) if own is x else None
+        return laid(own, order) if order else own
 
     def records(self, idle: list[int]) -> int:
         """The address of the records, of which those `idle` have nothing to do."""
@@ -97,10 +116,7 @@ class Run:
             self.tables = Tables(linked)
         self.tables.status.value = 0
         self.addresses = self.tables.addresses
-        if linked.scratch:
-            size = linked.scratch * self.threads.threads + 64
-            self.scratch: Array = np.empty(size, np.uint8)
-            self.addresses[-2] = self.scratch.ctypes.data + 63 & ~63
+        self.scratch = -(-linked.scratch * self.threads.threads // 64) * 64
         self.given: list[Any] = [None] * len(linked.program.arguments)
         self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
@@ -125,15 +141,9 @@ class Run:
         program, memory = linked.program, self.memory
         for k, x in enumerate(arrays):
             if x is not self.given[k]:
-                n = program.arguments[k]
                 self.given[k] = x
-                order = program.buffers[n].order
-                if order:  # it lies as an earlier program has left it
-                    x = np.asarray(x.transpose(order), order="C")
-                    self.own[n] = laid(x, order)
-                else:
-                    self.own[n] = x = np.asarray(x, order="C")
-                addresses[n] = x.ctypes.data
+                n = program.arguments[k]
+                self.own[n] = self.tables.argument(k, n, x)
         alive = self.own.copy()
         idle: list[int] = []  # copies from a buffer to itself, weights packed before
         free = {program.arguments[k] for k in spent}
@@ -149,7 +159,8 @@ class Run:
                 x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
                 alive[b.number] = laid(x, b.order) if b.order else x
         if self.lease is None:
-            self.lease = memory.arena.lease(linked.sizes, linked.plan)
+            self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
+            addresses[-2] = self.lease.scratch
         careful = type(self.lease) is not Lease
         try:
             addresses[linked.placed] = self.lease.addresses[linked.places]
