@@ -72,6 +72,7 @@ from treadle.ops.pooling import *
 from treadle.ops.positions import *
 from treadle.ops.power import *
 from treadle.ops.products import *
+from treadle.ops.quantize import *
 from treadle.ops.rearrange import *
 from treadle.ops.rectifier import *
 from treadle.ops.recurrent import *
@@ -93,15 +94,20 @@ from treadle.ops.window import *
 from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.simplify import *
+from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
+from treadle.runtime.largest import *
 from treadle.runtime.lower import *
+from treadle.runtime.memory import *
 from treadle.viz.dot import *
+from treadle.viz.memory import *
 from treadle.viz.show import *
 
 __version__ = "0.1.0"
+_reserve.begin()
 
 if _TYPE_CHECKING:
     from treadle import data as data

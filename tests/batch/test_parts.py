@@ -160,6 +160,46 @@ def test_a_law_gives_what_compiling_gives() -> None:
         assert np.array_equal(made.shifts, wanted.shifts)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_range_without_a_law_takes_the_next_if_it_is_right(
+    monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    rows = cell_rows()
+    rows.laws.clear()
+    rows.known.clear()
+    low = (parts.LEAST, parts.FIRST - 1)
+    own = rows._own_law
+    monkeypatch.setattr(
+        rows, "_own_law", lambda a, b, u: own(a, b, u) if a > low[1] else None
+    )
+    if not right:
+        law = own(parts.FIRST, parts.SPAN * parts.FIRST - 1, 1)
+        assert law is not None
+        rows.laws[parts.FIRST, parts.SPAN * parts.FIRST - 1] = law
+        monkeypatch.setattr(parts, "once", differing(parts.once, law))
+    made, wanted = rows.at(7), rows._sample(7).steps
+    assert (rows.laws[low] is not None) is right
+    assert (made is not wanted) is right
+    if right:
+        pairs = zip(
+            parts.once(made, rows.make(7)),
+            parts.once(wanted, rows.make(7)),
+            strict=True,
+        )
+        assert all(np.allclose(x, y, 1e-5, 1e-6) for x, y in pairs)
+
+
+def differing(once: Any, law: Law) -> Any:
+    """`once`, but for steps of a law whose numbers cannot be run."""
+
+    def run(made: Any, body: Any) -> Any:
+        if made.family is law.like.family:
+            return [np.full(t.shape, 9, t.dtype) for t in body.types]
+        return once(made, body)
+
+    return run
+
+
 def test_row_counts_never_seen_compile_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

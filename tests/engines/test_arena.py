@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from treadle.base.errors import OptionError, RunError
 from treadle.engines.native import blocks
+from treadle.engines.native import guarded as guarded_module
 from treadle.engines.native.arena import MODES, Arena, Results
 from treadle.engines.native.blocks import HUGE, Block, Pool, rounded
 from treadle.program.memory import Range, plan
@@ -436,7 +437,7 @@ def test_idle_memory_is_given_up_before_an_allocation_fails(
 def test_pages_that_cannot_be_protected_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blocks, "_mprotect", lambda: lambda *_: -1)
+    monkeypatch.setattr(guarded_module, "_mprotect", lambda: lambda *_: -1)
     arena = Arena("guard")
     with pytest.raises(RunError, match="out of memory"):
         arena.lease(SIZES, PLAN)

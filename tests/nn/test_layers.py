@@ -16,6 +16,7 @@ Row = tuple[Callable[[], Module], tuple[Any, ...], Any]
 IDS = np.array([[1, 2], [0, 3]])
 ENCODER = nn.TransformerEncoderLayer
 DECODER = nn.TransformerDecoderLayer
+MIXING: dict[str, Any] = {"average-attention": {"dim": 16}, "rnn": {}}
 ROWS: list[Row] = [
     (lambda: nn.Linear(3, 4), ((2, 3),), (2, 4)),
     (lambda: nn.Linear(3, 4, bias=False), ((2, 5, 3),), (2, 5, 4)),
@@ -133,6 +134,23 @@ ROWS: list[Row] = [
     (lambda: ENCODER(8, 2, 16), ((2, 5, 8),), (2, 5, 8)),
     (lambda: ENCODER(8, 2, 16, activation="gelu", norm_first=True), ((2, 5, 8),), None),
     (lambda: DECODER(8, 2, 16), ((2, 5, 8), (2, 3, 8)), (2, 5, 8)),
+    (
+        lambda: ENCODER(8, 2, 16, preprocess="r", postprocess="hn", positions="alibi"),
+        ((2, 5, 8),),
+        None,
+    ),
+    *[
+        (
+            lambda kind=kind: DECODER(
+                8, 2, 16, autoregression=kind, mixing=MIXING[kind]
+            ),
+            ((2, 5, 8), (2, 3, 8)),
+            (2, 5, 8),
+        )
+        for kind in ("average-attention", "rnn")
+    ],
+    (lambda: nn.SinusoidalPositions(8), ((2, 5, 8),), (2, 5, 8)),
+    (lambda: nn.LearnedPositions(5, 8), ((2, 5, 8),), (2, 5, 8)),
     (
         lambda: nn.TransformerEncoder([ENCODER(8, 2, 16)], nn.LayerNorm(8)),
         ((2, 5, 8),),

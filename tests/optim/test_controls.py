@@ -80,7 +80,7 @@ def test_kahan_keeps_what_rounding_loses(dtype: str) -> None:
     p, q = fresh(dtype, [1.0]), fresh(dtype, [1.0])
     tiny = 2.0**-26 if dtype == "float32" else 2.0**-11
     kahan = td.optim.SGD([p], lr=tiny, kahan=True)
-    plain = td.optim.SGD([q], lr=tiny)
+    plain = td.optim.SGD([q], lr=tiny, masters=False)
     for _ in range(64):
         kahan.step(slope(p, [-1.0]))
         plain.step(slope(q, [-1.0]))

@@ -183,7 +183,7 @@ class _Given:
         self.newest = -1
 
     def add(self, row: Tensor, g: Tensor) -> None:
-        _add(self.gs, row.op.number, g)  # type: ignore[attr-defined]
+        _add(self.gs, self.tape.numbers[row.serial], g)
         self.newest = max(self.newest, row.serial)
 
 

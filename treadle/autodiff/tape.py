@@ -76,11 +76,13 @@ class Tape:
         self.sources = tuple(sources)
         self.parts = tuple(parts)
         self.data = frozenset(data) - {x.serial for x in sources}
+        self.numbers: dict[int, int] = {}  # of rows, by serial
         self._rows: list[weakref.ref[Tensor]] = []
 
-    def made(self, row: Tensor) -> None:
-        """Know of a row as long as it lives."""
-        self._rows.append(weakref.ref(row))
+    def made(self, rows: Sequence[Tensor]) -> None:
+        """Know of the rows, in the order of their numbers, as long as they live."""
+        self.numbers = {row.serial: k for k, row in enumerate(rows)}
+        self._rows = list(map(weakref.ref, rows))
 
     @property
     def rows(self) -> list[Tensor]:
@@ -90,17 +92,16 @@ class Tape:
 
 @op(differentiable=False)
 class Row(Leaf):
-    """A value of a batched run."""
+    """A value of a batched run: one op for all of them."""
 
     tape: Any = None
-    number: int = 0
 
     @property
     def name(self) -> str:
         return "row"
 
     def __repr__(self) -> str:
-        return f"row {self.number} of a batched run"
+        return "row of a batched run"
 
 
 def tape_of(node: Tensor) -> Tape | None:
@@ -158,7 +159,7 @@ def through(
 
     `gs` has the cotangents of rows by their number.
     """
-    asked = tuple(row.op.number for row in rows)  # type: ignore[attr-defined]
+    asked = tuple(tape.numbers[row.serial] for row in rows)
     types = tuple(row.type for row in rows)
     node = TapeGradient(tape, tuple(gs), asked, types)(*gs.values(), *tape.sources)
     found = []

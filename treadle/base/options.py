@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.base import dtypes
 from treadle.base.errors import OptionError, TreadleError
+from treadle.base.sizes import as_bytes
 
 __all__ = [
     "options",
@@ -47,9 +48,10 @@ class Options:
     built; check: verify a graph before it runs, and hold the values after each stage of
     its rewriting, and the engine's, against the reference's. threads, workspace,
     optimize and arena are for engines that plan: the reference engine has nothing to
-    choose. workspace: the bytes a run may take beside its inputs and results (0: any);
-    where they are short, values are computed again, and a graph that needs more is
-    refused.
+    choose. workspace: the bytes a run may take beside its inputs and results (0: any),
+    a number or a text such as "512 MB"; where they are short, values are computed
+    again, and a graph that needs more is refused. reserve: the bytes that are kept
+    ready for that from now on, which is told in the log.
     arena: "fast", or to find faults of kernels "poison" (NaN before and after use) or
     "guard" (each buffer beside a protected page). rules: rewriting rules of your own,
     used beside the standard ones wherever a graph is optimized. autobatch: whether
@@ -59,6 +61,7 @@ class Options:
     engine: str = "auto"
     threads: int = 0
     workspace: int = 0
+    reserve: int = 0
     dtype: dtypes.DType = dtypes.float32
     seed: int = 0
     optimize: bool = True
@@ -100,6 +103,17 @@ def _count(name: str, value: Any) -> int:
     return number
 
 
+def _bytes(name: str, value: Any) -> int:
+    """A number of bytes, which may be written with a unit."""
+    found = as_bytes(value) if isinstance(value, str) else value
+    if found is None:
+        raise OptionError(
+            f"option {name!r} is a number of bytes, not {value!r}",
+            hint='a number, or a text such as "512 MB" or "2 GiB"',
+        )
+    return _count(name, found)
+
+
 def _rules(value: Any) -> tuple[Any, ...]:
     """A tuple of rules from a list of them and of rule sets."""
     if isinstance(value, str) or not hasattr(value, "__iter__"):
@@ -120,7 +134,9 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             raise OptionError(
                 f"there is no option {name!r}", hint=f"options: {', '.join(SETTINGS)}"
             )
-        if name in ("threads", "workspace", "seed"):
+        if name in ("workspace", "reserve"):
+            checked[name] = _bytes(name, value)
+        elif name in ("threads", "seed"):
             checked[name] = _count(name, value)
         elif name == "dtype":
             checked[name] = dtypes.as_dtype(value)
@@ -161,7 +177,7 @@ def _from_environment() -> Options:
             settings[name] = text
             continue
         value: Any = text
-        if name in ("threads", "workspace", "seed"):
+        if name in ("threads", "seed"):
             value = int(text) if text.isdecimal() else text
         elif name in ("optimize", "eager", "check"):
             value = truth.get(text.lower(), text)
@@ -191,9 +207,13 @@ def current() -> Options:
 
 
 def _become(options: Options) -> None:
-    here.current = options
-    for watcher in _watchers:
-        watcher(options)
+    before, here.current = here.current, options
+    try:
+        for watcher in _watchers:
+            watcher(options)
+    except BaseException:
+        here.current = before
+        raise
 
 
 @contextmanager

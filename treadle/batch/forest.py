@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.batch.agenda import agenda
-from treadle.batch.columns import Numbers, order_of
+from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
-from treadle.batch.units import Units
+from treadle.batch.units import Leaves, Units
 from treadle.batch.views import carries
-from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Forest", "Instance"]
+__all__ = ["Forest", "Groups", "Instance"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of an instance: the turn, the first row and the rows of each."""
+
+    turns: Numbers
+    starts: Numbers
+    counts: Numbers
 
 
 class Instance:
     """The rows of one signature: the units in the order of their rows.
 
-    `sources` has, by argument of the body, the number of the value each row reads;
-    `starts` the first row of each group, and `counts` its rows.
+    `sources` has, by argument of the body, the number of the value each row reads.
     """
+
+    groups: Groups
 
     def __init__(self, signature: Signature, units: Numbers) -> None:
         self.signature = signature
@@ -37,8 +47,7 @@ class Instance:
 class Forest:
     """Units in groups, with a row for each; what is alone at the end is left out.
 
-    `steps` has the groups in the order in which they are done: (instance, first row,
-    number of rows).
+    `groups` is their number: each has a turn below it, in which it is done.
     """
 
     def __init__(self, units: Units, asked: Container[int] = ()) -> None:
@@ -54,7 +63,7 @@ class Forest:
         self.instances: list[Instance] = []
         self.instance = np.full(len(own), -1, np.int64)  # of each unit
         self.row = np.zeros(len(own), np.int64)
-        groups: list[tuple[int, int, int, int]] = []
+        found: list[Groups] = []
         for kind in units.kinds:
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
@@ -68,20 +77,27 @@ class Forest:
             self.row[mine] = np.arange(len(mine))
             for k, argument in enumerate(kind.signature.rows):
                 instance.sources[argument] = kind.read[places, k]
-            done = step[mine]
-            (ends,) = np.nonzero(np.diff(done, append=-1))
-            starts = [0, *(ends[:-1] + 1).tolist()]
-            rows = zip(done[ends].tolist(), starts, (ends + 1).tolist(), strict=True)
-            groups += [(s, number, a, end - a) for s, a, end in rows]
-        groups.sort()
-        self.steps = [(number, a, n) for _, number, a, n in groups]
-        # The leaves below which a derivative may go on, or that it is taken by.
-        self.derived = np.array([_goes_on(x, asked) for x in units.leaves], np.bool_)
+            found.append(_groups(step[mine]))
+        self.groups = self._take_turns(found)
+        self.derived = _derived(units.leaves, asked)
         self.whole = np.ones(len(units.leaves), np.bool_)
         for view in units.views:
             self.whole[view.leaf] = False
             self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates()
+
+    def _take_turns(self, found: Sequence[Groups]) -> int:
+        """Give each group its turn among all, in the order of steps."""
+        steps = [x.turns for x in found]
+        order = order_of(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
+        turns = np.empty(len(order), np.int64)
+        turns[order] = np.arange(len(order))
+        first = 0
+        for instance, x in zip(self.instances, found, strict=True):
+            last = first + len(x.turns)
+            instance.groups = Groups(turns[first:last], x.starts, x.counts)
+            first = last
+        return len(order)
 
     def _choose_templates(self) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
@@ -107,7 +123,7 @@ class Forest:
     def carried(self) -> list[Tensor]:
         """The leaves below which a derivative may go on."""
         own = np.flatnonzero(self.derived & self.whole)
-        return [self.all.leaves[k] for k in own.tolist()]
+        return [self.all.leaves.nodes[k] for k in own.tolist()]
 
     def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""
@@ -119,11 +135,21 @@ class Forest:
         return np.stack(parts, 1), rows
 
 
-def _goes_on(leaf: Tensor, asked: Container[int]) -> bool:
-    """Whether a derivative goes on below a leaf, or is taken by it."""
-    if leaf.serial in asked:
-        return True
-    return leaf.op is not CONSTANT and leaf.stored is not None and carries(leaf)
+def _groups(steps: Numbers) -> Groups:
+    """Rows of one step each, by the steps of all rows in order."""
+    (ends,) = np.nonzero(np.diff(steps, append=-1))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return Groups(steps[ends], starts, ends + 1 - starts)
+
+
+def _derived(leaves: Leaves, asked: Container[int]) -> Marks:
+    """The leaves below which a derivative may go on, or that it is taken by."""
+    found = np.zeros(len(leaves), np.bool_)
+    for k in np.flatnonzero(~leaves.constant).tolist():
+        found[k] = leaves.nodes[k].stored is not None and carries(leaves.nodes[k])
+    if asked:
+        found |= np.array([serial in asked for serial in leaves.serials.tolist()])
+    return found
 
 
 def _edges(units: Units) -> tuple[Numbers, Numbers]:

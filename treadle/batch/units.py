@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.base.types import Type
 from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
 from treadle.batch.walk import Walk
-from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.leaves import CONSTANT, LITERAL, Version
 from treadle.graph.tensor import Tensor
 
-__all__ = ["NONE", "Units", "View", "collect"]
+__all__ = ["NONE", "Leaves", "Units", "View", "collect"]
 
 _MOST = 1 << 62  # of a code
 WIDE = 64  # operands of a node that may be a row
@@ -36,6 +37,19 @@ class Kind:
 
 
 @dataclass
+class Leaves:
+    """What has a value and is read by rows; `constant` marks data of the user."""
+
+    nodes: list[Tensor]
+    serials: Numbers
+    constant: Marks
+    types: list[tuple[Type, Numbers]]  # each with the places of the leaves of it
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+@dataclass
 class Units:
     """The nodes of a run that can be rows, in creation order; `outside` the others."""
 
@@ -45,7 +59,7 @@ class Units:
     first: Numbers  # number of its first value
     kinds: list[Kind]
     value: Numbers  # of each node
-    leaves: list[Tensor]
+    leaves: Leaves
     views: list[View]  # the leaves that are parts of others
     outside: list[Tensor]
     count: int  # values
@@ -281,11 +295,20 @@ def _numbered(
         first,
         kinds,
         value,
-        _at(walk.nodes, leaves),
+        _leaves(walk, ops, leaves),
         views,
         _at(walk.nodes, np.flatnonzero(outside)),
         int(outputs.sum()),
     )
+
+
+def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:
+    """The leaves at some places, and what is asked of all of them together."""
+    nodes = _at(walk.nodes, places.tolist())
+    own = _grouped(np.arange(len(places)), walk.types(places))
+    types = [(nodes[k[0]].type, k) for k in own]
+    constant = ops.marked(lambda op: op is CONSTANT)[places]
+    return Leaves(nodes, walk.found.serials[places], constant, types)
 
 
 def _at(nodes: Sequence[Tensor], which: Iterable[int]) -> list[Tensor]:

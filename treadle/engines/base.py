@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from treadle.base.errors import OptionError
@@ -22,11 +23,70 @@ TINY = 256  # bytes of a node on average
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes a program takes: its arena, the most that is alive at once, its results."""
+    """Bytes a program takes: its arena, the most that is alive at once, its results.
+
+    `scratch` is what its threads have beside the arena, and the `workspace` is both.
+    Of the results those `in_place` are written over arguments if nobody else holds
+    them. `constants` belong to the program; `packed` are weights in the form that
+    kernels read, kept from run to run while they are the same and no limit forbids it.
+    """
 
     arena: int
     largest_live_set: int
     results: int
+    scratch: int = 0
+    in_place: int = 0
+    constants: int = 0
+    packed: int = 0
+
+    @property
+    def workspace(self) -> int:
+        """What `td.options(workspace=)` limits."""
+        return self.arena + self.scratch
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Bytes of the arena that one value takes from one step to another.
+
+    `holds` is the name of the value or of the op that makes it, `type` its type, and
+    `line` the user's line.
+    """
+
+    bytes: int
+    offset: int
+    first: int
+    last: int
+    holds: str
+    type: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """What lies in the arena of a program when: stays, and what each step does."""
+
+    stays: tuple[Stay, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    @cached_property
+    def live(self) -> tuple[int, ...]:
+        """The bytes that are alive in each step."""
+        change = [0] * (len(self.steps) + 1)
+        for stay in self.stays:
+            change[stay.first] += stay.bytes
+            change[stay.last + 1] -= stay.bytes
+        return tuple(accumulate(change[:-1]))
+
+    @property
+    def fullest(self) -> int:
+        """The number of the step in which the most is alive; 0 if there is none."""
+        return max(range(len(self.live)), key=self.live.__getitem__, default=0)
+
+    def at(self, step: int) -> list[Stay]:
+        """What is alive in a step, the largest first."""
+        found = [s for s in self.stays if s.first <= step <= s.last]
+        return sorted(found, key=lambda s: -s.bytes)
 
 
 @dataclass(frozen=True)
@@ -34,7 +94,7 @@ class Lowered:
     """A graph at each level, as text that is written when it is first asked for.
 
     `steps` counts the program's steps; `fallbacks` lists the ops without kernels;
-    `writers` make the texts by name.
+    `writers` make the texts by name, `placed` tells what lies in memory when.
     """
 
     graph: str
@@ -42,6 +102,12 @@ class Lowered:
     steps: int
     fallbacks: tuple[str, ...]
     writers: Mapping[str, Callable[[], str]] = field(repr=False)
+    placed: Callable[[], Occupancy] = field(default=Occupancy, repr=False)
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """What lies in the arena when."""
+        return self.placed()
 
     @cached_property
     def kernels(self) -> str:
@@ -128,7 +194,10 @@ class Engine:
         return None
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        """What the nodes in `keep` are compiled to; `graph` is their text."""
+        """What the nodes in `keep` are compiled to; `graph` is their text.
+
+        Placeholders need no value.
+        """
         raise OptionError(f"engine {self.name!r} has no programs to look at")
 
     def latest(self) -> Lowered | None:
@@ -144,6 +213,13 @@ class Engine:
     @classmethod
     def carry(cls, code: Mapping[bytes, bytes]) -> None:
         """Take machine code that `recorded` gave, in another process, as compiled."""
+
+    def reserve(self, bytes: int) -> object:
+        """Keep so much memory ready for runs, as long as what is returned lives.
+
+        None where an engine plans no memory.
+        """
+        return None
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         """What is kept between runs; files on disk are counted where asked for."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from treadle.base.errors import locators
@@ -15,6 +15,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NOBODY = _HOME, contextlib.__file__, "<string>", "<frozen"
 library: dict[str, bool] = {}  # by file name, whether it is of the library
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
@@ -23,7 +24,7 @@ Origin = tuple[CodeType | None, int]
 
 
 def _is_ours(filename: str) -> bool:
-    ours = filename.startswith((_HOME, "<string>", "<frozen"))
+    ours = filename.startswith(_NOBODY)
     library[filename] = ours
     return ours
 
@@ -45,7 +46,7 @@ _held = _Held()
 holding = _Holding()
 
 
-@contextmanager
+@contextlib.contextmanager
 def held() -> Iterator[None]:
     """Let all nodes made within have the origin of here: a compilation makes many."""
     before = _held.origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -347,6 +347,15 @@ def copied(
 ) -> Tensor:
     """A node on other operands, with its notes; marks are what a pass made of it."""
     return noted(Tensor(op or node.op, inputs, node.type), node, marked)
+
+
+def leave(
+    nodes: Iterable[Tensor], values: Iterable[np.ndarray[Any, Any]], leaf: Op
+) -> None:
+    """Give many nodes values that nobody can write, and forget their recipes."""
+    for node, value in zip(nodes, values, strict=True):
+        node.stored = value
+        cut(node, leaf)
 
 
 def settle(node: Tensor, value: Stored) -> None:

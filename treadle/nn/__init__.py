@@ -3,18 +3,20 @@
 
 from treadle.nn import functional, init
 from treadle.nn.activation import *
-from treadle.nn.attention import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
 from treadle.nn.convolution import *
 from treadle.nn.dropout import *
 from treadle.nn.generation import *
 from treadle.nn.linear import *
+from treadle.nn.lora import *
 from treadle.nn.loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
 from treadle.nn.pooling import *
+from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
+from treadle.nn.transformer import *
 from treadle.nn.vocabulary import *

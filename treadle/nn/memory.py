@@ -176,9 +176,9 @@ class ALiBi(Module):
 
     `alibi(queries, keys, mask)` is [heads, queries, keys], or what a bool `mask`, True
     where a key may be seen, broadcasts it to; -inf where it is False, and with `causal`
-    for keys behind the query. The last query stands at the last key. Slopes are those
-    of the paper, and parameters if `trainable` (Marian). Press, Smith and Lewis, Train
-    short, test long, 2022.
+    for keys behind the query. The last query stands at the last key, unless the first
+    one's place is given as `start`. Slopes are those of the paper, and parameters
+    if `trainable` (Marian). Press, Smith and Lewis, Train short, test long, 2022.
 
     >>> import treadle as td
     >>> layer, alibi = td.nn.MultiHeadAttention(8, 2), td.nn.ALiBi(2, causal=True)
@@ -201,20 +201,29 @@ class ALiBi(Module):
         self.slopes = param(init=slopes, trainable=trainable, dtype=slopes.dtype)
 
     def forward(
-        self, queries: int, keys: int | None = None, mask: Any = None
+        self,
+        queries: int,
+        keys: int | None = None,
+        mask: Any = None,
+        *,
+        start: int | None = None,
     ) -> Tensor:
         keys = queries if keys is None else keys
-        if queries < 0 or (keys < queries and self.causal):
+        first = keys - queries if start is None else start
+        if queries < 0 or (first < 0 and self.causal):
             raise ArgumentError(f"{queries} queries do not stand among {keys} keys")
-        places = np.arange(keys - queries, keys)[:, None]
+        places = np.arange(first, first + queries)[:, None]
         ahead = np.arange(keys) - places
         apart = as_tensor(np.minimum(ahead, -ahead).astype(self.slopes.dtype))
         found: Tensor = reshape(self.slopes, (-1, 1, 1)) * apart
         if self.causal:
             found = where(as_tensor(ahead <= 0), found, -math.inf)
-        if mask is not None:
-            found = functions.where(as_tensor(mask), found, -math.inf)
-        return found
+        if mask is None:
+            return found
+        given = as_tensor(mask)
+        if given.dtype.kind != "b":
+            return found + given
+        return functions.where(given, found, -math.inf)
 
     def extra_repr(self) -> str:
         return f"{self.heads}, causal={self.causal}"

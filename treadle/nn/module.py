@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from treadle.base.changes import changed
-from treadle.base.dtypes import as_dtype
+from treadle.base.dtypes import as_dtype, kind
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
@@ -296,6 +296,29 @@ class Module:
         self.trainable = value
         return self
 
+    def astype(self, dtype: Any) -> Self:
+        """Hold the parameters and buffers that are floats in another float type.
+
+        They become other Variables of the same names: make optimizers afterwards.
+
+        >>> import treadle as td
+        >>> td.nn.Linear(3, 2).astype("bfloat16").weight.dtype.name
+        'bfloat16'
+        """
+        wanted = as_dtype(dtype)
+        if kind(wanted) != "float":
+            raise ArgumentError(
+                f"a network is held in a float type, not {wanted.name}",
+                hint="td.nn.quantize_weights(net) makes int8 of its layers",
+            )
+        made: dict[int, Variable] = {}
+        for module in self.modules():
+            for name, value in module._attributes():
+                after = _changed(value, wanted, made)
+                if after is not value:
+                    setattr(module, name, after)
+        return self
+
     def apply(self, function: Callable[[Module], Any]) -> Self:
         """Call `function` on every module below, children first, then on this one."""
         for child in self.children():
@@ -332,6 +355,32 @@ def _joined(prefix: str, name: str) -> str:
 
 def _is_parameter(v: Variable) -> bool:
     return isinstance(v, Parameter) or v.trainable
+
+
+def _changed(value: Any, dtype: Any, made: dict[int, Variable]) -> Any:
+    """An attribute with the floats in it as Variables of `dtype`, each made once."""
+    if isinstance(value, Variable):
+        if kind(value.dtype) != "float" or value.dtype == dtype:
+            return value
+        if isinstance(value, Placeholder):
+            return value
+        known = made.get(id(value))
+        if known is None:
+            known = made[id(value)] = type(value)(
+                value.numpy().astype(dtype), name=value.name, dtype=dtype,
+                trainable=value.trainable, axes=value.axes, sparse=value.sparse,
+            )  # fmt: skip
+            known.frozen = value.frozen
+        return known
+    if isinstance(value, dict):
+        found = {k: _changed(v, dtype, made) for k, v in value.items()}
+        same = all(found[k] is v for k, v in value.items())
+        return value if same else found
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        items = [_changed(v, dtype, made) for v in value]
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return value if same else type(value)(items)
+    return value
 
 
 def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:

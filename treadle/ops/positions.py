@@ -29,9 +29,14 @@ def _angles(length: int, width: int, base: float, start: int = 0) -> Any:
 
 
 def sinusoidal_positions(
-    length: int, width: int, base: float = 10000.0, dtype: Any = None
+    length: int,
+    width: int,
+    base: float = 10000.0,
+    dtype: Any = None,
+    *,
+    start: int = 0,
 ) -> Tensor:
-    """Sines and cosines of each place t, in turns: [length, width].
+    """Sines and cosines of each place t from `start` on, in turns: [length, width].
 
     Column 2k is sin(t base^(-2k / width)) and column 2k + 1 its cosine. Vaswani et al.,
     Attention is all you need, 2017.
@@ -44,7 +49,7 @@ def sinusoidal_positions(
         raise ArgumentError(f"no table has {length} rows of {width}").located(
             "sinusoidal_positions"
         )
-    angles = _angles(length, width, base)
+    angles = _angles(length, width, base, start)
     turns = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, -1)
     wanted = current().dtype if dtype is None else as_dtype(dtype)
     return constant_node(np.ascontiguousarray(turns[:, :width], dtype=wanted))
@@ -75,11 +80,14 @@ def alibi_bias(
     return constant_node((np.array(slopes)[:, None, None] * -apart).astype(wanted))
 
 
-def rotary(x: Any, base: float = 10000.0, start: int = 0) -> Tensor:
+def rotary(
+    x: Any, base: float = 10000.0, start: int = 0, *, halves: bool = False
+) -> Tensor:
     """The pairs (2k, 2k + 1) of x [..., length, width] turned by t base^(-2k / width).
 
     t counts the places from `start`, so products of queries and keys depend on how far
-    they stand apart. Su et al., RoFormer, 2021.
+    they stand apart. With `halves` the pairs are (k, k + width / 2), as GPT-NeoX and
+    Llama have them. Su et al., RoFormer, 2021.
 
     >>> import treadle as td
     >>> td.rotary([[1.0, 0.0], [1.0, 0.0]]).numpy().round(4).tolist()
@@ -94,9 +102,11 @@ def rotary(x: Any, base: float = 10000.0, start: int = 0) -> Tensor:
     angles = _angles(t.shape[-2], t.shape[-1], base, start)
     wide = wide_type(t.dtype)
     cos, sin = (constant_node(f(angles).astype(wide)) for f in (np.cos, np.sin))
-    pairs = reshape(astype(node, wide), (*t.shape[:-1], t.shape[-1] // 2, 2))
-    a, b = pairs[..., 0], pairs[..., 1]
-    turned = stack([a * cos - b * sin, a * sin + b * cos], t.ndim)
+    half, axis = t.shape[-1] // 2, t.ndim - 1 if halves else t.ndim
+    split = (2, half) if halves else (half, 2)
+    pairs = reshape(astype(node, wide), (*t.shape[:-1], *split))
+    a, b = (pairs[..., k, :] if halves else pairs[..., k] for k in (0, 1))
+    turned = stack([a * cos - b * sin, a * sin + b * cos], axis)
     return astype(reshape(turned, t.shape), t.dtype)
 
 

@@ -18,6 +18,7 @@ from treadle.optim.exponentiated import ExponentiatedGradient
 from treadle.optim.full_batch import ConjugateGradient, FullBatch, Newton
 from treadle.optim.norms import NormAverage
 from treadle.optim.optimizer import Optimizer
+from treadle.optim.quantizer import WeightQuantizer
 from treadle.optim.scaling import LossScale
 from treadle.optim.transform import Transform, chain
 
@@ -43,6 +44,7 @@ __all__ = [
     "SGD",
     "Transform",
     "WeightAverage",
+    "WeightQuantizer",
     "chain",
     "moves",
     "penalty",

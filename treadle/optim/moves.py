@@ -24,12 +24,14 @@ class Move:
     """A pair: `init(type)` of a parameter gives its first states by name, and
     `to(parameter, direction, rate, states)` gives (next value, next states).
 
-    The value may be in the direction's dtype; it is stored in the parameter's.
+    The value may be in the direction's dtype; it is stored in the parameter's. With
+    `copies` a parameter of 16 bits is moved in a copy of 32, else as it is.
     """
 
     init: Callable[[Type], Initial]
     to: To
     rowwise: bool = True
+    copies: bool = True
 
 
 def _straight(
@@ -59,7 +61,9 @@ def _multiplied(
 subtract = Move(lambda _: {}, _straight)
 """p - rate direction."""
 
-compensated = Move(lambda t: {"compensation": np.zeros(t.shape, t.dtype)}, _along_kahan)
+compensated = Move(
+    lambda t: {"compensation": np.zeros(t.shape, t.dtype)}, _along_kahan, copies=False
+)
 """p - rate direction, with what rounding lost carried on to the next step.
 
 y = -rate direction - c, p' = p + y, c = (p' - p) - y. Kahan, Further remarks on
@@ -85,4 +89,4 @@ def clipped(move: Move, limit: Any) -> Move:
         value, new = move.to(p, direction, rate, states)
         return functions.minimum(functions.maximum(value, -limit), limit), new
 
-    return Move(move.init, to, move.rowwise)
+    return Move(move.init, to, move.rowwise, move.copies)

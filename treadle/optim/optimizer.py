@@ -49,7 +49,9 @@ class Optimizer(OptimizerState):
     and 2 steps in turn); `kahan` carries on what rounding lost of each update. `on_nan`
     says what follows gradients that are not finite: the step is left out ("skip"), or
     an error that changed nothing ("raise"), or a smaller `loss_scale` ("scale down").
-    `norms`, a NormAverage, follows the gradient's norm.
+    `norms`, a NormAverage, follows the gradient's norm. A parameter of 16 bits is moved
+    in a float32 copy, its state "master", of which it is the rounding (Micikevicius et
+    al. 2018); without `masters`, or with `kahan`, it is moved as it is.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -77,6 +79,7 @@ class Optimizer(OptimizerState):
         loss_scale: LossScale | float | None = None,
         norms: NormAverage | None = None,
         accumulate: float = 1,
+        masters: bool = True,
     ) -> None:
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
@@ -86,6 +89,7 @@ class Optimizer(OptimizerState):
         super().__init__(
             groups,
             Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
+            masters,
         )
         self._traced = Traced()
         self._since = gradings()
@@ -163,15 +167,7 @@ class Optimizer(OptimizerState):
 
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all parameters, or only of some."""
-        if loss is None:
-            work = self._accumulated(only)
-            roots = [g for _, _, g in work]
-        else:
-            roots = [as_tensor(loss)]
-            work = self._derived(roots[0], only)
-        chosen = {id(p) for _, p, _ in work}
-        finite, changes = self._changes(work)
-        del work
+        roots, finite, changes, chosen = self._asked(loss, only)
         raises = self.controls.on_nan == "raise"
         if raises and top().tracing:
             raise ArgumentError(
@@ -200,6 +196,29 @@ class Optimizer(OptimizerState):
         # A loss in an engine's memory stays there until it is looked at.
         return stored[()] if isinstance(stored, np.ndarray) else roots[0]
 
+    def planned(self, loss: Any = None) -> list[Tensor]:
+        """What `step(loss)` would run, as nodes: the loss, then the new versions.
+
+        Nothing runs, and nothing changes but that parameters get their first states.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25)
+        >>> [node.op.name for node in opt.planned(x * x)], float(x)
+        (['Multiply', 'Update', 'Update'], 2.0)
+        """
+        roots, finite, changes, _ = self._asked(loss, None)
+        with explicit_updates():
+            updates = [variable.assign(value) for variable, value in changes]
+        if self.controls.on_nan != "raise" or finite is None:
+            return [*roots, *updates]
+        return [*roots, *updates, finite]
+
+    def states(self) -> list[Variable]:
+        """The Variables that the optimizer keeps beside the parameters."""
+        own = [v for _, _, states in self._states.values() for v in states.values()]
+        rates = [g.own_rate for g in self.groups if g.own_rate is not None]
+        return [*self._own().values(), *rates, *own]
+
     def zero_grad(self) -> None:
         """Forget the gradients that backward() has added into p.grad.
 
@@ -218,6 +237,20 @@ class Optimizer(OptimizerState):
             return list(group.parameters)
         named = {id(p) for other in self.groups for p in other.parameters or ()}
         return [p for p in found if id(p) not in named]
+
+    def _asked(
+        self, loss: Any, only: set[int] | None
+    ) -> tuple[list[Tensor], Tensor | None, list[tuple[Variable, Any]], set[int]]:
+        """What a step runs for its gradients; whether they are finite (None: nobody
+        asks), the new versions, and the parameters they are of, by id."""
+        if loss is None:
+            work = self._accumulated(only)
+            roots = [g for _, _, g in work]
+        else:
+            roots = [as_tensor(loss)]
+            work = self._derived(roots[0], only)
+        chosen = {id(p) for _, p, _ in work}
+        return roots, *self._changes(work), chosen
 
     def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
         (whole,), below = looked_at([loss], Trainable())

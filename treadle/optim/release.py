@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.tape import tape_of
-from treadle.graph.tensor import Tensor
+from treadle.graph.leaves import cut_of
+from treadle.graph.tensor import Tensor, cut
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
 from treadle.runtime.evaluate import forget
@@ -21,6 +22,7 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     """
     stale: set[int] = set()
     tapes: dict[int, bool] = {}
+    spent = cut_of("row", True)
     nodes = reach(roots)
     for node in nodes:
         variable = variable_of(node)
@@ -34,8 +36,8 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
                 read = {id(variable_of(x)) for x in behind([node])}
                 tapes[tape.number] = not chosen.isdisjoint(read)
                 if tapes[tape.number]:
-                    for row in tape.rows:
-                        forget(row)
+                    for row in tape.rows:  # which have their values already
+                        cut(row, spent)
             if tapes[tape.number]:
                 stale.add(node.serial)
             continue

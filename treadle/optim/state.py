@@ -16,6 +16,7 @@ from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, store
 from treadle.optim.transform import Transform
+from treadle.optim.update import MASTER
 
 __all__ = ["OptimizerState"]
 
@@ -26,8 +27,10 @@ _AUTOMATIC = re.compile(r"variable_\d+")
 class OptimizerState:
     """The count of steps, the rates, and the states of each parameter by name."""
 
-    def __init__(self, groups: list[Group], controls: Controls) -> None:
-        self.groups, self.controls = groups, controls
+    def __init__(
+        self, groups: list[Group], controls: Controls, masters: bool = True
+    ) -> None:
+        self.groups, self.controls, self.masters = groups, controls, masters
         self.count = Variable(np.zeros((), np.int64), name="step")
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
         self._rules: dict[int, Transform] = {}
@@ -55,6 +58,9 @@ class OptimizerState:
         """The first states of a parameter."""
         wide = p.type.with_dtype(accumulator(p.type.dtype))
         found = rule.states(wide)
+        if self.masters and wide.dtype != p.type.dtype and rule.move.copies:
+            # Zeros are no rounding of the parameter: the first step reads that.
+            found[MASTER] = np.zeros(wide.shape, wide.dtype)
         if self.controls.gathers:
             found["accumulated"] = np.zeros(wide.shape, wide.dtype)
         return found

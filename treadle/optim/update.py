@@ -15,7 +15,9 @@ from treadle.ops.families import outputs_of
 from treadle.optim.gradients import Gradient, plain
 from treadle.optim.transform import States, Transform
 
-__all__ = ["Traced", "changed", "moved"]
+__all__ = ["MASTER", "Traced", "changed", "moved"]
+
+MASTER = "master"  # the state that holds a 16-bit parameter in float32
 
 
 def moved(
@@ -26,11 +28,21 @@ def moved(
     rate: Tensor,
     step: Tensor,
 ) -> tuple[Tensor, States]:
-    """The next value of a parameter, old - rate * direction, and its next states."""
+    """The next value of a parameter, old - rate * direction, and its next states.
+
+    A master copy goes on from where it was, unless the parameter, its rounding, was
+    assigned from elsewhere since.
+    """
+    short, own = old.type.dtype, states.get(MASTER)
     wide = old.astype(gradient.type.dtype)
+    if own is not None:
+        same = own.astype(old.type.dtype) == old
+        wide = old = functions.where(same, own, wide)
     direction, new = rule.update(gradient, states, wide, step)
     value, more = rule.move.to(old, direction, rate, states)
-    return value.astype(old.type.dtype), {**new, **more}
+    if own is not None:
+        more = {**more, MASTER: value}
+    return value.astype(short), {**new, **more}
 
 
 def changed(

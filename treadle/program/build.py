@@ -185,7 +185,8 @@ class _Building:
     def _buffer(self, node: Tensor, type_: Type, place: str) -> int:
         number = len(self.buffers)
         order = self.arranged.orders.get(node.serial, ())
-        self.buffers.append(Buffer(number, type_, place, order))
+        holds = node._name or node.op.name
+        self.buffers.append(Buffer(number, type_, place, order, holds, node.origin))
         self.number[node.serial] = number
         return number
 

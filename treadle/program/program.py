@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "Step",
     "all_steps",
     "program_text",
+    "title",
 ]
 
 SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
@@ -38,13 +39,16 @@ class Buffer:
     """An array of the program: where its memory comes from, and its type.
 
     `place` is "argument" (given at a run), "constant" (part of the program), "result"
-    (handed out after a run) or "arena" (planned).
+    (handed out after a run) or "arena" (planned). `holds` and `origin` tell what it
+    was first made for.
     """
 
     number: int
     type: Type
     place: str
     order: tuple[int, ...] = ()  # of its dimensions in memory, if not row-major
+    holds: str = field(default="", compare=False, repr=False)
+    origin: Origin = field(default=(None, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True)

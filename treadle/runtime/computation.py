@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ArityError, ShapeError
-from treadle.base.types import broadcast_shapes
+from treadle.base.types import Shape, broadcast_shapes
 from treadle.graph.body import Body
 from treadle.graph.frame import top
 from treadle.graph.leaves import (
@@ -168,6 +168,28 @@ class Computation:
         ]
         return trees.unflatten(self.structure, found)
 
+    def graph(self) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """What a call computes, over placeholders and Variables, to be looked at: the
+        outputs in order, and the new values of Variables by their names.
+
+        >>> import treadle as td
+        >>> x, w = td.placeholder(name="x"), td.Variable(2.0, name="w")
+        >>> outputs, _ = td.computation(x * w, x).graph()
+        >>> [node.op.name for node in td.nodes(outputs)]
+        ['placeholder', 'variable', 'Multiply']
+        """
+        drawn = self.body.arguments[len(self.variables) :]
+        leaves = [top().read(v) for v in self.variables]
+        leaves += [
+            Tensor(Draw(), (), x.type, np.zeros(x.type.shape, x.type.dtype))
+            for x in drawn
+        ]
+        pairs = zip(self.body.arguments, leaves, strict=True)
+        found = rebuild(self.body.outputs, {x.serial: leaf for x, leaf in pairs})
+        changed = zip(self.changed, found[self.count :], strict=True)
+        names = {v.name: value for v, value in changed if v is not None}
+        return found[: self.count], names
+
     def _results(self, inputs: list[Tensor]) -> list[Any]:
         """What the body makes of these inputs, where engines left it."""
         if self.rerun is not None:
@@ -205,12 +227,20 @@ class Computation:
         return {id(p): _fitting(p, v) for p, v in pairs}
 
 
+def _spreads(shape: Shape, wanted: Shape) -> bool:
+    """Whether a value of a shape can stand for one of another."""
+    try:
+        return broadcast_shapes(shape, wanted) == wanted
+    except ShapeError:
+        return False
+
+
 def _fitting(p: Placeholder, given: Any) -> Tensor:
     """The value for a placeholder in its dtype and shape."""
     array = given.numpy() if isinstance(given, Operand) else given
     array = to_array(array, p.dtype)
     if array.shape != p.shape:
-        if broadcast_shapes(array.shape, p.shape) != p.shape:
+        if not _spreads(array.shape, p.shape):
             error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
             raise error.located("computation")
         array = np.array(np.broadcast_to(array, p.shape))

@@ -106,15 +106,11 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
-    nodes = _prepared([*wanted, *updates], bool(feeds))
+    wanted += updates
     del updates
-    keep = {node.serial for node in wanted}
-    keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
-    del wanted
-    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
-    kept = held(nodes)
-    keep |= {node.serial for node in kept}
-    keep &= {node.serial for node in nodes if node.stored is None}
+    if not feeds:
+        _prepare(wanted)
+    nodes, keep, old = work(wanted, spent)
     values = _values(nodes, feeds or {}, keep, old)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
@@ -137,14 +133,31 @@ def run(
     return done
 
 
-def _prepared(wanted: Sequence[Tensor], fed: bool) -> list[Tensor]:
-    """The nodes of a program, once what can run as rows and gradients of rows have."""
+def _prepare(wanted: Sequence[Tensor]) -> None:
+    """Run what can run as rows, and gradients of rows, before the program."""
     nodes = few(wanted, FEW)
-    if not fed and (nodes is None or any(type(x.op) is TapeGradient for x in nodes)):
+    if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
         run_rows(wanted)
         _pull_tapes(wanted)
-    return pending(wanted) if nodes is None else nodes
+
+
+def work(
+    wanted: list[Tensor], spent: Sequence[Tensor] = ()
+) -> tuple[list[Tensor], set[int], set[int]]:
+    """The nodes of a run, which it keeps, and which old versions it may overwrite.
+
+    Kept is what is wanted, each update, and what anything outside of the run refers to;
+    the list of what is wanted is emptied, for it refers to them too.
+    """
+    nodes = pending(wanted)
+    keep = {node.serial for node in wanted}
+    keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
+    wanted.clear()
+    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
+    keep |= {node.serial for node in held(nodes)}
+    keep &= {node.serial for node in nodes if node.stored is None}
+    return nodes, keep, old
 
 
 def _pull_tapes(wanted: Sequence[Tensor]) -> None:

@@ -21,7 +21,7 @@ from treadle.batch.walk import Walk
 from treadle.engines.base import engine
 from treadle.graph.frame import state, top
 from treadle.graph.operators import provide
-from treadle.graph.tensor import Tensor, cut, mark_run, settle
+from treadle.graph.tensor import Tensor, leave, mark_run, settle
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
 
@@ -76,13 +76,13 @@ class _Run:
         """The values of the exits: single rows of one matrix are read together."""
         exits = self.exits
         pairs = zip(exits.joined, exits.types, strict=False)
-        found = [self.made.value(places).reshape(t.shape) for places, t in pairs]
+        found = [_fixed(self.made.value(k)).reshape(t.shape) for k, t in pairs]
         first, one = len(found), exits.one
         found += [np.empty(0)] * len(one)
         matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
         for matrix in np.unique(matrices):
             (mine,) = np.nonzero(matrices == matrix)
-            values = rows_of(self.made.value(one[mine]))
+            values = rows_of(_fixed(self.made.value(one[mine])))
             for k, value in zip(mine.tolist(), values, strict=True):
                 found[first + k] = value
         return found
@@ -179,7 +179,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
         return False
     _evaluate(units.expressions)
     forest = Forest(units, asked)
-    if forest.rows < PAYS * len(forest.steps) or not forest.steps:
+    if forest.rows < PAYS * forest.groups or not forest.groups:
         return False
     if forest.rows < PAYS * len(forest.instances):
         return False
@@ -192,16 +192,14 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     tape = _tape(forest, run) if gradient else None
     values = run.values()
     units.forget()
-    for number, (node, value) in enumerate(zip(exits.nodes, values, strict=True)):
-        settle(node, value)
-        cut(node, Row(tape, number))
-        if tape is not None:
-            tape.made(node)
+    if tape is not None:
+        tape.made(exits.nodes)
+    leave(exits.nodes, values, Row(tape))
     exits.forget()
     mark_run()
     counts.runs += 1
     counts.rows += forest.rows
-    counts.groups += len(forest.steps)
+    counts.groups += forest.groups
     return True
 
 
@@ -245,9 +243,9 @@ def _tape(forest: Forest, run: _Run) -> Tape:
         found[node.serial, False] = Part(node, node.type)
     run.order = list(found)
     sources = {part.source.serial: part.source for part in found.values()}
-    types = {x.type for x in forest.all.leaves}
-    real = {t for t in types if is_inexact(t.dtype)}
-    data = {x.serial for x in forest.all.leaves if x.type in real}
+    leaves = forest.all.leaves
+    real = [own for t, own in leaves.types if is_inexact(t.dtype)]
+    data = {serial for own in real for serial in leaves.serials[own].tolist()}
     return Tape(run, list(sources.values()), list(found.values()), data)
 
 
@@ -278,6 +276,12 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:
     places, rows = forest.places(nodes)
     own = np.flatnonzero(rows)
     return Exits(joined, [nodes[k] for k in own.tolist()], places[own])
+
+
+def _fixed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that nobody writes any more, nor parts of it."""
+    array.flags.writeable = False
+    return array
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

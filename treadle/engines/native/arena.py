@@ -20,11 +20,11 @@ from treadle.engines.native.blocks import (
     KEEP,
     POISON,
     Block,
-    Guarded,
     Pool,
     mapping_errors,
     next_run,
 )
+from treadle.engines.native.guarded import Guarded
 from treadle.program.memory import Plan
 
 __all__ = ["MODES", "Arena", "Lease", "Results"]

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import logging
 import mmap
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import RunError
+from treadle.base.sizes import as_text
 
 __all__ = [
     "ALIGNMENT",
+    "PAGE",
+    "POISON",
     "Block",
-    "Guarded",
     "Pool",
+    "Reserved",
     "live_bytes",
+    "mapped",
     "next_run",
     "pools",
     "rounded",
 ]
+
+log = logging.getLogger("treadle")
 
 ALIGNMENT = 64
 PAGE = mmap.PAGESIZE
@@ -33,24 +39,24 @@ HUGE = 1 << 21  # blocks of two huge pages or more begin at one
 MAPPED = 1 << 17  # smaller blocks come from the C allocator
 KEEP = 1 << 26  # idle bytes a pool may always keep
 POISON = 0xFF  # NaN in every float type, -1 in every signed integer
-CANARY = 0xA5
 
 
 class Block:
     """A piece of memory; `memory` owns it, `offset` is where its first byte lies."""
 
-    __slots__ = ("address", "bytes", "memory", "note", "offset")
+    __slots__ = ("address", "bytes", "memory", "note", "offset", "reserved")
 
     def __init__(self, bytes: int) -> None:
         self.bytes = bytes
         self.note: Any = None  # whatever its user wants to find again
+        self.reserved = False  # while it is, its pool does not let go of it
         self.memory: Any
         if bytes < MAPPED:
             # No array: of arrays over arrays NumPy keeps only the innermost alive.
             self.memory, step = bytearray(bytes + ALIGNMENT), ALIGNMENT
         else:
             step = HUGE if bytes >= 2 * HUGE else PAGE
-            self.memory = _mapped(bytes + step - PAGE)
+            self.memory = mapped(bytes + step - PAGE)
         start = int(np.frombuffer(self.memory, np.uint8).ctypes.data)
         self.offset = -start % step
         self.address = start + self.offset
@@ -60,7 +66,7 @@ class Block:
                 self.memory.madvise(mmap.MADV_HUGEPAGE, self.offset, whole)
 
 
-def _mapped(bytes: int) -> mmap.mmap:
+def mapped(bytes: int) -> mmap.mmap:
     """Pages of zeros, private to the process: a child of a fork has its own copy."""
     if hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -98,6 +104,8 @@ class Pool:
         self._dropped: set[int] = set()  # classes of blocks that were idle too long
         self._idle_bytes = 0
         self._classes: dict[int, list[Block]] = {}
+        self._ready: list[Block] = []  # reserved ones that nobody uses
+        self._reserved = 0  # bytes
         self._returned: deque[Block | int] = deque()
         self._lock = threading.Lock()
         self._clock = _clock  # at exit memory comes back when modules are empty
@@ -115,9 +123,13 @@ class Pool:
                 return block
             self._live += size
             self.made += 1
+            reserved = self._reserved
             if size in self._dropped:
                 self._patience *= 4
                 self._dropped.clear()
+        if reserved:
+            told = as_text(size), as_text(reserved)
+            log.info("workspace: %s more are taken than the %s reserved", *told)
         if size >= MAPPED:
             _make_room(size)
         try:
@@ -125,6 +137,26 @@ class Pool:
         except BaseException:
             self.give(size)
             raise
+
+    def reserve(self, bytes: int) -> Reserved:
+        """A block that stays with the pool for its takers; its pages are there now."""
+        size = rounded(bytes)
+        self.count(size)
+        try:
+            block = self._make(size)
+        finally:
+            self.give(size)
+        np.frombuffer(block.memory, np.uint8)[:] = 0
+        block.reserved = True
+        with self._lock:
+            self._ready.append(block)
+            self._reserved += block.bytes
+        return Reserved(self, block)
+
+    def unreserve(self, block: Block) -> None:
+        """Lets a reserved block go, as soon as nobody uses it."""
+        block.reserved = False
+        self.give(0)
 
     def give(self, block: Block | int) -> None:
         """Takes a block back, or so many counted bytes out of the count."""
@@ -175,6 +207,11 @@ class Pool:
         return freed
 
     def _reuse(self, size: int) -> Block | None:
+        fit = [b for b in self._ready if b.bytes >= size] if self._ready else None
+        if fit:
+            least = min(fit, key=lambda b: b.bytes)
+            self._ready.remove(least)
+            return least
         blocks = self._classes.get(size)
         if not blocks and not self._fitting:
             larger = [s for s, held in self._classes.items() if s > size and held]
@@ -203,13 +240,24 @@ class Pool:
             block = self._returned.popleft()
             if isinstance(block, int):
                 self._live -= block
+                self._release()
                 continue
             self._live -= block.bytes
+            if block.reserved:
+                self._ready.append(block)
+                continue
             self._idle[block] = self._clock.runs
             self._idle_bytes += block.bytes
             self._classes.setdefault(block.bytes, []).append(block)
             if self._idle_bytes > self._keep:
                 self._shrink(max(self._keep, self._live, block.bytes))
+
+    def _release(self) -> None:
+        """Drops the blocks that are no longer reserved."""
+        if self._ready:
+            gone = [b for b in self._ready if not b.reserved]
+            self._ready = [b for b in self._ready if b.reserved]
+            self._reserved -= sum(b.bytes for b in gone)
 
     def _shrink(self, keep: int) -> None:
         while self._idle and self._idle_bytes > keep:
@@ -222,6 +270,16 @@ class Pool:
         held.remove(block)
         if not held:
             del self._classes[block.bytes]
+
+
+class Reserved:
+    """Holds a block in reserve for the takers of a pool, as long as it lives."""
+
+    def __init__(self, pool: Pool, block: Block) -> None:
+        self._pool, self._block = pool, block
+
+    def __del__(self) -> None:
+        self._pool.unreserve(self._block)
 
 
 class _Clock:
@@ -262,67 +320,6 @@ def out_of_memory(asked: int, live: int) -> RunError:
         f"out of memory: {asked:,} bytes asked with {live:,} bytes live",
         hint="smaller batches or td.options(workspace=...) need less",
     )
-
-
-class Guarded:
-    """Buffers in pages of their own, between pages that no one may touch.
-
-    The end of each buffer touches a protected page, or with side="start" its start.
-    The rest of its pages holds a pattern that `damaged` looks after.
-    """
-
-    def __init__(self, sizes: Sequence[int], side: str = "end") -> None:
-        self._protect = _mprotect()
-        self._sizes = list(sizes)
-        spans = [(size + PAGE - 1) // PAGE * PAGE for size in sizes]
-        self.bytes = PAGE + sum(spans) + PAGE * len(spans)
-        self.memory = _mapped(self.bytes)
-        self._view = np.frombuffer(self.memory, np.uint8)
-        self._base = int(self._view.ctypes.data)
-        self._closed = [False] * len(spans)
-        self._spans: list[tuple[int, int]] = []
-        self.offsets: list[int] = []
-        self._seal(0, PAGE)
-        at = PAGE
-        for size, span in zip(sizes, spans, strict=True):
-            self._spans.append((at, at + span))
-            self.offsets.append(at if side == "start" else at + span - size)
-            self._view[at : at + span] = CANARY
-            self._view[self.offsets[-1] : self.offsets[-1] + size] = POISON
-            self._seal(at + span, PAGE)
-            at += span + PAGE
-
-    def addresses(self) -> list[int]:
-        """Where the buffers begin."""
-        return [self._base + offset for offset in self.offsets]
-
-    def damaged(self, number: int) -> bool:
-        """Whether bytes beside a buffer, but inside its pages, were written."""
-        if self._closed[number]:
-            return False
-        low, high = self._spans[number]
-        begin = self.offsets[number]
-        end = begin + self._sizes[number]
-        beside = (self._view[low:begin], self._view[end:high])
-        return any(bool((part != CANARY).any()) for part in beside)
-
-    def close(self, number: int) -> None:
-        """From now on any access to a buffer faults."""
-        self._closed[number] = True
-        low, high = self._spans[number]
-        if high > low:
-            self._seal(low, high - low)
-
-    def _seal(self, at: int, bytes: int) -> None:
-        if self._protect(self._base + at, bytes, 0):
-            raise OSError(ctypes.get_errno(), "pages cannot be protected")
-
-
-def _mprotect() -> Any:
-    library = ctypes.CDLL(None, use_errno=True)
-    protect = library.mprotect
-    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    return protect
 
 
 @contextlib.contextmanager

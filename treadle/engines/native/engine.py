@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from treadle.base.options import current
+from treadle.base.types import Type
 from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
 from treadle.engines.base import (
@@ -28,8 +31,9 @@ from treadle.engines.native.objects.make import provide_makers
 from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
-from treadle.engines.native.run import PositionError
+from treadle.engines.native.run import PositionError, memory_of
 from treadle.engines.native.translate import translated
+from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
@@ -110,7 +114,8 @@ class Native(Engine):
         return made
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        linked, _ = self._compile(structure(nodes, {}, keep), {}, keep)
+        feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
+        linked, _ = self._compile(structure(nodes, feeds, keep), feeds, keep)
         if recording() is not None:
             linked.link()
         return lowered(linked, graph)
@@ -132,6 +137,9 @@ class Native(Engine):
     @classmethod
     def carry(cls, code: Mapping[bytes, bytes]) -> None:
         jit.carry(code)
+
+    def reserve(self, bytes: int) -> object:
+        return memory_of(current().arena).arena.pool.reserve(bytes)
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         made, kept = jit.stats(), disk_cache()
@@ -189,6 +197,11 @@ class Native(Engine):
             for call, x in graph.once_more
         ]
         return linked, [place[x.serial] for x in graph.leaves]
+
+
+def _nothing(type_: Type) -> np.ndarray[Any, Any]:
+    """Stands for the value of a placeholder where nothing runs."""
+    return np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
 
 
 provide_engine("native", Native)

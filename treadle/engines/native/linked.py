@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,13 @@ class Linked:
             texts |= inner.texts
         self.texts: dict[str, str] = texts
         self.scratch: int = max((c.scratch for c in every), default=0)
+        counts = list(map(len, codes))
+        starts = accumulate(counts, initial=0)
+        # Of each step: its first record, and how many it has.
+        self.spans = list(zip(starts, counts, strict=False))
         with stage("plan memory"):
             self._place_buffers(codes)
+        self.kept = Kept(self._packed(codes))
 
     def link(self) -> None:
         """Compile the kernels: what only plans does not need them."""
@@ -76,7 +82,6 @@ class Linked:
         self._fill_table(self.codes, self.functions)
         self.runs = _segments(self.codes)
         self.tables: list[Tables] = []  # of no run at this moment
-        self.kept = Kept(self._packed(self.codes))
         self.copies = {
             step.written[0]: self.spans[k][0]
             for k, step in enumerate(self.program.steps)
@@ -132,6 +137,9 @@ class Linked:
                 n = self.workspaces[k] = len(buffers) + len(self.workspaces)
                 place[n] = len(self.ranges)
                 self.ranges.append(Range(size, k, k))
+        # Of each buffer and workspace: its place among the ranges, its first and last
+        # step.
+        self.lives = {n: (k, first.get(n, 0), last.get(n, 0)) for n, k in place.items()}
         self.sizes = [r.bytes for r in self.ranges]
         self.plan: Plan = plan(self.ranges)
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
@@ -155,7 +163,6 @@ class Linked:
         """The records of the steps, and the table of their arguments."""
         count = len(self.fixed)
         records: list[list[int]] = []
-        self.spans: list[tuple[int, int]] = []  # of each step: first record, how many
         table: list[int] = []
         slots: list[int] = []
         which: list[int] = []
@@ -163,7 +170,6 @@ class Linked:
         for k, own in enumerate(codes):
             special = {"scratch": count - 2, "status": count - 1}
             special["workspace"] = self.workspaces.get(k, -1)
-            self.spans.append((len(records), len(own)))
             for code in own:
                 start = functions[code.name], len(table)
                 records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])

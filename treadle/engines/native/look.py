@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from treadle.engines.base import Footprint, Lowered
+from treadle.base.options import current
+from treadle.engines.base import Footprint, Lowered, Occupancy, Stay
 from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
+from treadle.engines.native.pool import pool
+from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
 from treadle.program.memory import largest_live_set
-from treadle.program.program import Launch, Product, Program, all_steps, program_text
+from treadle.program.program import (
+    Fallback,
+    Launch,
+    Product,
+    Program,
+    all_steps,
+    program_text,
+    title,
+)
 
 __all__ = ["lowered"]
 
@@ -15,12 +26,10 @@ __all__ = ["lowered"]
 def lowered(linked: Linked, graph: str) -> Lowered:
     """What a linked program was made of."""
     program = linked.program
-    results = sum(b.type.nbytes for b in linked.results)
-    live = largest_live_set(linked.ranges)
     texts = linked.texts.values()
     return Lowered(
         graph,
-        Footprint(linked.arena, live, results),
+        footprint(linked),
         len(program.steps),
         tuple(program.fallbacks),
         {
@@ -29,7 +38,57 @@ def lowered(linked: Linked, graph: str) -> Lowered:
             "llvm": lambda: "\n\n".join(texts),
             "asm": lambda: "\n\n".join(map(assembly, texts)),
         },
+        lambda: occupancy(linked),
     )
+
+
+def footprint(linked: Linked) -> Footprint:
+    """What a program takes of memory, under the options of this thread."""
+    program, now = linked.program, current()
+    buffers = program.buffers
+    changing = {argument for _, argument in program.shared}
+    packed = [p.bytes for p in linked.kept.packed if p.source not in changing]
+    return Footprint(
+        arena=linked.arena,
+        largest_live_set=largest_live_set(linked.ranges),
+        results=sum(b.type.nbytes for b in linked.results),
+        scratch=linked.workspace(pool(now.threads).threads) - linked.arena,
+        in_place=sum(buffers[n].type.nbytes for n, _ in program.shared),
+        constants=sum(x.nbytes for x in linked.constants.values()),
+        packed=0 if now.workspace else sum(packed),
+    )
+
+
+def occupancy(linked: Linked) -> Occupancy:
+    """What lies in the arena when; what a body needs lies above all else.
+
+    A buffer that is overwritten by another ends where that one begins.
+    """
+    program, offsets = linked.program, linked.plan.offsets
+    begins: dict[int, list[int]] = {}
+    for place, first, _ in linked.lives.values():
+        begins.setdefault(place, []).append(first)
+    stays = []
+    for n, (place, first, last) in linked.lives.items():
+        size = linked.ranges[place].bytes
+        if n >= len(program.buffers):
+            at = linked.ranges[place].first
+            what = f"workspace of {title(program.steps[at])}", "", ""
+            stays.append(Stay(size, offsets[place], at, at, *what))
+            continue
+        later = [k for k in begins[place] if k > first]
+        buffer = program.buffers[n]
+        what = buffer.holds, repr(buffer.type), describe(buffer.origin)
+        end = min([last, *(k - 1 for k in later)])
+        stays.append(Stay(size, offsets[place], first, end, *what))
+    for k, own in linked.inner.items():
+        size = max(inner.arena for inner, _ in own.values())
+        step = program.steps[k]
+        line = describe(step.origin) if isinstance(step, Fallback) else ""
+        what = f"the body of {title(step)}", "", line
+        if size:
+            stays.append(Stay(size, linked.plan.size, k, k, *what))
+    return Occupancy(tuple(stays), tuple(map(title, program.steps)))
 
 
 def _kernels(program: Program) -> str:

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from treadle.base.errors import WorkspaceError
 from treadle.base.options import current
+from treadle.base.sizes import as_text
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
 from treadle.program.build import Draft
@@ -47,25 +48,14 @@ def fitting(drafts: Iterator[Draft]) -> Linked:
 
 def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:
     held = ", ".join(
-        f"{x.type!r} ({_size(x.type.nbytes)})" for x in demand.held[:NAMED]
+        f"{x.type!r} ({as_text(x.type.nbytes)})" for x in demand.held[:NAMED]
     )
     lines = [x.line for x in demand.held[:1] if x.line]
     error = WorkspaceError(
         f"the graph does not run in a workspace of {limit:,} bytes "
-        f"({_size(limit)}), even with values computed again: it needs {least:,} "
-        f"({_size(least)}); at its fullest step it holds {held}",
+        f"({as_text(limit)}), even with values computed again: it needs {least:,} "
+        f"({as_text(least)}); at its fullest step it holds {held}",
         hint=f"td.options(workspace={least}) would do, and so might smaller batches",
     )
     error.needed = least
     return error.located("workspace", "", lines[0] if lines else "")
-
-
-def _size(count: float) -> str:
-    """Bytes as people read them.
-
-    >>> _size(33_554_432), _size(4096)
-    ('33.6 MB', '4.1 kB')
-    """
-    if count >= 1e6:
-        return f"{count / 1e6:.1f} MB"
-    return f"{count / 1e3:.1f} kB"

@@ -38,6 +38,7 @@ class Compiled:
         if not self.possible:
             return
         linked.link()
+        self.family = object()  # the same where only numbers differ
         # Kept alive: what the table has the addresses of.
         self.functions = linked.functions
         self.alive: list[Any] = [linked.constants]

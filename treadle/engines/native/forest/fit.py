@@ -24,7 +24,7 @@ from treadle.program.program import Product
 __all__ = ["Law", "Uneven"]
 
 Maker = Callable[[int], Any]
-TOTAL, GRAIN = 2, 3  # fields of a record
+PLACE, TOTAL = 1, 2  # fields of a record
 
 
 class Uneven(Exception):
@@ -41,9 +41,23 @@ class _Product:
         for n, step in steps.items():
             if not _same(self.step(n), step):
                 raise Uneven
-        linked = made[high].linked
-        self.codes = linked.codes[k]
-        self.first = linked.spans[k][0]
+        like = made[high]
+        self.codes = like.linked.codes[k]
+        self.first = like.linked.spans[k][0]
+        slot = {place: k for k, place in enumerate(like.steps.slots.tolist())}
+        places = like.steps.records[self.first :, PLACE].tolist()
+        # Of each code: where its arguments begin, and which slots are among them.
+        self.places: list[tuple[int, list[int]]] = [
+            (
+                place,
+                [
+                    slot[place + i]
+                    for i, x in enumerate(code.arguments)
+                    if type(x) is tuple
+                ],
+            )
+            for place, code in zip(places, self.codes, strict=False)
+        ]
 
     def write(self, made: Compiled, n: int) -> None:
         """Put what this step is for a number, as `Law` counts, into its places."""
@@ -58,17 +72,15 @@ class _Product:
             if code.texts.keys() != like.texts.keys():
                 functions = compile_functions(code.texts)
                 made.alive.append(functions)
-            record = made.records[self.first + k]
-            record[TOTAL], record[GRAIN] = code.total, max(code.grain, 1)
-            record[0], place = functions[code.name], int(record[1])
-            for i, x in enumerate(code.arguments):
-                if isinstance(x, int):
-                    made.table[place + i] = x
-                elif isinstance(x, str):
-                    made.table[place + i] = functions[x]
-                else:
-                    (slot,) = np.flatnonzero(made.slots == place + i)
-                    made.shifts[slot] = x[1]
+            place, slots = self.places[k]
+            own = functions[code.name], place, code.total, max(code.grain, 1)
+            made.records[self.first + k] = own
+            # What goes into slots is written over when addresses are known.
+            made.table[place : place + len(code.arguments)] = [
+                functions[x] if type(x) is str else 0 if type(x) is tuple else x
+                for x in code.arguments
+            ]
+            made.shifts[slots] = [x[1] for x in code.arguments if isinstance(x, tuple)]
 
 
 class Law:

@@ -11,13 +11,12 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
-from treadle.batch.units import View
+from treadle.batch.units import Leaves, View
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
-from treadle.graph.tensor import Tensor
 
-__all__ = ["Leaves", "Matrices", "addresses", "memory", "row_types"]
+__all__ = ["LINE", "Matrices", "Read", "addresses", "memory", "row_types"]
 
 LINE = 64
 WIDEST = 16  # bytes of one element
@@ -48,28 +47,24 @@ def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
     return results.lend([-(-max(size, 1) // step) * step], np.uint8)
 
 
-class Leaves:
+class Read:
     """Values that rows read and no row makes, at an address each."""
 
-    def __init__(self, nodes: Sequence[Tensor], views: Sequence[View]) -> None:
+    def __init__(self, leaves: Leaves, views: Sequence[View]) -> None:
         self.views = views
-        whole: Sequence[int] = range(len(nodes))
-        if views:
-            inside = {view.leaf for view in views}
-            whole = [k for k in whole if k not in inside]
-        types = [nodes[k].type for k in whole]
+        nodes = leaves.nodes
+        inside = {view.leaf for view in views}
+        whole = [k for k in range(len(nodes)) if k not in inside]
         self.arrays: list[Any] = [nodes[k].array for k in whole]
-        of_size: dict[Type, int] = {t: t.nbytes for t in dict.fromkeys(types)}
-        self.most = max(of_size.values(), default=0)
+        self.most = max((t.nbytes for t, _ in leaves.types), default=0)
         if self.most > WIDEST:  # a single element lies in one piece anyway
             self.arrays = [np.asarray(x, order="C") for x in self.arrays]
         self.addresses = np.zeros(len(nodes), np.int64)
         self.addresses[whole] = addresses_of(self.arrays)
         self.place_views(self.addresses)
         # Those that a derivative can be taken by, with their types.
-        added = {t for t in of_size if adds(t.dtype)}
-        pairs = zip(whole, types, strict=True) if added else ()
-        self.floats = [(k, t) for k, t in pairs if t in added]
+        added = [(t, own.tolist()) for t, own in leaves.types if adds(t.dtype)]
+        self.floats = [(k, t) for t, own in added for k in own if k not in inside]
 
     def place_views(self, addresses: np.ndarray[Any, Any]) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""

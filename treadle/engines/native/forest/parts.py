@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from treadle.batch.room import steps_of
+from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source
 from treadle.engines.native.forest.fit import Law, Uneven
+from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.tolerance import difference
 
 __all__ = ["Rows", "compiled"]
 
@@ -24,6 +27,9 @@ SAMPLES = 12  # of a body
 BODIES = 512
 LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
 HALVES = 5  # how often a range is halved where there is no law
+TERMS = 1 << 12  # of sums, in what they may differ by where they are done otherwise
+# Ranges that may take the law of the next one.
+_LENT = ((LEAST, FIRST), (FIRST, SPAN * FIRST))
 NARROW = 3  # so many row counts are not worth a law
 
 
@@ -63,14 +69,30 @@ class Rows:
                     self.known.popitem(last=False)
         return found
 
+    def alike(
+        self, counts: Sequence[int]
+    ) -> Iterator[tuple[list[Compiled], list[int], Any]]:
+        """The steps for some numbers of rows, in lists of those that differ in numbers
+        alone: with each the one that a count has, and which of the counts these are.
+        """
+        made = {n: self.at(n) for n in dict.fromkeys(counts)}
+        families: dict[Any, list[int]] = {}
+        for n, x in made.items():
+            families.setdefault(x.family, []).append(n)
+        for own in families.values():
+            place = {n: k for k, n in enumerate(own)}
+            every: Any = slice(None)
+            if len(families) > 1:
+                every = [k for k, n in enumerate(counts) if n in place]
+            which = [place[n] for n in counts if n in place]
+            yield [made[n] for n in own], which, every
+
     def _made(self, n: int) -> Compiled:
         low, high, unit = self._range(n)
         for _ in range(HALVES + 1 if low <= n and not n % unit else 0):
             if high - low < NARROW * unit:
                 break
-            if (low, high) not in self.laws:
-                self.laws[low, high] = self._law(low, high, unit)
-            law = self.laws[low, high]
+            law = self._law(low, high, unit)
             if law is not None:
                 with suppress(Uneven):
                     return law.at(n)
@@ -99,6 +121,19 @@ class Rows:
         return found
 
     def _law(self, low: int, high: int, unit: int) -> Law | None:
+        """The law for some numbers of rows: their own, or else that of the next range,
+        where kernels are the same for most of them, if it is right down here.
+        """
+        if (low, high) not in self.laws:
+            found = self._own_law(low, high, unit)
+            if found is None and self.even and (low, high + 1) in _LENT:
+                found = self._law(high + 1, SPAN * (high + 1) - 1, unit)
+                if found is not None and not self._holds(found, (low, high)):
+                    found = None
+            self.laws[low, high] = found
+        return self.laws[low, high]
+
+    def _own_law(self, low: int, high: int, unit: int) -> Law | None:
         made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
         if not all(x.steps.possible for x in made.values()):
             return None
@@ -106,6 +141,18 @@ class Rows:
             return Law(made, unit)
         except Uneven:
             return None
+
+    def _holds(self, law: Law, counts: Iterable[int]) -> bool:
+        """Whether a law makes for some numbers of rows what is compiled for them."""
+        for n in counts:
+            body, sample = self.make(n), self._sample(n).steps
+            try:
+                pairs = zip(once(law.at(n), body), once(sample, body), strict=True)
+            except (Uneven, PositionError):
+                return False
+            if any(difference(x, y, "R", TERMS) for x, y in pairs):
+                return False
+        return True
 
 
 def _middle(low: int, high: int, unit: int) -> int:

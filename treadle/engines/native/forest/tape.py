@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from treadle.base.options import current
-from treadle.base.types import Type
-from treadle.batch.forest import Forest, Instance
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Groups, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import room
 from treadle.batch.template import Sparse
-from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.assembly import Assembly, places_of, sizes_of
 from treadle.engines.native.forest.matrices import (
-    Leaves,
+    LINE,
     Matrices,
+    Read,
     addresses,
     memory,
     row_types,
@@ -46,7 +47,7 @@ class Run:
                 array = node.array
                 assert array is not None
                 self.shared[node.serial] = np.asarray(array, order="C")
-        self.leaves = Leaves(forest.all.leaves, forest.all.views)
+        self.leaves = Read(forest.all.leaves, forest.all.views)
 
     def forward(self) -> None:
         """Compute the rows of all groups."""
@@ -54,27 +55,20 @@ class Run:
         values.allocate()
         where = addresses(forest, values, "output", self.leaves.addresses)
         steps = Assembly()
-        bodies: list[_Placed] = []
-        self.pointers: list[list[np.ndarray[Any, Any]]] = []
-        gathers: list[list[tuple[int, int, int]]] = []  # from, to, bytes of a row
         for number, instance in enumerate(forest.instances):
             part = self._forward_of(instance)
             count = len(instance.signature.body.outputs)
             places = [("output", k) for k in range(count)]
             places += [("kept", k) for k in range(len(part.body.outputs) - count)]
-            bodies.append(_Placed(self, number, part, places))
-            own, moves = [], []
+            groups = instance.groups
             for k, sources in instance.sources.items():
-                own.append(where[sources])
-                target = values.address(number, ("input", k))
+                own = where[sources]
+                steps.alive.append(own)
                 size = instance.signature.body.arguments[k].type.nbytes
-                moves.append((own[-1].ctypes.data, target, size))
-            self.pointers.append(own)
-            gathers.append(moves)
-        for number, a, n in forest.steps:
-            for pointers, target, size in gathers[number]:
-                steps.gather(pointers + 8 * a, target + a * size, n, size)
-            bodies[number].put(steps, a, n)
+                pointers = own.ctypes.data + 8 * groups.starts
+                target = values.address(number, ("input", k)) + size * groups.starts
+                steps.gather(groups.turns, pointers, target, groups.counts, size)
+            _Placed(self, number, part, places).put(steps, groups)
         steps.run(current().threads)
 
     def _forward_of(self, instance: Instance) -> Part:
@@ -83,8 +77,12 @@ class Run:
 
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
-        every = [_compiled(self._forward_of(x)) for x in self.forest.instances]
-        return all(every[k].at(n).possible for k, _, n in self.forest.steps)
+        pairs = [(_compiled(self._forward_of(x)), x) for x in self.forest.instances]
+        return all(
+            rows.at(n).possible
+            for rows, instance in pairs
+            for n in dict.fromkeys(instance.groups.counts.tolist())
+        )
 
     def value(self, places: Spots) -> np.ndarray[Any, Any]:
         """The values of some outputs of rows, which have one type, one by one."""
@@ -127,50 +125,55 @@ class Run:
         self.leaves.place_views(spots)
         where = addresses(forest, grads, "output", spots)
         steps = Assembly()
-        bodies = [self._backward_of(k, where) for k in range(len(forest.instances))]
         space, base = memory(self._space())
         steps.alive.append(space)
-        for number, a, n in reversed(forest.steps):
-            body = bodies[number]
-            if body is not None:
-                body.put(steps, a, n, base)
+        for number in range(len(forest.instances)):
+            self._backward_of(steps, number, where, base)
         found = Cotangents()
         for number, instance in enumerate(forest.instances):
             self._totals(steps, number, instance, found)
         steps.run(current().threads)
         self._sparse(found)
         found.rows += [_taken(grads, places) for places in asked]
+        serials = forest.all.leaves.serials
         for k, _ in self.leaves.floats:
             if forest.derived[k]:
-                own = found.dense.setdefault(forest.all.leaves[k].serial, [])
+                own = found.dense.setdefault(int(serials[k]), [])
                 own.append(leaves.array(k, ("leaf", 0))[0].copy())
         return found
 
     def _space(self) -> int:
         """Bytes for the cotangents of what one group reads."""
         most = 0
-        for number, _, n in self.forest.steps:
-            instance = self.forest.instances[number]
-            own = [
-                n * instance.signature.body.arguments[k].type.nbytes
-                for k in instance.template.row_cotangents
-            ]
-            most = max(most, sum(-(-x // 64) * 64 for x in own))
+        for instance in self.forest.instances:
+            n = int(instance.groups.counts.max())
+            arguments = instance.signature.body.arguments
+            types = [arguments[k].type for k in instance.template.row_cotangents]
+            most = max(most, sum(-(-n * t.nbytes // LINE) * LINE for t in types))
         return most
 
-    def _backward_of(self, number: int, where: np.ndarray[Any, Any]) -> _Pulled | None:
+    def _backward_of(
+        self, steps: Assembly, number: int, where: np.ndarray[Any, Any], base: int
+    ) -> None:
+        """The gradient of the rows of an instance, added to where `where` says."""
         instance = self.forest.instances[number]
         template = instance.template
         if template.backward is None:
-            return None
+            return
+        groups = _backwards(instance.groups, self.forest.groups)
+        arguments = instance.signature.body.arguments
+        given, place = [], np.full(len(groups.counts), base)
+        for k in template.row_cotangents:
+            given.append(place)
+            size = arguments[k].type.nbytes
+            place = place + -(-groups.counts * size // LINE) * LINE
         frontier = [("frontier", k) for k in range(len(template.frontier))]
-        placed = _Placed(self, number, template.backward, frontier)
-        body = instance.signature.body
-        sums = [
-            (where[instance.sources[k]], body.arguments[k].type)
-            for k in template.row_cotangents
-        ]
-        return _Pulled(placed, sums)
+        _Placed(self, number, template.backward, frontier).put(steps, groups, given)
+        for k, place in zip(template.row_cotangents, given, strict=True):
+            own = where[instance.sources[k]]
+            steps.alive.append(own)
+            targets, t = own.ctypes.data + 8 * groups.starts, arguments[k].type
+            steps.add(groups.turns, targets, place, groups.counts, t)
 
     def _totals(
         self, steps: Assembly, number: int, instance: Instance, found: Cotangents
@@ -182,14 +185,20 @@ class Run:
         n = room(instance.count) if template.sums else instance.count
         made = compiled((part.body.number, "total"), template.total_at, False).at(n)
         arguments = [self.address(number, s, 0) for s in part.sources]
-        results, sizes = [], []
+        results = []
         for k, y in zip(template.shared_cotangents, part.body.outputs, strict=True):
             array = np.empty(y.type.shape, y.type.dtype)
             node = instance.signature.shared[k]
             found.dense.setdefault(node.serial, []).append(array)
-            results.append(array.ctypes.data)
-            sizes.append(array.nbytes)
-        steps.part(made, arguments, results, sizes)
+            results.append(array)
+        steps.part(
+            np.array([self.forest.groups]),  # after all groups
+            [made],
+            [0],
+            np.array([arguments], np.int64),
+            places_of(results),
+            sizes_of(results),
+        )
 
     def ids(self, number: int, own: Sparse) -> np.ndarray[Any, Any]:
         """The rows of a table that an instance has read."""
@@ -241,8 +250,8 @@ def _compiled(part: Part) -> Rows:
 class _Placed:
     """A part of an instance, and where its arguments and results lie.
 
-    What is said of row 0 moves on by `shifts` bytes a row. The first results that are
-    not in `places` are given with each group.
+    What is said of row 0 moves on by `shifts` bytes a row. The first results, which
+    are not in `places`, are given with each group.
     """
 
     def __init__(
@@ -254,38 +263,26 @@ class _Placed:
         starts = [run.address(number, s, 0) for s in every]
         self.starts = np.array(starts, np.int64)
         self.shifts = np.array([run.row_bytes(number, s) for s in every], np.int64)
-        self.sizes = [y.type.nbytes for y in part.body.outputs]
+        sizes = [y.type.nbytes for y in part.body.outputs]
+        self.sizes = np.array(sizes, np.int64)
 
-    def put(self, steps: Assembly, a: int, n: int, given: Sequence[int] = ()) -> None:
-        """The part for n rows from row a on."""
-        own = self.starts + a * self.shifts
-        results = own[self.count :]
-        if given:
-            results = np.concatenate([given, results])
-        sizes = [n * size for size in self.sizes]
-        steps.part(self.rows.at(n), own[: self.count], results, sizes)
-
-
-class _Pulled:
-    """A part that goes backward: cotangents of what each row reads are added up."""
-
-    def __init__(
-        self, placed: _Placed, sums: Sequence[tuple[np.ndarray[Any, Any], Type]]
+    def put(
+        self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
     ) -> None:
-        """`sums`: to where the rows of a cotangent are added, and their type."""
-        self.placed = placed
-        self.sums = [(x, x.ctypes.data, t) for x, t in sums]
+        """The part for each group; `given` has where its first results lie."""
+        own = self.starts + groups.starts[:, None] * self.shifts
+        results = own[:, self.count :]
+        if given:
+            results = np.concatenate([np.stack(given, 1), results], 1)
+        sizes = groups.counts[:, None] * self.sizes
+        for made, which, k in self.rows.alike(groups.counts.tolist()):
+            arguments = own[k, : self.count]
+            steps.part(groups.turns[k], made, which, arguments, results[k], sizes[k])
 
-    def put(self, steps: Assembly, a: int, n: int, place: int) -> None:
-        """The part for n rows from row a on; cotangents are at `place` first."""
-        places = []
-        for _, _, t in self.sums:
-            places.append(place)
-            place += -(-n * t.nbytes // 64) * 64
-        self.placed.put(steps, a, n, places)
-        for (pointers, targets, t), source in zip(self.sums, places, strict=True):
-            steps.alive.append(pointers)
-            steps.add(targets + 8 * a, source, n, t.size, t.dtype)
+
+def _backwards(groups: Groups, count: int) -> Groups:
+    """The groups in the turns of the way back."""
+    return Groups(count - 1 - groups.turns, groups.starts, groups.counts)
 
 
 class Cotangents:

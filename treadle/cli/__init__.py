@@ -1,0 +1,3 @@
+"""The command `treadle`."""
+
+from treadle.cli.main import main as main

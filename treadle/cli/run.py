@@ -1,0 +1,109 @@
+"""`treadle run`: a computation's file, on arrays of files or values written out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ModelFileError
+from treadle.base.options import options
+from treadle.cli.parser import UsageError, command
+from treadle.cli.tables import show
+from treadle.cli.values import arrays_of
+from treadle.io.atomic import write_atomically
+from treadle.io.files import guarded
+from treadle.io.graph import load_computation
+from treadle.io.tensors import save_arrays
+from treadle.runtime.computation import Computation
+
+__all__ = ["add"]
+
+ABOUT = """Run a computation that td.save wrote, and print or write what it returns.
+
+A file is data: its graph is checked, no code in it runs. What it assigns to Variables
+is not written back. Without --input a table tells what it takes and returns."""
+
+
+def add(commands: Any) -> None:
+    """Say what words the command takes."""
+    parser = command(commands, "run", "a computation that was saved", ABOUT)
+    words = parser.add_argument
+    words("file", metavar="FILE", help="of td.save(FILE, td.computation(...))")
+    words("--input", action="append", default=[], metavar="[NAME=]VALUE",
+          help="FILE.npy, numbers as in x=[1,2], or FILE.npz by names")  # fmt: skip
+    words("--output", metavar="FILE", help="write to FILE.npy, .npz or .safetensors")
+    words("--seed", type=int, metavar="N", help="of the random numbers it draws (0)")
+    words("--code", action="store_true",
+          help="run the machine code in the file: only if you trust it")  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, call once, and show or write the results."""
+    output = arguments.output
+    if output is not None and Path(output).suffix not in (
+        ".npy",
+        ".npz",
+        ".safetensors",
+    ):
+        raise UsageError(f"{output}: it ends in .npy, .npz or .safetensors")
+    call = load_computation(arguments.file, code=arguments.code)
+    if not arguments.input and call.placeholders:
+        _describe(call)
+        return 0
+    given, named = arrays_of(arguments.input)
+    with options(**({} if arguments.seed is None else {"seed": arguments.seed})):
+        results = dict(_named(call(*given, **named), ""))
+    if output is None:
+        _print(results)
+        return 0
+    _write(output, results)
+    print(f"wrote {output}: {', '.join(results)}")
+    return 0
+
+
+def _describe(call: Computation) -> None:
+    """What a computation takes and returns."""
+    outputs, versions = call.graph()
+    rows = [("takes", p.name, repr(p.type)) for p in call.placeholders]
+    rows += [("returns", "", repr(y.type)) for y in outputs]
+    rows += [("changes", name, repr(y.type)) for name, y in versions.items()]
+    show(rows)
+
+
+def _named(found: Any, name: str) -> list[tuple[str, Any]]:
+    """The results by names: keys and places joined by dots."""
+    if isinstance(found, dict):
+        pairs = [(str(key), x) for key, x in found.items()]
+    elif isinstance(found, (list, tuple)):
+        pairs = [(str(k), x) for k, x in enumerate(found)]
+    else:
+        return [] if found is None else [(name or "output", np.asarray(found))]
+    return [
+        one for key, x in pairs for one in _named(x, f"{name}.{key}" if name else key)
+    ]
+
+
+def _print(results: dict[str, Any]) -> None:
+    for name, x in results.items():
+        print(f"{name}: {x.dtype.name}{list(x.shape)}")
+        print(np.array2string(x, separator=", ") if x.ndim else x.item())
+
+
+def _write(output: str, results: dict[str, Any]) -> None:
+    """All results to a file, whole or not at all."""
+    if Path(output).suffix != ".npy":
+        save_arrays(output, results)
+        return
+    if len(results) != 1:
+        names = ", ".join(results) or "nothing"
+        raise UsageError(
+            f"{output}: .npy holds one array, there are {len(results)} ({names})",
+            hint="write an .npz",
+        )
+    (x,) = results.values()
+    with guarded(output, ModelFileError):
+        write_atomically(output, lambda file: np.save(file, x, allow_pickle=False))

@@ -1,0 +1,49 @@
+"""Rows on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["console", "show"]
+
+WIDE = 100  # columns where nobody says how many there are
+ENDLESS = 10_000
+
+
+def console() -> Console:
+    """Where a command writes: as wide as the terminal, in files as people read."""
+    wide = None if sys.stdout.isatty() else WIDE
+    return Console(width=wide, highlight=False)
+
+
+def show(
+    rows: Iterable[Sequence[object]],
+    head: Sequence[str] = (),
+    right: Sequence[int] = (),
+    wrap: bool = False,
+) -> None:
+    """Rows in columns, those numbered in `right` flush right; the last may wrap."""
+    table = Table(
+        box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    found = [[str(cell) for cell in row] for row in rows]
+    for k in range(len(head) or max(map(len, found), default=0)):
+        name = head[k] if head else ""
+        table.add_column(
+            Text(name),
+            justify="right" if k in right else "left",
+            overflow="fold",
+            no_wrap=k < len(found[0]) - 1,
+        )
+    for row in found:
+        table.add_row(*map(Text, row))
+    out = console() if wrap else Console(width=ENDLESS, highlight=False)
+    with out.capture() as written:
+        out.print(table)
+    for line in written.get().splitlines():
+        print(line.rstrip())

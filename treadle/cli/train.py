@@ -1,0 +1,147 @@
+"""`treadle train`: a network on labeled images."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from treadle.base.errors import OptionError
+from treadle.base.options import current, engines, options
+from treadle.cli.parser import command
+from treadle.data.catalog import load_images
+from treadle.train.folder import folder_to_resume, new_folder
+from treadle.train.networks import NETWORKS, network
+from treadle.train.optimizers import OPTIMIZERS, optimizer
+from treadle.train.progress import show_progress
+from treadle.train.run import Run, saved_run, training
+from treadle.train.settings import Settings
+
+__all__ = ["add"]
+
+_DEFAULT = Settings()
+
+
+def add(commands: Any) -> None:
+    """Say what words the command takes."""
+    parser = command(commands, "train", "train a network on labeled images")
+    d = _DEFAULT
+    words = parser.add_argument
+    words("--data", metavar="NAME", help="digits, fashion-mnist or PATH.npz (digits)")
+    words("--data-dir", metavar="DIR", help="the folder with Fashion-MNIST's files")
+    words("--network", metavar="NAME", help=f"{', '.join(NETWORKS)} ({d.network})")
+    words(
+        "--optimizer", metavar="NAME", help=f"{', '.join(OPTIMIZERS)} ({d.optimizer})"
+    )
+    words("--lr", type=float, metavar="RATE", help="learning rate (by the optimizer)")
+    words(
+        "--epochs", type=int, metavar="N", help=f"times through the data ({d.epochs})"
+    )
+    words("--batch", type=int, metavar="N", help=f"images in a step ({d.batch})")
+    words("--seed", type=int, metavar="N", help=f"same seed, same bits ({d.seed})")
+    words("--engine", metavar="NAME", help=f"{', '.join(engines())} ({d.engine})")
+    words("--output", metavar="DIR", help="where the run is kept (runs/DATA-NETWORK)")
+    words("--resume", action="store_true", help="go on with the run saved last")
+    parser.set_defaults(run=train)
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """Train, save and show; a first Ctrl-C ends it where it can be resumed."""
+    given = vars(arguments)
+    output, resume = given.pop("output"), given.pop("resume")
+    del given["command"], given["run"]
+    if resume:
+        folder = folder_to_resume(output)
+        point, saved = saved_run(folder)
+        settings = saved.resumed(**given)
+    else:
+        chosen = current()  # what TREADLE_ENGINE and TREADLE_SEED say
+        default = _DEFAULT.changed(engine=chosen.engine, seed=chosen.seed)
+        point, settings = None, default.changed(**given)
+    if settings.data_dir is not None and settings.data != "fashion-mnist":
+        raise OptionError("--data-dir goes with --data fashion-mnist")
+    _check_names(settings)
+    images = load_images(settings.data, settings.data_dir)
+    if not resume:
+        folder = new_folder(f"{images.name}-{settings.network}", output)
+    console = Console(soft_wrap=True)
+    with training(settings, images, folder, point) as run:
+        how = f"going on at step {point.step}" if point else "a new run"
+        console.print(
+            f"{settings.network} on {images.name}: {len(images.train):,} images, "
+            f"{len(images.held_out):,} held out; {how} in {folder}",
+            highlight=False,
+        )
+        return _follow(run, console)
+
+
+def _check_names(settings: Settings) -> None:
+    """Refuse unknown names before anything is read or made."""
+    with options(engine=settings.engine):
+        network(settings.network, (1, 8, 8), 2)
+        optimizer(settings.optimizer, settings.lr)
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """A list that a first Ctrl-C fills, so that the step at hand is finished.
+
+    A second Ctrl-C interrupts at once.
+    """
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(run: Run, console: Console) -> int:
+    stopped = False
+    try:
+        with _interruptible() as asked:
+            for _ in show_progress(run, console):
+                if asked:
+                    run.save()
+                    stopped = True
+                    break
+    except KeyboardInterrupt:
+        stopped = True
+    if stopped:
+        print(f"treadle: interrupted; {_saved(run)}", file=sys.stderr)
+        return 130
+    run.export()
+    if run.accuracies:
+        console.print(
+            f"held-out accuracy {run.accuracies[-1]:.1%} after "
+            f"{len(run.losses):,} steps",
+            highlight=False,
+        )
+    for name in ("model.safetensors", "loss.svg"):
+        console.print(f"wrote {Path(run.folder) / name}", highlight=False)
+    return 0
+
+
+def _saved(run: Run) -> str:
+    if run.saved_step is None:
+        return "nothing was saved yet"
+    return (
+        f"step {run.saved_step} is saved in {run.folder}; go on with "
+        f"treadle train --resume --output {run.folder}"
+    )

@@ -1,0 +1,102 @@
+"""Shapes and arrays given as words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import as_dtype
+from treadle.base.errors import DataFileError, DTypeError
+from treadle.cli.parser import CommandError, UsageError
+from treadle.graph.variable import Placeholder
+from treadle.io.files import guarded, open_regular
+from treadle.io.tensors import load_arrays
+
+__all__ = ["arrays_of", "is_array_file", "placeholder_of"]
+
+Array = np.ndarray[Any, Any]
+_SHAPE = re.compile(r"(?:([A-Za-z_]\w*)=)?([\d,x ]*|scalar)(?::(\w+))?")
+_NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+
+
+def placeholder_of(word: str, name: str) -> Placeholder:
+    """What `[NAME=]SHAPE[:DTYPE]` stands for, such as 32,784 or ids=8:int64.
+
+    >>> placeholder_of("ids=8,20:int64", "x").type, placeholder_of("scalar", "x").name
+    (int64[8, 20], 'x')
+    """
+    found = _SHAPE.fullmatch(word.strip())
+    if found is None or not found[2].strip():
+        raise UsageError(
+            f"{word!r} is no shape", hint="[NAME=]SIZES[:DTYPE], as in 32,784 or scalar"
+        )
+    sizes = [] if found[2] == "scalar" else re.split("[,x]", found[2].rstrip(", "))
+    try:
+        shape = [int(size) for size in sizes]
+        dtype = as_dtype(found[3]) if found[3] else None
+    except (ValueError, DTypeError) as error:
+        raise UsageError(f"{word!r} is no shape: {error}") from None
+    return Placeholder(tuple(shape), dtype, name=found[1] or name)
+
+
+def is_array_file(word: str) -> bool:
+    """Whether a word names a file of arrays, by its ending."""
+    return word.lower().endswith((".npy", ".npz", ".safetensors"))
+
+
+def _npy(path: str) -> Array:
+    """The array of an .npy file; one that holds Python objects is refused."""
+    with open_regular(path, DataFileError) as file, guarded(path, DataFileError):
+        found = np.load(file, allow_pickle=False)
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biufc":
+        raise CommandError(f"{path}: it is no .npy file of numbers")
+    return found
+
+
+def _value(word: str) -> Array:
+    """The array of a file or of a value written out, as in 3.5 or [[1, 2], [3, 4]]."""
+    if word.lower().endswith(".npy"):
+        return _npy(word)
+    if is_array_file(word):
+        arrays, _ = load_arrays(word)
+        if len(arrays) != 1:
+            raise CommandError(
+                f"{word}: it holds {len(arrays)} arrays, one is meant",
+                hint="give the file without NAME= to take them by their names",
+            )
+        return next(iter(arrays.values()))
+    try:
+        found = np.asarray(json.loads(word))
+    except (ValueError, RecursionError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "biufc":
+        raise UsageError(
+            f"{word[:60]!r} is no value",
+            hint="a number, nested lists of numbers, FILE.npy or FILE.npz",
+        )
+    return found
+
+
+def arrays_of(words: Sequence[str]) -> tuple[list[Array], dict[str, Array]]:
+    """The arrays that `--input` gives: those in order, and those by name."""
+    given: list[Array] = []
+    named: dict[str, Array] = {}
+    for word in words:
+        match = _NAMED.fullmatch(word)
+        if match is not None:
+            found = {match[1]: _value(match[2])}
+        elif is_array_file(word) and not word.lower().endswith(".npy"):
+            found = dict(load_arrays(Path(word))[0])
+        else:
+            given.append(_value(word))
+            continue
+        twice = sorted(named.keys() & found.keys())
+        if twice:
+            raise UsageError(f"input {', '.join(twice)} is given twice")
+        named |= found
+    return given, named

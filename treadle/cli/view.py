@@ -1,0 +1,201 @@
+"""`treadle view`: the graph of a file or a function, as text or drawn; its memory."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from treadle.base import trees
+from treadle.base.errors import TreadleError
+from treadle.base.options import options
+from treadle.base.sizes import as_text
+from treadle.cli.parser import CommandError, UsageError, command
+from treadle.cli.tables import show
+from treadle.cli.values import placeholder_of
+from treadle.graph.inspect import stats
+from treadle.graph.operators import Operand
+from treadle.graph.text import text
+from treadle.io.graph import load_computation
+from treadle.runtime.computation import Computation
+from treadle.runtime.memory import NAMED, Memory, memory
+from treadle.viz.dot import to_dot
+from treadle.viz.memory import show_memory
+from treadle.viz.show import show as picture_of
+
+__all__ = ["add"]
+
+ABOUT = """Show the graph of TARGET and the memory that it takes; nothing of it runs.
+
+TARGET is a file that td.save wrote of a computation, or module:name, where name is a
+function, a module of layers, a tensor or a computation. A function is called with a
+placeholder for each --shape, and with its defaults."""
+KINDS = (".svg", ".dot", ".txt")
+
+
+def add(commands: Any) -> None:
+    """Say what words the command takes."""
+    parser = command(commands, "view", "the graph of a file or a function", ABOUT)
+    words = parser.add_argument
+    words("target", metavar="TARGET", help="FILE or module:name")
+    words("--shape", action="append", default=[], metavar="[NAME=]SIZES[:DTYPE]",
+          help="of an argument, as in 32,784 or ids=8,20:int64")  # fmt: skip
+    words("--output", metavar="FILE", help="write the graph to FILE.svg, .dot or .txt")
+    words("--memory", metavar="FILE", help="write the memory over steps to FILE.svg")
+    words("--optimized", action="store_true",
+          help="also the graph that is compiled, in FILE.svg")  # fmt: skip
+    words("--workspace", metavar="BYTES", default="0",
+          help="plan under this limit, as in 512MB")  # fmt: skip
+    parser.set_defaults(run=view)
+
+
+def view(arguments: argparse.Namespace) -> int:
+    """Write the pictures asked for; without one, the text of the graph and a table."""
+    output, drawn = arguments.output, arguments.memory
+    if output is not None and Path(output).suffix not in KINDS:
+        raise UsageError(f"{output}: it ends in {', '.join(KINDS)}")
+    if drawn is not None and Path(drawn).suffix != ".svg":
+        raise UsageError(f"{drawn}: it ends in .svg")
+    if arguments.optimized and (output is None or Path(output).suffix != ".svg"):
+        raise UsageError("--optimized goes with --output FILE.svg")
+    with options(workspace=arguments.workspace):
+        graph = _graph(arguments.target, arguments.shape)
+        with told(arguments.target):
+            report = memory(graph)
+            whole = _written(graph, output, arguments.optimized)
+            picture = "" if drawn is None else show_memory(report).svg
+    for name, content in ((output, whole), (drawn, picture)):
+        if name is not None:
+            try:
+                Path(name).write_text(content, encoding="utf-8")
+            except OSError as error:
+                raise CommandError(f"{name}: {error.strerror or error}") from None
+            print(f"wrote {name}")
+    if output is None and drawn is None:
+        print(whole)
+        print()
+        print(stats(graph))
+        print()
+        show_report(report)
+    return 0
+
+
+def show_report(report: Memory) -> None:
+    """What a run takes, and what takes the most of it."""
+    rows = [(k, f"{n:,}", as_text(n)) for k, n in report.rows().items()]
+    show(rows, ("memory", "bytes", ""), right=(1, 2))
+    if report.holders:
+        where = f"at step {report.fullest} of {report.steps}"
+        here = os.getcwd() + os.sep
+        found = [
+            (f"{s.bytes:,}", s.type, s.holds, s.line.removeprefix(here))
+            for s in report.holders[:NAMED]
+        ]
+        print()
+        show(found, (f"largest {where}", "type", "of", "line"), right=(0,))
+
+
+def _written(graph: list[Any], output: str | None, optimized: bool) -> str:
+    """The graph in the form that the name of the file asks for."""
+    kind = ".txt" if output is None else Path(output).suffix
+    if kind == ".svg":
+        return picture_of(graph, optimized=optimized).svg
+    return to_dot(graph) + "\n" if kind == ".dot" else text(graph)
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Errors of what a user has written, in a line that names it."""
+    try:
+        yield
+    except (UsageError, CommandError):
+        raise
+    except TreadleError as error:
+        where = f" at {error.where}" if error.where else ""
+        raise CommandError(f"{what}: {error.message}{where}", hint=error.hint) from None
+    except Exception as error:
+        where = ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if not frame.filename.startswith("<"):
+                where = f" at {Path(frame.filename).name}:{frame.lineno}"
+        name = type(error).__name__
+        raise CommandError(f"{what}: {name}: {error}{where}") from None
+
+
+def _graph(target: str, shapes: Sequence[str]) -> list[Any]:
+    """The tensors that are to be shown."""
+    module, colon, name = target.rpartition(":")
+    if os.path.exists(target) or not (colon and _is_name(module) and _is_name(name)):
+        if shapes:
+            raise UsageError("--shape goes with module:function")
+        if not os.path.exists(target) and "." not in target:
+            raise UsageError(f"{target!r} is neither a file nor module:function")
+        return _tensors(load_computation(target), target)
+    found = _imported(module, name)
+    if callable(found) and not isinstance(found, (Computation, Operand)):
+        found = _called(found, target, shapes)
+    elif shapes:
+        raise UsageError(f"--shape goes with a function, {target} is none")
+    return _tensors(found, target)
+
+
+def _is_name(word: str) -> bool:
+    return bool(word) and all(part.isidentifier() for part in word.split("."))
+
+
+def _imported(module: str, name: str) -> Any:
+    """What a module, looked for here first, has under a name."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        with told(module):
+            found: Any = importlib.import_module(module)
+    finally:
+        sys.path.remove(os.getcwd())
+    for part in name.split("."):
+        if not hasattr(found, part):
+            names = [n for n, x in vars(found).items() if callable(x) and n[0] != "_"]
+            hint = f"it has {', '.join(names[:12])}" if names else ""
+            raise CommandError(f"module {module} has no {name}", hint=hint)
+        found = getattr(found, part)
+    return found
+
+
+def _called(f: Any, target: str, shapes: Sequence[str]) -> Any:
+    """What a function makes of placeholders."""
+    try:
+        signature: Any = inspect.signature(f)
+    except (TypeError, ValueError):
+        signature = None
+    names = [] if signature is None else list(signature.parameters)
+    every = [
+        placeholder_of(word, names[k] if k < len(names) else f"x{k}")
+        for k, word in enumerate(shapes)
+    ]
+    named = {p.name: p for p, word in zip(every, shapes, strict=True) if "=" in word}
+    given = [p for p in every if p.name not in named]
+    if signature is not None:
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            hint = f"it takes {signature}; give a --shape for each argument"
+            raise UsageError(f"{target}: {error}", hint=hint) from None
+    with told(target):
+        return f(*given, **named)
+
+
+def _tensors(found: Any, target: str) -> list[Any]:
+    """The tensors in what a function returned or a name stands for."""
+    if isinstance(found, Computation):
+        outputs, versions = found.graph()
+        return [*outputs, *versions.values()]
+    leaves = [x for x in trees.flatten(found)[0] if isinstance(x, Operand)]
+    if not leaves:
+        raise CommandError(f"{target}: there is no tensor in a {type(found).__name__}")
+    return leaves

@@ -1,0 +1,57 @@
+"""What attention remembers from step to step: keys and values, with room for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.create import zeros
+from treadle.ops.join import concat
+from treadle.ops.select import where
+
+__all__: list[str] = []
+
+BLOCK = 32  # places of room made at once: as many steps run one program
+State = dict[str, Any]
+
+
+def empty(rows: int, heads: int, width: int, dtype: Any) -> State:
+    """No places yet, of `rows` sequences."""
+    none = zeros((rows, heads, 0, width), dtype)
+    return {"place": 0, "keys": none, "values": none}
+
+
+def extended(state: State, keys: Tensor, values: Tensor) -> State:
+    """The state with keys and values [rows, heads, new, width] behind it."""
+    place, new = state["place"], keys.shape[2]
+    return {
+        "place": place + new,
+        "keys": _written(as_tensor(state["keys"]), keys, place),
+        "values": _written(as_tensor(state["values"]), values, place),
+    }
+
+
+def seen(state: State, queries: int) -> np.ndarray[Any, Any]:
+    """What each of the last `queries` places may see: bool[queries, room]."""
+    room = state["keys"].shape[2]
+    places = np.arange(state["place"] - queries, state["place"])
+    return np.arange(room) <= places[:, None]
+
+
+def _written(old: Tensor, new: Tensor, place: int) -> Tensor:
+    """`new` at the places from `place` on; `place` is data, so steps look alike."""
+    rows, heads, count, width = new.shape
+    room = max(old.shape[2], -(-(place + count) // BLOCK) * BLOCK)
+    if room > old.shape[2]:
+        more = zeros((rows, heads, room - old.shape[2], width), new.dtype)
+        old = concat([old, more], 2) if old.shape[2] else more
+    ahead = np.arange(room) - place
+    if count > 1:
+        new = functions.take(new, np.clip(ahead, 0, count - 1), axis=2)
+    fresh = as_tensor(((ahead >= 0) & (ahead < count))[:, None])
+    found: Tensor = where(fresh, new, old)
+    return found

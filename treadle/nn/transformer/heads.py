@@ -1,0 +1,196 @@
+"""Multi-head attention: over whole sequences, and step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.nn import functional as F
+from treadle.nn import init
+from treadle.nn.linear import Linear
+from treadle.nn.memory import ALiBi
+from treadle.nn.module import Module
+from treadle.nn.transformer.cache import State, empty, extended, seen
+from treadle.ops.movement import permute_dims, reshape
+from treadle.ops.naming import by_role
+from treadle.ops.positions import rotary
+
+__all__ = ["MultiHeadAttention"]
+
+POSITIONS = (None, "rotary", "rotary halves", "alibi")
+
+
+class MultiHeadAttention(Module):
+    """Concat of softmax(Q Kᵀ / sqrt(d)) V over heads, projected back.
+
+    Inputs (batch, time, embed_dim), or (time, batch, embed_dim) with
+    batch_first=False. A mask that is True, or a float that is added, broadcasts to
+    (batch, heads, queries, keys); True means: may be attended to. Vaswani et al. 2017.
+
+    `positions` says how self-attention knows of places: "rotary" turns queries and keys
+    (`td.rotary`; "rotary halves" pairs k with k + d / 2, as GPT-NeoX and Llama store
+    their weights), "alibi" adds the biases of `nn.ALiBi`. Without `projection` heads
+    are returned as they are (Marian's transformer-no-projection).
+
+    >>> import treadle as td
+    >>> attend = td.nn.MultiHeadAttention(8, 2, positions="rotary")
+    >>> x = td.ones((3, 5, 8))
+    >>> attend(x, x, x).shape
+    (3, 5, 8)
+    >>> state = attend.start(3)
+    >>> for t in range(5):
+    ...     y, state = attend.step(x[:, t : t + 1], state)
+    >>> bool((td.abs(y - attend(x, is_causal=True)[:, 4:]) < 1e-6).all())
+    True
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = True,
+        dtype: Any = None,
+        positions: str | None = None,
+        projection: bool = True,
+    ) -> None:
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"{num_heads} heads do not divide {embed_dim}")
+        if positions not in POSITIONS:
+            raise ArgumentError(
+                f"attention knows no positions {positions!r}",
+                hint=f"one of {', '.join(map(repr, POSITIONS))}",
+            )
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.dropout, self.batch_first = dropout, batch_first
+        self.positions = positions
+
+        def linear(width: int) -> Linear:
+            return Linear(
+                width,
+                embed_dim,
+                bias,
+                dtype,
+                weight_init=init.glorot_uniform,
+                bias_init=init.zeros,
+            )
+
+        self.q_proj = linear(embed_dim)
+        self.k_proj = linear(embed_dim if kdim is None else kdim)
+        self.v_proj = linear(embed_dim if vdim is None else vdim)
+        self.out_proj = linear(embed_dim) if projection else None
+        self.alibi = ALiBi(num_heads, dtype=dtype) if positions == "alibi" else None
+
+    def forward(
+        self,
+        query: Any,
+        key: Any = None,
+        value: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        free = (-2, -1) if self.batch_first else (-3, -1)
+        return by_role(0, free)(self._attended)(query, key, value, mask, is_causal)
+
+    def _attended(
+        self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool
+    ) -> Tensor:
+        key = query if key is None else key
+        known = self.project(key, value)
+        q = self._placed(self._heads(self.q_proj(query)), 0)
+        bias = self._bias(q.shape[2], known["keys"].shape[2], mask)
+        return self._joined(q, known, bias, is_causal)
+
+    def project(self, key: Any, value: Any = None) -> State:
+        """Keys and values by heads, of a memory that many queries meet: `attend`."""
+        k = self._placed(self._heads(self.k_proj(key)), 0)
+        value = key if value is None else value
+        return {"keys": k, "values": self._heads(self.v_proj(value))}
+
+    def attend(self, query: Any, known: State, mask: Any = None) -> Tensor:
+        """Attention to what `project` gave; masks are as in a call."""
+        q = self._placed(self._heads(self.q_proj(query)), 0)
+        return self._joined(q, known, mask, False)
+
+    # -- step by step --------------------------------------------------------------
+
+    def start(self, rows: int, dtype: Any = None) -> State:
+        """The state before the first place of `rows` sequences."""
+        if not self.batch_first:
+            raise ArgumentError("step by step attention has batch_first=True")
+        dtype = self.q_proj.weight.dtype if dtype is None else dtype
+        return empty(rows, self.num_heads, self.embed_dim // self.num_heads, dtype)
+
+    def step(self, x: Any, state: State) -> tuple[Tensor, State]:
+        """Self-attention of the next places [rows, new, embed_dim] to all so far."""
+        node = as_tensor(x)
+        if node.ndim != 3 or node.shape[0] != state["keys"].shape[0]:
+            raise ShapeError(
+                f"a step takes ({state['keys'].shape[0]}, new, {self.embed_dim}), "
+                f"got {node.type}",
+                hint="one new place: x[:, t : t + 1]",
+            ).located("MultiHeadAttention.step")
+        place = state["place"]
+        q = self._placed(self._heads(self.q_proj(node)), place)
+        k = self._placed(self._heads(self.k_proj(node)), place)
+        state = extended(state, k, self._heads(self.v_proj(node)))
+        mask = as_tensor(seen(state, q.shape[2]))
+        room = state["keys"].shape[2]
+        bias = self._bias(q.shape[2], room, mask, place)
+        return self._joined(q, state, bias, False), state
+
+    # -- parts ---------------------------------------------------------------------
+
+    def weights(self, query: Any, known: State, mask: Any = None) -> Tensor:
+        """How much each query takes of each key: [batch, heads, queries, keys]."""
+        q = self._placed(self._heads(self.q_proj(query)), 0)
+        scores = functions.matmul(q, known["keys"].mT) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            given = as_tensor(mask)
+            if given.dtype.kind == "b":
+                given = functions.where(given, 0.0, -math.inf)
+            scores = scores + given
+        return F.softmax(scores, -1)
+
+    def _placed(self, x: Tensor, place: int) -> Tensor:
+        """Heads turned by their places, the first of which is `place`."""
+        if self.positions not in ("rotary", "rotary halves"):
+            return x
+        return rotary(x, start=place, halves=self.positions == "rotary halves")
+
+    def _bias(self, queries: int, keys: int, mask: Any, place: int = 0) -> Any:
+        """The mask, with what ALiBi adds."""
+        if self.alibi is None:
+            return mask
+        return self.alibi(queries, keys, mask, start=place)
+
+    def _joined(self, q: Tensor, known: State, mask: Any, is_causal: bool) -> Tensor:
+        """Heads that have attended, side by side and projected."""
+        p = self.dropout if self.training else 0.0
+        k, v = known["keys"], known["values"]
+        found = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
+        n, h, t, d = found.shape
+        joined: Tensor = reshape(permute_dims(found, (0, 2, 1, 3)), (n, t, h * d))
+        if not self.batch_first:
+            joined = permute_dims(joined, (1, 0, 2))
+        return joined if self.out_proj is None else self.out_proj(joined)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(batch, heads, time, width) from one projection."""
+        if not self.batch_first:
+            x = permute_dims(x, (1, 0, 2))
+        n, t, width = x.shape
+        split = reshape(x, (n, t, self.num_heads, width // self.num_heads))
+        return permute_dims(split, (0, 2, 1, 3))
+
+    def extra_repr(self) -> str:
+        text = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+        return text if self.positions is None else f"{text}, {self.positions}"

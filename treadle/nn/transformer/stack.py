@@ -1,0 +1,84 @@
+"""Layers of a transformer, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.graph.tensor import Tensor
+from treadle.nn.container import ModuleList
+from treadle.nn.module import Module
+
+__all__ = ["TransformerDecoder", "TransformerEncoder"]
+
+States = list[dict[str, Any]]
+
+
+class _Stack(Module):
+    """Layers, and a last normalization if one is given."""
+
+    def __init__(self, layers: Any, norm: Module | None = None) -> None:
+        self.layers, self.norm = ModuleList(layers), norm
+
+    def _last(self, x: Any) -> Any:
+        return x if self.norm is None else self.norm(x)
+
+    def step(self, x: Any, states: States) -> tuple[Tensor, States]:
+        """The next places [rows, new, d_model], each of which sees those before it."""
+        after = []
+        for layer, state in zip(self.layers, states, strict=True):
+            x, state = layer.step(x, state)
+            after.append(state)
+        return self._last(x), after
+
+
+class TransformerEncoder(_Stack):
+    """Encoder layers one after the other, and a last normalization if one is given.
+
+    With `is_causal` it is a decoder without a memory, and `start` and `step` give what
+    the whole sequence gives, place by place.
+
+    >>> import treadle as td
+    >>> layer = td.nn.TransformerEncoderLayer(4, 2, 8)
+    >>> td.nn.TransformerEncoder([layer])(td.ones((1, 3, 4))).shape
+    (1, 3, 4)
+    """
+
+    def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:
+        for layer in self.layers:
+            src = layer(src, mask, is_causal)
+        found: Tensor = self._last(src)
+        return found
+
+    def start(self, rows: int, dtype: Any = None) -> States:
+        """The states before the first place of `rows` sequences."""
+        return [layer.start(rows, dtype) for layer in self.layers]
+
+
+class TransformerDecoder(_Stack):
+    """Decoder layers one after the other, and a last normalization if one is given.
+
+    `start` projects the memory once; `step` gives what the whole sequence gives.
+
+    >>> import treadle as td
+    >>> layer = td.nn.TransformerDecoderLayer(4, 2, 8)
+    >>> x = td.ones((1, 3, 4))
+    >>> td.nn.TransformerDecoder([layer])(x, x).shape
+    (1, 3, 4)
+    """
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_is_causal: bool = False,
+    ) -> Tensor:
+        for layer in self.layers:
+            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_is_causal)
+        found: Tensor = self._last(tgt)
+        return found
+
+    def start(self, memory: Any, memory_mask: Any = None) -> States:
+        """The states before the first place, of sequences that see this memory."""
+        return [layer.start(memory, memory_mask) for layer in self.layers]

@@ -1,0 +1,166 @@
+"""Numbers of few bits: int8 by channels, and values rounded to grids of a few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.base.dtypes import accumulator, int8
+from treadle.base.errors import ArgumentError, DTypeError, ShapeError
+from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.loop import map as mapped
+from treadle.ops.movement import permute_dims, reshape
+
+__all__ = ["dequantize", "int8_linear", "quantize", "quantize_fixed", "quantize_log"]
+
+BLOCK = 1 << 18  # elements of int8 that are floats at a time: one megabyte of float32
+
+
+def quantize(x: Any, axis: int | Sequence[int] = 0) -> tuple[Tensor, Tensor]:
+    """(q, scale) with x about q scale: q int8, a scale for each place along `axis`.
+
+    scale = max|x| / 127 over the other axes, which it keeps with length 1, and q =
+    round(x / scale), so that |x - q scale| is at most scale / 2. Zeros have scale 1.
+
+    >>> import treadle as td
+    >>> q, scale = td.quantize([[1.0, -127.0], [0.0, 254.0]])
+    >>> q.tolist(), scale.tolist()
+    ([[1, -127], [0, 127]], [[1.0], [2.0]])
+    """
+    node = as_float(x)
+    kept = {axis} if isinstance(axis, int) else set(axis)
+    ndim = node.type.ndim
+    if not all(-ndim <= k < ndim for k in kept):
+        raise ShapeError(f"axis {axis} of {node.type}").located(
+            "quantize", repr(node.type), node.line
+        )
+    rest = tuple(k for k in range(ndim) if k not in kept and k - ndim not in kept)
+    wide = astype(node, accumulator(node.type.dtype))
+    top = functions.abs(wide).max(rest, keepdims=True) if rest else functions.abs(wide)
+    scale = functions.where(top > 0.0, top / 127.0, 1.0)
+    whole = functions.round(wide / scale)
+    return astype(functions.clip(whole, -127.0, 127.0), int8), scale
+
+
+def dequantize(q: Any, scale: Any) -> Tensor:
+    """q scale, in the dtype of the scale.
+
+    >>> import treadle as td
+    >>> td.dequantize(*td.quantize([[1.0, -127.0]])).tolist()
+    [[1.0, -127.0]]
+    """
+    factor = as_float(scale)
+    found: Tensor = astype(as_tensor(q), factor.type.dtype) * factor
+    return found
+
+
+def int8_linear(x: Any, weight: Any, scale: Any, bias: Any = None) -> Tensor:
+    """x (W scale)ᵀ + b with W int8 (out, in) and a scale for each of `out`.
+
+    Scales are applied to the result. What lies in memory is W alone: while the product
+    runs, it is read as floats a block of rows at a time.
+
+    >>> import treadle as td
+    >>> q, scale = td.quantize([[1.0, 2.0], [3.0, 4.0]])
+    >>> td.int8_linear([[1.0, 1.0]], q, scale).numpy().round(1).tolist()
+    [[3.0, 7.0]]
+    """
+    a, w = as_float(x), as_tensor(weight)
+    if w.type.dtype != int8:
+        raise DTypeError(
+            f"takes a weight of int8, got {w.type}",
+            hint="q, scale = td.quantize(weight)",
+        ).located("int8_linear", repr(w.type), w.line)
+    if w.type.ndim != 2 or not a.type.ndim or a.type.shape[-1] != w.type.shape[1]:
+        raise ShapeError(
+            f"x {a.type.shape} and a weight {w.type.shape} do not meet",
+            hint="x is [..., in], the weight (out, in)",
+        ).located("int8_linear", f"{a.type!r}, {w.type!r}", a.line)
+    y = _product(a, w) * reshape(astype(as_tensor(scale), a.type.dtype), (-1,))
+    return y if bias is None else y + bias
+
+
+def _product(x: Tensor, w: Tensor) -> Tensor:
+    """x Wᵀ, with W as floats in blocks of rows where it is long."""
+    (rows, width), dtype = w.type.shape, x.type.dtype
+    size = max(BLOCK // max(width, 1), 1)
+    found: Tensor
+    if rows <= 4 * size:
+        found = functions.matmul(x, astype(w, dtype).mT)
+        return found
+    lead = x.type.shape[:-1]
+    flat = reshape(x, (math.prod(lead), width))
+    count = rows // size
+    blocks = reshape(w[: count * size], (count, size, width))
+    parts = mapped(
+        lambda block: functions.matmul(flat, astype(block, dtype).mT), blocks
+    )
+    joined = [reshape(permute_dims(parts, (1, 0, 2)), (flat.shape[0], count * size))]
+    if count * size < rows:
+        joined.append(functions.matmul(flat, astype(w[count * size :], dtype).mT))
+    found = functions.concat(joined, 1) if len(joined) > 1 else joined[0]
+    return reshape(found, (*lead, rows))
+
+
+def quantize_fixed(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> Tensor:
+    """x rounded to n = 2^(bits - 1) - 1 steps of S / n on either side of zero.
+
+    q = round(clip(x, -S, S) n / S) S / n. S is max|x|, or `scale`; each of `steps`
+    rounds replaces it by the factor of q / S that is nearest to x, sum(a x) / sum(a a).
+    Aji and Heafield, Compressing neural machine translation models with 4-bit
+    precision, 2020 (Marian's ModelQuantizer).
+
+    >>> import treadle as td
+    >>> td.quantize_fixed([1.0, 0.6, 0.2], bits=2).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    return _on_grid(x, bits, scale, steps, _fixed)
+
+
+def quantize_log(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> Tensor:
+    """x rounded to S times powers of two, 2^-n up to 1, and zero.
+
+    q = sign(x) S 2^k with k = floor(log2(|x / S| 4 / 3)) clipped to [-n, 0] and n =
+    2^(bits - 1) - 1: 4 / 3 makes it the nearest value. S is found as in
+    `quantize_fixed`.
+
+    >>> import treadle as td
+    >>> td.quantize_log([1.0, 0.7, 0.5, 0.2, -0.9], bits=4).tolist()
+    [1.0, 0.5, 0.5, 0.25, -1.0]
+    """
+    return _on_grid(x, bits, scale, steps, _log)
+
+
+def _fixed(x: Tensor, n: int, scale: Tensor) -> Tensor:
+    found: Tensor = functions.round(functions.clip(x, -scale, scale) / scale * n)
+    return found / n * scale
+
+
+def _log(x: Tensor, n: int, scale: Tensor) -> Tensor:
+    part = functions.minimum(functions.abs(x) / scale, 1.0)
+    # Zero stays zero by its sign; its logarithm is never asked for.
+    safe = functions.where(part > 0.0, part, 1.0)
+    power = functions.floor(functions.log2(safe * (4.0 / 3.0)))
+    power = functions.clip(power, -float(n), 0.0)
+    found: Tensor = functions.sign(x) * scale * functions.pow(2.0, power)
+    return found
+
+
+def _on_grid(x: Any, bits: int, scale: Any, steps: int, f: Any) -> Tensor:
+    if not 2 <= bits <= 16:
+        raise ArgumentError(f"numbers are rounded to 2 to 16 bits, not {bits}")
+    node = as_float(x)
+    wide, n = astype(node, accumulator(node.type.dtype)), (1 << (bits - 1)) - 1
+    top = functions.abs(wide).max() if scale is None else as_tensor(scale)
+    size = astype(top, wide.type.dtype)
+    size = functions.where(size > 0.0, size, 1.0)
+    for _ in range(steps):
+        a = f(wide, n, size) / size
+        square = (a * a).sum()
+        better = (a * wide).sum() / functions.where(square > 0.0, square, 1.0)
+        size = functions.where(better > 0.0, better, size)
+    return astype(f(wide, n, size), node.type.dtype)
