@@ -48,7 +48,7 @@ class Frame:
     def __init__(self) -> None:
         self.versions: dict[int, Tensor] = {}
         self.pending: list[Tensor] = []
-        self.marks: WeakSet[Noting] = WeakSet()
+        self.marks: WeakSet[Noting] | None = None  # while nobody asks to be told
 
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""
@@ -68,7 +68,7 @@ class Frame:
     def take(self) -> list[Tensor]:
         """The pending updates in creation order; the frame forgets them."""
         taken, self.pending = self.pending, []
-        for mark in self.marks:
+        for mark in self.marks or ():
             mark.carried_out(taken)
         self.versions.clear()
         return taken

@@ -20,11 +20,12 @@ from treadle.base.types import TupleType
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
-from treadle.graph.references import references
+from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
-from treadle.graph.traversal import pending, reach, uses
+from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.numerics import refuse_pulled, run_rows
+from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
 
 __all__ = ["evaluate"]
@@ -66,7 +67,7 @@ def _array_references() -> int:
 
 def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
-    counts, inside = references(nodes).tolist(), uses(nodes)
+    counts, inside = counted(nodes), uses(nodes)
     pairs = zip(nodes, counts, strict=True)
     return [node for node, count in pairs if count > inside.get(node.serial, 0)]
 
@@ -82,7 +83,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
 
     What is `spent` refers to nothing soon.
     """
-    counts = references(nodes).tolist()
+    counts = counted(nodes)
     inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
     found = set()
     for node, count in zip(nodes, counts, strict=True):
@@ -113,12 +114,11 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
-    noted = [observe([*wanted, *updates]) for observe in observers.every]
-    if not feeds:
-        run_rows([*wanted, *updates])
-        _pull_tapes([*wanted, *updates])
     wanted += updates
     del updates
+    noted = [observe(wanted) for observe in observers.every]
+    if not feeds:
+        _prepare(wanted)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
     values = values_of(nodes, feeds or {}, keep, old, asked)
@@ -143,6 +143,15 @@ def run(
         variable.commit(node)
     _trim()
     return done
+
+
+def _prepare(wanted: Sequence[Tensor]) -> None:
+    """Run what can run as rows, and gradients of rows, before the program."""
+    nodes = few(wanted, FEW)
+    if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
+        nodes = None
+        run_rows(wanted)
+        _pull_tapes(wanted)
 
 
 def work(
@@ -342,6 +351,8 @@ def evaluate(*tensors: Any) -> Any:
     >>> td.evaluate(x + 1, {"square": x * x})
     (array(3., dtype=float32), {'square': array(4., dtype=float32)})
     """
+    if len(tensors) == 1 and isinstance(tensors[0], Variable):
+        return value(tensors[0])
     leaves, structure = trees.flatten(tensors)
     nodes = [as_tensor(leaf) for leaf in leaves]
     if any(node.stored is None for node in nodes) or top().pending:

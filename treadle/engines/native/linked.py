@@ -16,7 +16,7 @@ import numpy as np
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
-from treadle.engines.native.run import FIELDS, Run
+from treadle.engines.native.run import FIELDS, Run, Tables
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
 from treadle.graph.origin import Origin
@@ -85,6 +85,7 @@ class Linked:
         self._fill_table(self.codes, self.functions)
         self.told: list[Told] | None = None
         self.runs = _segments(self.codes)
+        self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
             for k, step in enumerate(self.program.steps)

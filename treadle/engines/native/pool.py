@@ -1,10 +1,11 @@
 """Native threads that run the steps of a program.
 
 One native call runs all steps and lets go of Python's lock. Workers are Python threads
-that enter native code once and stay there: they spin for some tens of microseconds,
-then sleep in the kernel. A step is published by one store; whoever is awake claims
-parts of it, and it is over when all its parts are, so a worker that sleeps on or comes
-late costs nothing, and one that is gone cannot make a run hang.
+that enter native code once and stay there: they spin for some tens of microseconds (a
+millisecond, where work came as soon before), then sleep in the kernel. A step is
+published by one store; whoever is awake claims parts of it, and it is over when all its
+parts are, so a worker that sleeps on or comes late costs nothing, and one that is gone
+cannot make a run hang.
 
 Sleeping needs Linux and the instructions are those of x86-64 (`runner.py`); elsewhere
 a pool is one thread.

@@ -27,7 +27,9 @@ __all__ = ["PARTS", "PORTABLE", "SIZE", "TEXTS", "THREADS"]
 
 SIZE = 320  # bytes of the state
 THREADS = 264  # where the number of threads stands in it
-_SPINS = 3000  # pauses before a worker sleeps: 30 to 100 us
+# Cycles of the clock that a worker waits before it sleeps: some tens of microseconds,
+# a millisecond where it was woken as soon the last time: waking takes tens, too.
+_SHORT, _LONG = 200_000, 3_000_000
 _PATIENCE = 1000  # pauses before the caller offers its core while it waits for parts
 PARTS = 64  # parts of a step for each thread at most, whatever its grain
 
@@ -96,6 +98,7 @@ _COMMON = (
     + """
 declare void @llvm.x86.sse2.pause()
 declare i64 @syscall(i64, ...)
+declare i64 @llvm.readcyclecounter()
 
 ; Claim a part: how many were unclaimed before, 0 if there was none.
 define internal i64 @claim(ptr %pool) {
@@ -156,7 +159,12 @@ entry:
   %leave = getelementptr i8, ptr %pool, i64 68
   br label %look
 look:
-  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [0, %sleep]
+  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [%n1, %offer],
+      [0, %sleep]
+  %since = phi i64 [0, %entry], [0, %own], [%since, %claim], [%from, %pause],
+      [%from, %offer], [0, %sleep]
+  %limit = phi i64 [{_SHORT}, %entry], [%limit, %own], [%limit, %claim],
+      [%limit, %pause], [%limit, %offer], [%next, %sleep]
   %state = load atomic i64, ptr %pool acquire, align 8
   %left = and i64 %state, 4294967295
   %none = icmp eq i64 %left, 0
@@ -174,10 +182,18 @@ idle:
   br i1 %stay, label %wait, label %end
 wait:
   %n1 = add i64 %n, 1
-  %awake = icmp slt i64 %n1, {_SPINS}
+  %now = call i64 @llvm.readcyclecounter()
+  %first = icmp eq i64 %n, 0
+  %from = select i1 %first, i64 %now, i64 %since
+  %spent = sub i64 %now, %from
+  %awake = icmp ult i64 %spent, %limit
   br i1 %awake, label %pause, label %sleep
 pause:
   call void @llvm.x86.sse2.pause()
+  %long = icmp ugt i64 %spent, {_SHORT}
+  br i1 %long, label %offer, label %look
+offer:  ; whoever else is there may have the core (sched_yield 24)
+  %y = call i64 (i64, ...) @syscall(i64 24)
   br label %look
 sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128)
   %seen = lshr i64 %state, 32
@@ -185,6 +201,10 @@ sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128
   %r = call i64 (i64, ...) @syscall(
       i64 202, ptr %number, i64 128, i64 %seen, ptr null, ptr null, i64 0)
   %b = atomicrmw sub ptr %asleep, i32 1 seq_cst
+  %woken = call i64 @llvm.readcyclecounter()
+  %away = sub i64 %woken, %from
+  %soon = icmp ult i64 %away, {_LONG}
+  %next = select i1 %soon, i64 {_LONG}, i64 {_SHORT}
   br label %look
 end:
   ret void
