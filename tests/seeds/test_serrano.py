@@ -1,4 +1,4 @@
-"""Serrano's stages, and every message of its verification, in Treadle's terms."""
+"""Serrano's stages, memory, Model, and every message of its verification."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "something that is no array is bound to a tensor": (
         lambda: TWICE("two"),
-        "placeholder 'p' is float32[2]; str is no array of numbers",
+        "placeholder 'p' is float32[2]: str is no array of numbers",
     ),
     "an array is bound to a scalar": (
         lambda: PLUS([1.0, 2.0]),
@@ -211,7 +211,7 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "something that is no number is bound to a scalar": (
         lambda: PLUS(None),
-        "placeholder 's' is float32[]; None holds no numbers",
+        "placeholder 's' is float32[]: None holds no numbers",
     ),
     "binding failed for a label": (
         lambda: TWICE(q=np.ones(2)),
@@ -246,3 +246,25 @@ def test_the_stage_of_a_node_is_its_longest_path() -> None:
         below = {n.serial for earlier in stages[:k] for n in earlier}
         for node in stage:
             assert below.issuperset(x.serial for x in node.inputs)
+
+
+def test_s26_all_memory_is_planned_and_only_what_is_updated_has_a_gradient() -> None:
+    w, fixed = (td.param(name, init=np.ones((8, 8))) for name in ("w", "fixed"))
+    fixed.trainable = False
+    y = td.tanh(w @ fixed)
+    loss = (y @ y.T).sum()
+    with td.options(engine="native"):
+        foretold = td.memory(loss)
+        loss.backward()
+    assert foretold.planned > 0 and foretold.total >= foretold.workspace
+    assert w.grad is not None and fixed.grad is None
+
+
+def test_s27_a_model_trains_until_an_epoch_or_an_early_stop_and_predicts() -> None:
+    x = np.linspace(-1.0, 1.0, 16, dtype=np.float32)[:, None]
+    model = td.Model(td.nn.Linear(1, 1), "mse", td.optim.SGD(lr=0.5))
+    assert len(model.fit(x, 2.0 * x, epochs=3, verbose=0).epoch) == 3
+    stop = td.train.EarlyStopping("loss", patience=1)
+    history = model.fit(x, 2.0 * x, epochs=500, verbose=0, callbacks=[stop])
+    assert len(history.epoch) < 500
+    np.testing.assert_allclose(model.predict(x), 2.0 * x, atol=1e-2)
