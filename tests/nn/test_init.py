@@ -33,7 +33,9 @@ BOUNDS: list[tuple[str, Any, float, float]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make", "bound", "std"), BOUNDS, ids=lambda v: str(v))
+@pytest.mark.parametrize(
+    ("name", "make", "bound", "std"), BOUNDS, ids=[row[0] for row in BOUNDS]
+)
 def test_moments(name: str, make: Any, bound: float, std: float) -> None:
     with td.options(seed=11):
         values = make(SHAPE, "float32")
@@ -64,6 +66,8 @@ def test_structures() -> None:
     assert init.eye(value=2.0)((2, 3), "float32").tolist() == [[2, 0, 0], [0, 2, 0]]
     assert init.identity((2, 2, 3), "float32")[1, 1].tolist() == [0.0, 1.0, 0.0]
     assert init.constant(value=3.0)((2,), "int32").tolist() == [3, 3]
+    assert init.zeros((2,), "float32").tolist() == [0, 0]
+    assert init.ones((2,), "float32").tolist() == [1, 1]
     waves = init.sinusoidal((3, 4), "float64")
     np.testing.assert_allclose(waves[0], [0, 0, 1, 1])
     np.testing.assert_allclose(waves[2, 0], math.sin(2.0))

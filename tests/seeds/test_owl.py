@@ -1,4 +1,4 @@
-"""The statements of Owl's document: pictures, what is optimized, what was wished for."""
+"""The statements of Owl's document: pictures, optimizations, a wish."""
 
 from __future__ import annotations
 
