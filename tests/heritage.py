@@ -135,6 +135,7 @@ MD: layer normalization
 M: RMS normalization; highway
 NOS: batch normalization; batch normalization with running statistics, and in
   inference
+N: batch normalization of an LSTM's gates
 D: weight normalization
 # Recurrent networks and attention
 MNDO: rnn with tanh; lstm (vanilla)
@@ -197,10 +198,12 @@ MNDOS: values on request; memory reused, values written in place; order of effec
   graphviz; GPU engines, by CUDA, Metal or OpenCL; gradients checked by differences;
   training, validation, inference modes; fully connected layer
 NDOS: evaluation again after an input has changed
-D: checkpoint and revert of the graph; automatic batching; weights saved: DyNet's text
+D: checkpoint and revert of the graph; automatic batching; weights saved: DyNet's
+  text; norms of a collection, weights projected to a radius
 MNOS: several graphs at once; a model with fit and predict
 M: equal expressions computed once; memory of gradients traded for time; weights
-  saved: Marian's bin, mapped; the largest batch that fits (fits, mini-batch-fit)
+  saved: Marian's bin, mapped; parameters copied from another graph (copyParams); the
+  largest batch that fits (fits, mini-batch-fit)
 NO: what nobody reads is not computed; derivatives as graphs, of any order; a whole
   training step compiled once; picture of the memory; layers in a row; batches: full,
   small, drawn, one by one
@@ -211,7 +214,7 @@ N: patterns with names, optional parts, any order of operands; derivative of any
   time, progress, log
 MNDO: kernels fused; graph saved; optimizer's state saved
 O: jacobian, jacobianv, jacobianTv; hessian, hessianv; laplacian, gradhessian; forward
-  and reverse mode, nested; complex numbers
+  and reverse mode, nested; complex numbers; summary of a network
 ND: named axes; text of a graph; profiler
 MS: parallel branches
 DOS: immediate mode

@@ -45,6 +45,17 @@ def test_moments(name: str, make: Any, bound: float, std: float) -> None:
     assert values.std() == pytest.approx(std, rel=0.05)
 
 
+def test_gumbel_is_of_its_distribution_and_bounded() -> None:
+    with td.options(seed=11):
+        values = init.gumbel((64, 1024), "float64")
+        wide = init.gumbel(eps=0.25)((64, 64), "float32")
+    assert values.mean() == pytest.approx(0.5772, abs=0.02)
+    assert values.std() == pytest.approx(math.pi / math.sqrt(6), rel=0.02)
+    low, high = -math.log(-math.log(1e-5)), -math.log(-math.log1p(-1e-5))
+    assert low <= values.min() and values.max() <= high
+    assert wide.min() > -0.3267 and wide.max() < 1.2459
+
+
 @pytest.mark.parametrize("name", init.names())
 def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     found = []
@@ -87,6 +98,7 @@ def test_settings_are_checked() -> None:
         lambda: init.by_name("normalish"),
         lambda: init.glorot_uniform(mode="up")((2, 2)),
         lambda: init.fans((2, 2), "ab"),
+        lambda: init.gumbel(eps=0.5)((2,)),
         lambda: init.gain("square"),
     ]
     for make in wrong:
