@@ -117,8 +117,7 @@ def _interrupted_at(event: int, body: Any) -> bool:
 
 def test_an_interrupt_at_any_point_leaves_the_weights_as_they_were() -> None:
     draws = random.Random(7)
-    # Looking for rows is machine code with a table of its own: not here.
-    with td.options(seed=1, autobatch=False):
+    with td.options(seed=1):
         run, twin = Training(), Training()
         run.step()
         events = [0]
@@ -148,7 +147,7 @@ def test_an_interrupt_at_any_point_leaves_the_weights_as_they_were() -> None:
             assert run.opt.count.item() == done
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert done < len(places) / 2  # most of them came inside
-    with td.options(seed=1, autobatch=False):
+    with td.options(seed=1):
         for _ in range(done):
             twin.step()
     assert run.state() == twin.state()
@@ -161,11 +160,7 @@ def test_ctrl_c_from_outside_is_raised_and_undone() -> None:
     before, state = bits(w), opt.state_dict()
     for k in range(5):
         timer = threading.Timer(0.01 + 0.007 * k, signal.raise_signal, [signal.SIGINT])
-        with (
-            td.options(autobatch=False),
-            pytest.raises(KeyboardInterrupt),
-            td.transaction(),
-        ):
+        with pytest.raises(KeyboardInterrupt), td.transaction():
             timer.start()
             while True:
                 opt.step(((w - 1.0) ** 2).sum())
