@@ -19,6 +19,7 @@ from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels
+from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides
 from treadle.loops.nest import kernel_of
@@ -63,6 +64,7 @@ __all__ = ["Draft", "drafts"]
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,
+    **JOINS,
     **SCATTERS,
     **SCANS,
     **ORDERS,
