@@ -16,9 +16,7 @@ from treadle.loops.kernel import Argument, Kernel, Load, Store
 from treadle.loops.lower import Strides, placed
 from treadle.ops.join import Concat
 
-__all__ = ["JOINS", "MANY"]
-
-MANY = 8  # operands, from which on each is copied
+__all__ = ["JOINS"]
 
 
 def _joined(node: Tensor, strides: Strides) -> Kernels:
