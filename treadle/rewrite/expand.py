@@ -19,7 +19,7 @@ from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update, unbound
 from treadle.ops.call import Call, without_calls
@@ -171,15 +171,19 @@ class _Numbering:
             op, type_ = op.unnamed(), without_names(type_)
         key = (op, type_, *[x.serial for x in inputs])
         found = self.table.get(key) if once else None
-        if found is None:
-            same = op is like.op and type_ is like.type
-            if inputs and same and all(map(is_, inputs, like.inputs)):
-                found = like
-            else:
-                found = Tensor(op, inputs, type_)
-                found.origin = like.origin
-            self.table[key] = found
-            self.done[found.serial] = found
+        return self._first(key, op, inputs, like) if found is None else found
+
+    def _first(
+        self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
+    ) -> Tensor:
+        """The first node that computes what a key says."""
+        type_ = key[1]
+        same = op is like.op and type_ is like.type
+        if inputs and same and all(map(is_, inputs, like.inputs)):
+            found = like
+        else:
+            found = remade(like, op, inputs, type_)
+        self.table[key] = self.done[found.serial] = found
         return found
 
     def constant(self, node: Tensor) -> Tensor:
@@ -277,7 +281,7 @@ class _Numbering:
 
     def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
         """Convert nodes in order; `made` maps old serials to what they became."""
-        done = self.done
+        done, table, kinds, plain = self.done, self.table, _kinds, _Kind.PLAIN
         for node in nodes:
             serial = node.serial
             if serial in made:
@@ -286,6 +290,14 @@ class _Numbering:
                 made[serial] = done[serial]
             elif node.stored is not None:
                 made[serial] = self.constant(node)
+            elif kinds.get(type(node.op)) is plain and not has_names(node.type):
+                # As `convert` does it, without the calls: most nodes are such.
+                inputs: Any = tuple([made[x.serial] for x in node.inputs])
+                key = (node.op, node.type, *[x.serial for x in inputs])
+                found = table.get(key)
+                if found is None:
+                    found = self._first(key, node.op, inputs, node)
+                made[serial] = found
             else:
                 made[serial] = self.convert(node, made)
 

@@ -173,7 +173,9 @@ class Linked:
                 start = functions[code.name], len(table)
                 records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])
                 for x in code.arguments:
-                    if isinstance(x, tuple):
+                    if type(x) is int:
+                        table.append(x)
+                    elif isinstance(x, tuple):
                         slots.append(len(table))
                         which.append(special[x[0]] if isinstance(x[0], str) else x[0])
                         shifts.append(x[1])
