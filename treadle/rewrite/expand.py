@@ -177,12 +177,9 @@ class _Numbering:
         self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
     ) -> Tensor:
         """The first node that computes what a key says."""
-        type_ = key[1]
-        same = op is like.op and type_ is like.type
-        if inputs and same and all(map(is_, inputs, like.inputs)):
-            found = like
-        else:
-            found = remade(like, op, inputs, type_)
+        same = inputs and op is like.op and key[1] is like.type
+        same = same and all(map(is_, inputs, like.inputs))
+        found = like if same else remade(like, op, inputs, key[1])
         self.table[key] = self.done[found.serial] = found
         return found
 
