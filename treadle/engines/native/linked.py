@@ -7,7 +7,6 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -125,7 +124,8 @@ class Linked:
             size = buffers[n].type.nbytes
             if n in over:
                 k = place[n] = place[over[n]]
-                self.ranges[k] = replace(self.ranges[k], last=last[n])
+                old = self.ranges[k]
+                self.ranges[k] = Range(old.bytes, old.first, last[n])
             else:
                 place[n] = len(self.ranges)
                 self.ranges.append(Range(size, first[n], last[n]))
