@@ -18,6 +18,7 @@ from treadle.graph.leaves import (
     Argument,
     Cut,
     Leaf,
+    bits_of,
     constant_node,
     literal_node,
 )
@@ -274,7 +275,7 @@ def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     first: dict[int, int] = {}
     places = [first.setdefault(x.serial, len(first)) for x in operands]
     given = tuple([k for k, own in enumerate(gs) if own is not None])
-    types = [(x.type, _bits(x)) for x in operands]
+    types = [(x.type, bits_of(x)) for x in operands]
     key = op, current().dtype, len(xs), isinstance(g, tuple), given, *places, *types
     known = _pulled.get(key, 0)
     if known == 1:
@@ -286,11 +287,6 @@ def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     if isinstance(known, _Pulled):
         return known.on(operands)
     return pullback(op.expand(*xs), g, xs)
-
-
-def _bits(x: Tensor) -> bytes | None:
-    """The value of a number that is written in the graph."""
-    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
 
 
 def _pull_apart(

@@ -136,6 +136,11 @@ def integer_array(value: int) -> np.ndarray[Any, Any]:
     return array
 
 
+def bits_of(x: Tensor) -> bytes | None:
+    """The value of a number that is written in the graph; None of any other node."""
+    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
+
+
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
     array = np.array(value, dtype=dtype)
@@ -180,6 +185,8 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
     """
     if dtype is not None:
         wanted = as_dtype(dtype)
+        if value is None or (isinstance(value, (list, tuple)) and _has_none(value)):
+            raise DTypeError(f"{value!r} holds no numbers")  # NumPy takes it for NaN
     elif isinstance(value, (np.ndarray, np.generic)):
         wanted = as_dtype(value.dtype)
     elif isinstance(value, (int, float)):
@@ -205,6 +212,13 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """An array of any content at a multiple of 64 bytes: its rows straddle no lines."""
     raw = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 63, np.uint8)
     return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+
+
+def _has_none(value: Any) -> bool:
+    """Whether None is among the items of lists in lists."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_none, value))
+    return value is None
 
 
 def _probed(value: Any) -> np.ndarray[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
+from treadle.graph.leaves import CONSTANT, Unbound, Version, as_tensor, to_array
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut, makers, new_node
@@ -79,6 +79,7 @@ class Variable(Operand):
         "sparse",
         "version",
     )
+    persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
     def __init__(
         self,
@@ -114,12 +115,20 @@ class Variable(Operand):
     ) -> None:
         self._type, self.name = type_, name
         self.metadata: dict[str, Any] = {}
-        self.grad = None
+        self._grad: Tensor | None = None
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
+
+    def begin_as(
+        self, node: Tensor, type_: Type, name: str | None, trainable: bool
+    ) -> None:
+        """Have a graph for the first value; it runs once, with what reads it first."""
+        named = name or f"variable_{next(_numbers)}"
+        self._begin(type_, named, Version(self), None, trainable)
+        self.committed = Update(self)(_blank(type_), self._fitting(node))
 
     @property
     def type(self) -> Type:
@@ -132,6 +141,8 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        for around in state.transactions:
+            around.note_grad(self)
         self._grad = value
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
@@ -159,7 +170,10 @@ class Variable(Operand):
         Returns the Update; it runs with the next evaluation of this thread, or only
         where it is named if made under `td.explicit_updates()`.
         """
-        update = Update(self)(self.node(), self._fitting(value))
+        base = self.node()
+        if isinstance(base.op, Unbound):  # there is nothing yet that it could read
+            base = _blank(self._type)
+        update = Update(self)(base, self._fitting(value))
         if not state.explicit:
             top().record(self, update)
         return update
@@ -183,6 +197,8 @@ class Variable(Operand):
 
     def commit(self, update: Tensor) -> None:
         """Make an evaluated Update the stored version; it becomes a leaf."""
+        for around in state.transactions:
+            around.note(self, update)
         cut(update, self.version)
         self.committed = update
 
@@ -278,7 +294,7 @@ class Variable(Operand):
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable = self._trainable
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
-        known = self.committed.stored is not None
+        known = not isinstance(self.committed.op, Unbound)
         value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
         return copy
@@ -333,8 +349,16 @@ class Placeholder(Variable):
             super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
+        for around in state.transactions:
+            around.note(self, update)
         self.version = Version(self)
         super().commit(update)
+
+
+def _blank(type_: Type) -> Tensor:
+    """What stands for the old version where there is none; it takes no memory."""
+    nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
+    return Tensor(CONSTANT, (), type_, nothing)
 
 
 def _is_lent(array: Array) -> bool:

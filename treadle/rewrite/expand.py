@@ -14,7 +14,6 @@ from typing import Any
 
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
-from treadle.base.options import current
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
@@ -26,7 +25,9 @@ from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
+from treadle.ops.flow import Again
 from treadle.rewrite.straighten import ordered
+from treadle.rewrite.written import written
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -75,56 +76,6 @@ class Expanded:
         return self.leaves[argument.op.position]
 
 
-@dataclass(frozen=True)
-class _Written:
-    """An op written in smaller ones: nodes over arguments, in order."""
-
-    arguments: tuple[Tensor, ...]
-    nodes: list[Tensor]
-    outputs: tuple[Tensor, ...]
-    several: bool
-
-
-KNOWN = 1024  # ops on operands of some types
-_known: dict[Any, _Written] = {}
-
-
-def _bits(x: Tensor) -> bytes | None:
-    """The value of a number that is written in the graph."""
-    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
-
-
-def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
-    """What an op is written out as; done once for operands of the same types.
-
-    A rule may look at a number that is an operand, and at which operands are the same.
-    """
-    first: dict[int, int] = {}
-    places = [first.setdefault(x.serial, len(first)) for x in operands]
-    types = [(without_names(x.type), _bits(x)) for x in operands]
-    key = op, current().dtype, *places, *types
-    found = _known.get(key)
-    if found is not None:
-        return found
-    own: dict[int, Tensor] = {}
-    for x in operands:
-        if x.serial not in own:
-            bare = Tensor(Argument(len(own)), (), without_names(x.type))
-            own[x.serial] = x if x.op is LITERAL else bare
-    arguments = tuple([own[x.serial] for x in operands])
-    made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
-    outputs = made if isinstance(made, tuple) else (made,)
-    known = {x.serial for x in arguments}
-    nodes = [x for x in reach(outputs) if x.serial not in known]
-    found = _Written(arguments, nodes, outputs, isinstance(made, tuple))
-    if len(_known) >= KNOWN:
-        _known.clear()
-    # A node of numbers alone would be a part of every graph.
-    if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
-        _known[key] = found
-    return found
-
-
 class _Kind(Enum):
     """What becomes of an op: written in others unless that is claimed, or it stays."""
 
@@ -162,6 +113,7 @@ class _Numbering:
         self.table: dict[Any, Tensor] = {}
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
+        self.latest: Tensor | None = None  # what was seen from outside so far
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         kind = _kinds.get(type(op)) or _kind(op)
@@ -216,7 +168,12 @@ class _Numbering:
             return self._inline(node, inputs)
         if kind is _Kind.WRITTEN and not self.claimed(op):
             return self._expand(node, inputs)
-        return self.node(op, inputs, node)
+        if effect_of(op) != "each":
+            return self.node(op, inputs, node)
+        if self.latest is not None and inputs:  # it is seen after what came before
+            inputs = Again()(inputs[0], self.latest), *inputs[1:]
+        self.latest = self.node(op, inputs, node)
+        return self.latest
 
     def _contracted(
         self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
@@ -256,7 +213,7 @@ class _Numbering:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
         wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
-        own = _written(node.op, wide)
+        own = written(node.op, wide)
         known: dict[int, Results] = {
             x.serial: y for x, y in zip(own.arguments, wide, strict=True)
         }

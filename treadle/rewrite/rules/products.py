@@ -249,11 +249,9 @@ _DIVISIONS = {Divide, Reciprocal}
 _PARTS = {Multiply, Square, Negative} | _DIVISIONS
 
 
-# Of these two most answer no, for each product of a graph: they stop where they can.
-
-
 def _sums_quotients(root: Tensor) -> bool:
     """Whether a product may have a sum as a factor of which a term has a divisor."""
+    # Most have none: no lists of all that is looked at.
     waiting, left = [root], 4 * FACTORS
     while waiting and left:
         node = waiting.pop()
@@ -261,10 +259,8 @@ def _sums_quotients(root: Tensor) -> bool:
         kind = type(node.op)
         if kind in _PARTS:
             waiting += node.inputs
-        elif kind is Add or kind is Subtract:
-            for v in node.inputs:
-                if type(v.op) in _PARTS and _divides(v):
-                    return True
+        elif (kind is Add or kind is Subtract) and any(map(_divides, node.inputs)):
+            return True
     return False
 
 
