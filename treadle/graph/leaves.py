@@ -136,6 +136,11 @@ def integer_array(value: int) -> np.ndarray[Any, Any]:
     return array
 
 
+def bits_of(x: Tensor) -> bytes | None:
+    """The value of a number that is written in the graph; None of any other node."""
+    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
+
+
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
     array = np.array(value, dtype=dtype)

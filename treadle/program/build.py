@@ -18,6 +18,7 @@ from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
 from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
@@ -126,9 +127,11 @@ def drafts(
     """
     olds = replaced or {}
 
-    def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
+    def arrange(
+        roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
+    ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse, given, loose)
+        return Arrangement(roots, versions, supported, fuse, given, loose, nodes)
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
@@ -138,7 +141,9 @@ def drafts(
         return Draft(arranged, built)
 
     with stage("fuse"):
-        arranged = arrange(unbarred(roots))
+        nodes = reach(list(roots.values()))
+        own = unbarred(roots, nodes)
+        arranged = arrange(own, nodes if own is roots else None)
     if not fuse:
         yield draft(arranged)
         return
