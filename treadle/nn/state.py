@@ -85,8 +85,8 @@ def compare(
 ) -> Keys:
     """The names without a partner; an error names all that does not fit, at once.
 
-    Another shape or a kind of number that loses something is an error; so are missing
-    and unexpected names when `strict`. What has no type here is not looked at.
+    Another shape, other axes or a kind of number that loses something is an error; so
+    are missing and unexpected names when `strict`. What has no type is not looked at.
     """
     keys = Keys([k for k in own if k not in given], [k for k in given if k not in own])
     misfits = [
@@ -99,15 +99,22 @@ def compare(
         for k, t in given.items()
         if t is not None and k in own and _rank(t) > _rank(own[k])
     ]
+    renamed = [
+        f"{k} is {t}, here {own[k]}"
+        for k, t in given.items()
+        if t is not None and k in own and t.axes and own[k].axes
+        if t.shape == own[k].shape and t.axes != own[k].axes
+    ]
     told = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
+    told += [("of other axes", renamed)]
     if strict:
         told += [("missing", keys.missing_keys), ("unexpected", keys.unexpected_keys)]
     if any(names for _, names in told):
         text = "; ".join(f"{what}: {_shown(n)}" for what, n in told if n)
-        raise ModelFileError(
-            f"the state does not fit {who}: {text}",
-            hint="strict=False leaves out missing and unexpected names",
-        )
+        hint = "strict=False leaves out missing and unexpected names"
+        if renamed:
+            hint += "; dict(td.load(path)) has arrays without axes, to load by position"
+        raise ModelFileError(f"the state does not fit {who}: {text}", hint=hint)
     return keys
 
 
