@@ -72,7 +72,7 @@ def good_files(name: str) -> list[bytes]:
         for k, d in enumerate(sorted(kinds, key=str))
     }
     facts = {} if name == "dynet" else {"made": "here", "model.yml": "dim: 3\n"}
-    axes = {} if name == "dynet" else {k: ("n", None) for k in arrays}
+    axes = {} if name == "dynet" else dict.fromkeys(arrays, ("n", None))
     whole = td.io.Arrays(arrays, facts, frozenset(list(arrays)[:1]), axes)
     found = [_saved(whole, name)]
     if name == ".npz":
