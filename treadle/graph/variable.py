@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,14 @@ class Variable(Operand):
         "_grad",
         "_trainable",
         "_type",
+        "allowed",
         "committed",
         "frozen",
         "metadata",
         "name",
         "sparse",
         "version",
+        "wanted",
     )
 
     def __init__(
@@ -118,6 +121,7 @@ class Variable(Operand):
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
+        self.allowed = True  # by the modules around it
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
 
@@ -140,15 +144,28 @@ class Variable(Operand):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers that are given no list of parameters update it."""
+        """Whether optimizers that are given no list of parameters update it.
+
+        It is what it was set to, unless a module around it is not trainable.
+        """
         return self._trainable
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
         if value and not is_inexact(self._type.dtype):
             raise DTypeError(f"{self._type} has no derivatives, so it is not trainable")
-        self._trainable = bool(value)
+        self.wanted = bool(value)
+        self._trainable = self.wanted and self.allowed
         changed()
+        if self.wanted and not self.allowed:
+            unheard(self.name)
+
+    def allow(self, value: bool) -> None:
+        """Let it train if it is set to, or not: what the modules around it tell."""
+        if value != self.allowed:
+            self.allowed = value
+            self._trainable = self.wanted and value
+            changed()
 
     def node(self) -> Tensor:
         return state.frames[-1].read(self)
@@ -276,7 +293,8 @@ class Variable(Operand):
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
         copy.metadata, copy.grad = dict(self.metadata), self.grad
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
-        copy._trainable = self._trainable
+        copy._trainable, copy.wanted = self._trainable, self.wanted
+        copy.allowed = self.allowed
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
         known = self.committed.stored is not None
         value = functions.settled(self).stored if known else None
@@ -335,6 +353,15 @@ class Placeholder(Variable):
     def commit(self, update: Tensor) -> None:
         self.version = Version(self)
         super().commit(update)
+
+
+def unheard(name: str) -> None:
+    """Warn that what is set to train does not, for a module around it is not."""
+    warnings.warn(
+        f"{name!r} is not trained: a module around it has trainable = False; set that "
+        "one True, or freeze by requires_grad_(False), which parameters may undo",
+        stacklevel=3,
+    )
 
 
 def _is_lent(array: Array) -> bool:
