@@ -261,3 +261,11 @@ def test_metrics_over_batches_are_metrics_over_all() -> None:
     errors = td.train.MeanSquaredError()
     errors.update(np.zeros(3), np.ones((3, 1)))
     assert errors.sums.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_flush_ends_an_epoch_with_an_update(flush: bool) -> None:
+    model = td.Model(td.nn.Linear(1, 1), "mse", td.optim.SGD(lr=0.1, accumulate=2))
+    x = np.ones((6, 1), "f4")
+    model.fit(x, x, batch_size=2, epochs=2, verbose=0, flush=flush)
+    assert int(model.optimizer.count) == (4 if flush else 3)

@@ -125,11 +125,11 @@ def load(
     taken, without it, and renamed: by a function or a mapping, where keys that end in
     "." rename beginnings and what becomes None is left out. Names that are missing,
     unexpected or of another shape are told at once, before an array is read;
-    `strict=False` lets the first two pass and tells them in `keys_left`. Axes that have
-    names in the file, in `axes`, and in `what` have the same. With
-    `copy=False` arrays are read-only parts of the mapped file (.bin, .safetensors),
-    which nobody may write to meanwhile; files that Treadle replaces stay whole.
-    A file is data: nothing in it runs. Raises ModelFileError.
+    `strict=False` lets the first two pass and tells them in `keys_left`. Axes named in
+    the file and in `what` have the same names. With `copy=False` arrays are read-only
+    parts of the mapped file (.bin, .safetensors), which nobody may write to meanwhile;
+    files that Treadle replaces stay whole. A file is data: nothing in it runs. Raises
+    ModelFileError.
 
     >>> import tempfile
     >>> import treadle as td
@@ -148,8 +148,7 @@ def load(
         arrays = {
             k: np.array(source[v], copy=copy or None) for k, v in taken.names.items()
         }
-        told = getattr(source, "axes", {})
-        axes = {k: told[v] for k, v in taken.names.items() if v in told}
+        axes = _named(getattr(source, "axes", {}), taken.names)
         found = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
         types = {k: Type(a.shape, a.dtype, axes.get(k)) for k, a in arrays.items()}
         _check("the arrays", target, types, strict, taken.wrong, found)
@@ -157,10 +156,10 @@ def load(
         with listed(source, format=format, mapped=not copy) as (file, listing):  # type: ignore[arg-type]
             taken = choose(listing.items, rename, prefix)
             items = {k: listing.items[v] for k, v in taken.names.items()}
-            axes = {k: i.axes for k, i in items.items() if i.axes is not None}
             tables = _taken(listing.tables, taken.names)
-            found = Arrays({}, listing.metadata, tables, axes)
             types = {k: item.type for k, item in items.items()}
+            axes = {k: t.axes for k, t in types.items() if t.axes is not None}
+            found = Arrays({}, listing.metadata, tables, axes)
             _check(place_of(source), target, types, strict, taken.wrong, found)
             check_size(items, max_bytes)
             for name, item in items.items():
@@ -211,6 +210,10 @@ def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _taken(tables: frozenset[str], names: Mapping[str, str]) -> frozenset[str]:
     return frozenset(own for own, given in names.items() if given in tables)
+
+
+def _named(axes: Mapping[str, Names], names: Mapping[str, str]) -> dict[str, Names]:
+    return {own: axes[given] for own, given in names.items() if given in axes}
 
 
 def _values(name: str, what: Any) -> Iterator[tuple[str, Any, Operand | None]]:

@@ -37,11 +37,12 @@ class Fit:
         validation_freq: int,
         callbacks: Sequence[Callback],
         split: int,
+        flush: bool = False,
     ) -> None:
         self.model, self.batches, self.epochs = model, batches, epochs
         self.steps_per_epoch = steps_per_epoch
         self.validation, self.validation_freq = validation, validation_freq
-        self.split = split
+        self.split, self.flush = split, flush
         self.history = History()
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
@@ -92,6 +93,8 @@ class Fit:
                 "an epoch has no batch",
                 hint="a generator makes batches once: give steps_per_epoch or a list",
             )
+        if self.flush:
+            model.optimizer.flush()
         logs = self._results()
         if self.validation is not None and (epoch + 1) % self.validation_freq == 0:
             logs |= self._validated()

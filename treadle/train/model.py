@@ -96,6 +96,7 @@ class Model:
         sample_weight: Any = None,
         steps_per_epoch: int | None = None,
         split: int = 1,
+        flush: bool = False,
         seed: int = 0,
     ) -> History:
         """Train, and return the logs of each epoch.
@@ -103,7 +104,8 @@ class Model:
         `x` and `y` are arrays (several in a list or dict), or `x` alone is a data set,
         a Loader, or an iterable of batches (inputs, targets, weights). The order of the
         examples follows from `seed` and the epoch. `validation_split` holds the last
-        examples out; `split` makes so many steps of each batch. `verbose` 0 prints
+        examples out; `split` makes so many steps of each batch, and `flush` has each
+        epoch end with an update of what the optimizer accumulates. `verbose` 0 prints
         nothing, 1 shows a bar on a terminal and a line for each epoch, 2 the line.
 
         >>> import numpy as np, treadle as td
@@ -133,7 +135,7 @@ class Model:
                 return self._evaluated(others, validation_steps)
 
         every = steps_per_epoch, validation, validation_freq
-        return Fit(self, batches, epochs, *every, chosen, split).run()
+        return Fit(self, batches, epochs, *every, chosen, split, flush).run()
 
     def step(self, batch: Batch) -> tuple[float, Any]:
         """One step of the optimizer on a batch: the loss, and where there are metrics
