@@ -106,11 +106,11 @@ class Controls:
     ) -> Controlled:
         """The gradients a rule is to see, from those of the loss and the sums; with
         `flush` from the sums alone, which wait no longer."""
+        if flush:
+            means, left, none, changes = self._flushed(given, sums)
+            return self._clipped(means, none, changes, None, left)
         gradients, changes = list(given), []
         finite = hold = None
-        if flush:
-            gradients, later, hold, changes = self._flushed(gradients, sums)
-            return self._clipped(gradients, hold, changes, None, later)
         if self.loss_scale is not None:
             gradients = _times(gradients, 1.0 / self.loss_scale.scale.node())
         if self.watches:
