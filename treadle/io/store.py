@@ -124,12 +124,11 @@ def load(
     `td.save`: what was saved with it fits it. Only names that begin with `prefix` are
     taken, without it, and renamed: by a function or a mapping, where keys that end in
     "." rename beginnings and what becomes None is left out. Names that are missing,
-    unexpected or of another shape are told at once, before an array is read;
-    `strict=False` lets the first two pass and tells them in `keys_left`. Axes named in
-    the file and in `what` have the same names. With `copy=False` arrays are read-only
-    parts of the mapped file (.bin, .safetensors), which nobody may write to meanwhile;
-    files that Treadle replaces stay whole. A file is data: nothing in it runs. Raises
-    ModelFileError.
+    unexpected, of another shape or other axes are told at once, before an array is
+    read; `strict=False` lets the first two pass and tells them in `keys_left`. With
+    `copy=False` arrays are read-only parts of the mapped file (.bin, .safetensors),
+    which nobody may write to meanwhile; files that Treadle replaces stay whole.
+    A file is data: nothing in it runs. Raises ModelFileError.
 
     >>> import tempfile
     >>> import treadle as td
@@ -156,10 +155,10 @@ def load(
         with listed(source, format=format, mapped=not copy) as (file, listing):  # type: ignore[arg-type]
             taken = choose(listing.items, rename, prefix)
             items = {k: listing.items[v] for k, v in taken.names.items()}
-            tables = _taken(listing.tables, taken.names)
             types = {k: item.type for k, item in items.items()}
             axes = {k: t.axes for k, t in types.items() if t.axes is not None}
-            found = Arrays({}, listing.metadata, tables, axes)
+            found = Arrays({}, listing.metadata, axes=axes)
+            found.tables = _taken(listing.tables, taken.names)
             _check(place_of(source), target, types, strict, taken.wrong, found)
             check_size(items, max_bytes)
             for name, item in items.items():
