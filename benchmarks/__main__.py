@@ -54,6 +54,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="a look, for no claim")
     parser.add_argument("--perturbed", action="store_true", help="other sizes")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help='cases such as "data *1x1*"'
+    )
     parser.add_argument("--tiny", action="store_true", help="sizes of the tests")
     parser.add_argument("--check", action="store_true", help="compare results only")
     parser.add_argument("--peers-only", action="store_true", help="without treadle")
@@ -71,7 +74,9 @@ def main() -> int:
         return 0
     console = Console(stderr=True, highlight=False, markup=False)
     work = workload(chosen.workload)
-    setting = Setting(chosen.threads, sizes, chosen.quick, chosen.check, chosen.quiet)
+    setting = Setting(
+        chosen.threads, sizes, chosen.quick, chosen.check, chosen.quiet, chosen.only
+    )
     peers = find(work, chosen.peer, interpreters(chosen.python))
     for name, why in peers.missing.items():
         console.print(f"missing: {name}: {why}")
@@ -81,7 +86,7 @@ def main() -> int:
     own = not chosen.peers_only
     outcome = compare(work, setting, peers, rounds, own, console.print)
     show(outcome)
-    if chosen.json is not None or not chosen.quick:
+    if chosen.json is not None or not (chosen.quick or chosen.only):
         path = Path(chosen.json) if chosen.json else RESULTS / kept_name(outcome)
         keep(outcome, path)
         console.print(f"kept in {path}")

@@ -13,7 +13,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,15 @@ def samples(
     return found
 
 
+def chosen(cases: Iterable[Case], only: str) -> Iterator[Case]:
+    """The cases that a pattern asked for names, in order; all where none was."""
+    return (case for case in cases if fnmatchcase(case.name, only or "*"))
+
+
 def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]:
     """The figures of one implementation in this process, by case.
 
-    `setting` has part, sizes, quick, check and threads.
+    `setting` has part, sizes, quick, check, only and threads.
     """
     sizes = work.sizes[setting.sizes]
     data = work.data(sizes, setting.part)
@@ -94,7 +100,7 @@ def measure(work: Workload, implementation: str, setting: Any) -> dict[str, Any]
         sizes, setting.part, data, setting.check
     )
     figures: dict[str, Any] = {}
-    for case in cases:
+    for case in chosen(cases, setting.only):
         figure: dict[str, Any] = {"work": case.work, "unit": case.unit}
         if work.counts and case.counts is not None:
             figure["counts"] = dict(case.counts())
@@ -120,7 +126,8 @@ def serve(work: Workload, implementation: str, setting: Any) -> None:
     sizes = work.sizes[setting.sizes]
     data = work.data(sizes, setting.part)
     prepare(implementation, setting.threads)
-    for case in work.implementations[implementation](sizes, setting.part, data, False):
+    cases = work.implementations[implementation](sizes, setting.part, data, False)
+    for case in chosen(cases, setting.only):
         count = warmed(case, work, setting.quick)
         tell({"case": case.name, "work": case.work, "unit": case.unit})
         for line in sys.stdin:
@@ -144,6 +151,7 @@ def main() -> None:
     parser.add_argument("--sizes", choices=SIZES, default="plain")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", default="", help="a pattern of cases")
     parser.add_argument("--turns", action="store_true", help="stay, sample when asked")
     parser.add_argument("--versions", action="store_true", help="print these only")
     setting = parser.parse_args()

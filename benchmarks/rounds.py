@@ -62,11 +62,13 @@ class Setting:
     quick: bool = False
     check: bool = False
     quiet: float = math.inf  # processors others may keep busy meanwhile
+    only: str = ""  # a pattern of the names of cases
 
     def arguments(self) -> list[str]:
         """As options of `benchmarks.one`."""
         flags = [f"--{k}" for k in ("quick", "check") if getattr(self, k)]
-        return ["--threads", str(self.threads), "--sizes", self.sizes, *flags]
+        only = ["--only", self.only] if self.only else []
+        return ["--threads", str(self.threads), "--sizes", self.sizes, *only, *flags]
 
     def environment(self) -> dict[str, str]:
         """This process's, with the same number of threads for every library."""

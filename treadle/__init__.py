@@ -24,11 +24,13 @@ from treadle.base.types import *
 from treadle.engines import reference as _reference
 from treadle.graph.compare import *
 from treadle.graph.frame import *
+from treadle.graph.initial import *
 from treadle.graph.inspect import *
 from treadle.graph.mark import *
 from treadle.graph.scope import *
 from treadle.graph.tensor import *
 from treadle.graph.text import *
+from treadle.graph.transaction import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
 from treadle.ops import linalg as linalg
@@ -44,6 +46,7 @@ from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
 from treadle.ops.ctc import *
+from treadle.ops.custom import *
 from treadle.ops.debug import *
 from treadle.ops.distance import *
 from treadle.ops.division import *
@@ -53,6 +56,7 @@ from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
 from treadle.ops.extrema import *
 from treadle.ops.flow import *
+from treadle.ops.host import *
 from treadle.ops.index import *
 from treadle.ops.join import *
 from treadle.ops.logarithm import *
@@ -84,6 +88,7 @@ from treadle.ops.select import *
 from treadle.ops.softmax import *
 from treadle.ops.sparse import *
 from treadle.ops.special import *
+from treadle.ops.state import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
 from treadle.ops.trigonometric import *
@@ -99,9 +104,13 @@ from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
 from treadle.runtime.explain import *
 from treadle.runtime.function import *
+from treadle.runtime.gradcheck import *
+from treadle.runtime.initialize import *
 from treadle.runtime.largest import *
 from treadle.runtime.lower import *
 from treadle.runtime.memory import *
+from treadle.runtime.profile import *
+from treadle.runtime.replay import *
 from treadle.viz.dot import *
 from treadle.viz.memory import *
 from treadle.viz.show import *

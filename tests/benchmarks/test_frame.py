@@ -19,6 +19,7 @@ from benchmarks.frame import apart, check, collect, compare, trust
 from benchmarks.rounds import Failure, Peers, Setting, find, interpreters
 from benchmarks.tables import keep, kept_name, show
 from benchmarks.workload import Claim, Workload
+from benchmarks.workloads import workload
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
@@ -213,6 +214,15 @@ def test_a_fresh_process_prints_one_line_of_figures() -> None:
     assert "numpy" in found["versions"]
     with pytest.raises(Failure, match="there is no workload 'nothing'"):
         rounds.measure("nothing", "treadle", "x", setting, sys.executable)
+
+
+def test_a_pattern_names_the_cases() -> None:
+    setting = Setting(threads=1, sizes="tiny", quick=True, only="skinny *")
+    found = rounds.measure("contraction", "openblas", "gemm", setting, sys.executable)
+    assert list(found["figures"]) == ["skinny 1x13"]
+    nothing = replace(setting, only="nothing")
+    with pytest.raises(Failure, match="no case is named nothing"):
+        turns.twins(workload("contraction"), nothing, "openblas", sys.executable)
 
 
 def test_processes_that_stay_take_turns_for_each_sample() -> None:

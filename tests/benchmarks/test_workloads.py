@@ -38,7 +38,7 @@ def measured(
     name: str, part: str, implementation: str = "treadle", **given: Any
 ) -> Any:
     setting = {"part": part, "sizes": "tiny", "quick": True, "check": False}
-    chosen = Namespace(**{**setting, "threads": 1, **given})
+    chosen = Namespace(**{**setting, "only": "", "threads": 1, **given})
     return measure(workload(name), implementation, chosen)
 
 

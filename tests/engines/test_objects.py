@@ -107,3 +107,22 @@ def test_python_reads_where_the_layout_is_unknown(
     found = walk.walked([x + x])
     assert [len(node.inputs) for node in found.nodes] == [0, 2]
     assert found.waiting.tolist() == [False, True]
+
+
+@needs_layout
+def test_a_walk_that_was_interrupted_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    native = walk._function()
+
+    def interrupted(*args: Any) -> int:
+        native(*args)
+        raise KeyboardInterrupt
+
+    x = td.constant(np.ones(3))
+    monkeypatch.setattr(walk, "_function", lambda: interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        walk.walked([td.exp(x) + x])
+    monkeypatch.undo()
+    y = td.sin(x) * x
+    assert len(assert_same([y]).nodes) == 3

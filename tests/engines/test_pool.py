@@ -188,7 +188,7 @@ def test_the_portable_runner_does_the_same(pools: dict[int, Pool]) -> None:
     function = compile_functions(PORTABLE)["treadle_run"]
     state = np.zeros(64, np.int64)
     native = module._RUN(function)
-    assert work(lambda *a: native(state.ctypes.data, *a)) == work(pools[1])
+    assert work(lambda *a: native(state.ctypes.data, *a, 0)) == work(pools[1])
 
 
 def test_a_system_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:

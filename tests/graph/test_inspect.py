@@ -61,11 +61,32 @@ def test_parameters_and_placeholders() -> None:
     y = w * fixed + p + td.astype(wide, "float32")
     assert [v.name for v in td.parameters(y)] == ["w", "wide"]
     assert [v.name for v in td.placeholders(y)] == ["p"]
+    assert [v.name for v in td.variables(y)] == ["w", "fixed", "wide"]
     groups = td.parameters(y, by_dtype=True)
     assert {k.name: [v.name for v in vs] for k, vs in groups.items()} == {
         "float32": ["w"],
         "float64": ["wide"],
     }
+
+
+def test_what_an_assignment_reads_and_what_a_gradient_reads_is_found() -> None:
+    w, b = td.param("w", init=1.0), td.param("b", init=0.0)
+    loss = (w * 2.0 + b) ** 2
+    assert [v.name for v in td.variables(td.grad(loss, [w]))] == ["w", "b"]
+    count = td.Variable(0.0, name="count")
+    found = td.variables(count.assign(count + w))
+    assert {v.name for v in found} == {"count", "w"}
+
+
+def test_what_a_call_reads_is_found() -> None:
+    w = td.param("w", init=1.0)
+
+    @td.function
+    def scaled(x: td.Tensor) -> td.Tensor:
+        return x * w
+
+    y = scaled(td.ones((2,)))
+    assert [v.name for v in td.parameters(y)] == ["w"]
 
 
 def test_looking_changes_nothing() -> None:

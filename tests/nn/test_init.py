@@ -33,7 +33,9 @@ BOUNDS: list[tuple[str, Any, float, float]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make", "bound", "std"), BOUNDS, ids=lambda v: str(v))
+@pytest.mark.parametrize(
+    ("name", "make", "bound", "std"), BOUNDS, ids=[row[0] for row in BOUNDS]
+)
 def test_moments(name: str, make: Any, bound: float, std: float) -> None:
     with td.options(seed=11):
         values = make(SHAPE, "float32")
@@ -41,6 +43,17 @@ def test_moments(name: str, make: Any, bound: float, std: float) -> None:
     assert np.abs(values).max() <= bound * (1 + 1e-6)
     assert abs(values.mean()) < 0.06 * std
     assert values.std() == pytest.approx(std, rel=0.05)
+
+
+def test_gumbel_is_of_its_distribution_and_bounded() -> None:
+    with td.options(seed=11):
+        values = init.gumbel((64, 1024), "float64")
+        wide = init.gumbel(eps=0.25)((64, 64), "float32")
+    assert values.mean() == pytest.approx(0.5772, abs=0.02)
+    assert values.std() == pytest.approx(math.pi / math.sqrt(6), rel=0.02)
+    low, high = -math.log(-math.log(1e-5)), -math.log(-math.log1p(-1e-5))
+    assert low <= values.min() and values.max() <= high
+    assert wide.min() > -0.3267 and wide.max() < 1.2459
 
 
 @pytest.mark.parametrize("name", init.names())
@@ -64,6 +77,8 @@ def test_structures() -> None:
     assert init.eye(value=2.0)((2, 3), "float32").tolist() == [[2, 0, 0], [0, 2, 0]]
     assert init.identity((2, 2, 3), "float32")[1, 1].tolist() == [0.0, 1.0, 0.0]
     assert init.constant(value=3.0)((2,), "int32").tolist() == [3, 3]
+    assert init.zeros((2,), "float32").tolist() == [0, 0]
+    assert init.ones((2,), "float32").tolist() == [1, 1]
     waves = init.sinusoidal((3, 4), "float64")
     np.testing.assert_allclose(waves[0], [0, 0, 1, 1])
     np.testing.assert_allclose(waves[2, 0], math.sin(2.0))
@@ -83,6 +98,7 @@ def test_settings_are_checked() -> None:
         lambda: init.by_name("normalish"),
         lambda: init.glorot_uniform(mode="up")((2, 2)),
         lambda: init.fans((2, 2), "ab"),
+        lambda: init.gumbel(eps=0.5)((2,)),
         lambda: init.gain("square"),
     ]
     for make in wrong:

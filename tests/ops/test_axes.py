@@ -21,6 +21,11 @@ SAME = "*d -> *d"
 BOTH = "*d, *d -> *d"
 
 RULES = {
+    "After": "*d,*e->*d",
+    "Callback": "*d,*e->*d",
+    "Custom": "*d,*e->*d",
+    "Host": "*d,*e->*_;*_",
+    "HostEffect": "*d,*e->*_;*_",
     "ArgSort": SAME,
     "Attention": "*b q d, *b k d, *b k e -> *b q e",
     "CSRMatMul": "_, _, _, _ *d -> _ *d",
@@ -238,11 +243,16 @@ OPS = {name: cls for name, cls in registry.items() if cls.family not in BESIDE}
 MEETING = [n for n, c in OPS.items() if c.arity != 1 and n not in ("Reshape",)]
 # What is no part of another operand: a position, a seed, a row that is searched, ...
 CALLED_FREELY = {
+    "After",
     "CSRMatMul",
+    "Callback",
     "ClipGradient",
     "CombineRows",
+    "Custom",
     "Dropout",
     "Embedding",
+    "Host",
+    "HostEffect",
     "Normalize",
     "Pad",
     "RootMeanSquare",

@@ -149,3 +149,23 @@ def test_equal_cotangents_are_told_once(caplog: Log) -> None:
     td.evaluate(loss, *td.grad(loss, [w, *xs]))
     kinds = [message.split(":")[0] for message in caplog.messages]
     assert kinds.count("Debug") == kinds.count("Debug Grad") == 3
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_effects_come_in_the_order_they_were_written_in(
+    capsys: Capture, engine: str, optimize: bool
+) -> None:
+    w = td.param("w", init=np.eye(3))
+    x = td.asarray(np.ones((2, 3)))
+    with td.options(engine=engine, optimize=optimize):
+        # The first one waits for more work than those after it.
+        a = td.print((td.tanh(x @ w) @ w).sum(), "a")
+        b = td.print(x.sum(), "b")
+        inner = td.map(lambda row: td.print(row.sum(), "row"), x)
+        cell = td.function(lambda x: td.print(x.sum(), "cell") * td.print(x, "x").sum())
+        c, d = cell(x), cell(x)
+        td.evaluate(td.print(x.max(), "last"), d, inner, c, b, a)
+    labels = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    expected = ["a", "b", "row", "row", "cell", "x", "cell", "x", "last"]
+    assert [name for name in labels if not name.startswith(" ")] == expected

@@ -224,7 +224,6 @@ def test_mistakes_are_refused_with_a_sentence() -> None:
         (lambda: td.vmap(lambda a: a, in_axes=None)(x), ArgumentError, "has rows"),
         (lambda: td.vmap(lambda a: a, in_axes=(0, 0))(x), ArgumentError, "not for"),
         (lambda: td.vmap(lambda a: a, out_axes=None)(x), ArgumentError, "a number"),
-        (lambda: td.vmap(td.debug)(x), TraceError, "Debug has no rule for rows"),
         (lambda: td.vmap(assigns)(x), TraceError, "are assigned inside"),
         (lambda: td.vmap(lambda a: a if a.sum() > 0 else -a)(x), TraceError, "traced"),
     ]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -450,6 +450,31 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
     with td.metadata(where="there"):
         made, _ = f((xs[0], xs[1]), 1, xs[2])
     assert made.metadata == {"where": "there"} and "test_signatures" in made.line
+
+
+def test_a_named_tuple_of_numbers_has_a_shortcut() -> None:
+    class Shape(NamedTuple):
+        stride: int
+        sides: tuple[int, ...] = (1, 2)
+
+    @td.function
+    def f(shape: Any, x: Any) -> Any:
+        return x * shape.stride + sum(shape.sides)
+
+    x, first, second = td.constant(2.0), Shape(3), Shape(4)
+    for shape in (first, second, first, Shape(3), second):
+        assert float(f(shape, x)) == 2.0 * shape.stride + 3.0
+    assert len(f.shortcuts) == 2  # an equal tuple takes the long way
+    assert f.count == 2
+
+
+def test_a_named_tuple_with_data_has_no_shortcut() -> None:
+    class Scaled(NamedTuple):
+        by: float
+
+    f = td.function(lambda scaled, x: scaled.by * x)
+    found = [float(f(Scaled(by), td.constant(2.0))) for by in (5.0, 7.0)]
+    assert found == [10.0, 14.0] and f.count == 1 and not f.shortcuts
 
 
 def test_items_of_variables_are_tensors_to_a_shortcut() -> None:

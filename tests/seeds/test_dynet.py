@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import treadle as td
@@ -27,3 +28,20 @@ def test_s15_adagrad_as_the_document_writes_it() -> None:
     optimizer = td.optim.Adagrad(lr=0.1)
     optimizer.step(w * w)
     assert float(w) == pytest.approx(1.0 - 0.1 * 2.0 / (4.0**0.5), rel=1e-5)
+
+
+def test_s16_backward_steps_are_nodes_that_do_not_wait_for_each_other() -> None:
+    start = np.linspace(-1.0, 1.0, 64, dtype=np.float32).reshape(8, 8)
+    x = td.param("x", init=start)
+
+    def gradient() -> td.Tensor:
+        return td.grad((td.tanh(x @ start) * td.tanh(x @ start.T)).sum(), [x])[0]
+
+    stages = [[n.op.name for n in stage] for stage in td.stages(gradient())]
+    products = [stage.count("Contract") for stage in stages]
+    assert [count for count in products if count] == [2, 2]  # forward, backward
+    found = set()
+    for threads in (1, 2, 4):
+        with td.options(threads=threads):
+            found.add(gradient().numpy().tobytes())
+    assert len(found) == 1

@@ -11,8 +11,8 @@ import numpy as np
 import treadle as td
 from treadle.graph.operators import functions
 from treadle.graph.traversal import reach
+from treadle.viz.boxes import collapsed
 from treadle.viz.layout import place
-from treadle.viz.show import collapsed
 
 
 def test_rows_are_as_high_as_their_boxes() -> None:

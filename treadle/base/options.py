@@ -56,6 +56,8 @@ class Options:
     "guard" (each buffer beside a protected page). rules: rewriting rules of your own,
     used beside the standard ones wherever a graph is optimized. autobatch: whether
     nodes that do the same to different operands are done together where that pays.
+    check_numerics: refuse a run with NaN or an infinity in its results, and name the
+    first node that made it, before any Variable has changed.
     """
 
     engine: str = "auto"
@@ -70,6 +72,7 @@ class Options:
     arena: str = "fast"
     rules: tuple[Any, ...] = ()
     autobatch: bool = True
+    check_numerics: bool = False
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
 
@@ -179,7 +182,7 @@ def _from_environment() -> Options:
         value: Any = text
         if name in ("threads", "seed"):
             value = int(text) if text.isdecimal() else text
-        elif name in ("optimize", "eager", "check"):
+        elif isinstance(getattr(Options, name, None), bool):
             value = truth.get(text.lower(), text)
         try:
             settings.update(_checked({name: value}))

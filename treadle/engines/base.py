@@ -90,6 +90,32 @@ class Occupancy:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """An array of a program, for pictures: `block` tells which share memory.
+
+    Those of the arena that begin at one `offset` have one block; `place` is that of the
+    program's buffer, and others than "arena" have the block -1.
+    """
+
+    number: int
+    type: str
+    bytes: int
+    place: str
+    block: int = -1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Outlined:
+    """A step of a program, for pictures: what it reads and writes, by their numbers."""
+
+    title: str
+    lines: tuple[str, ...]
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A graph at each level, as text that is written when it is first asked for.
 
@@ -102,6 +128,7 @@ class Lowered:
     steps: int
     fallbacks: tuple[str, ...]
     writers: Mapping[str, Callable[[], str]] = field(repr=False)
+    outline: Callable[[], tuple[list[Piece], list[Outlined]]] = field(repr=False)
     placed: Callable[[], Occupancy] = field(default=Occupancy, repr=False)
 
     @cached_property

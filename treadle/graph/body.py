@@ -184,6 +184,13 @@ def effect_of(op: Op) -> str:
     return found
 
 
+def is_repeatable(op: Op) -> bool:
+    """Whether an op, with those in its bodies, comes to the same when done again."""
+    return op.traits.repeatable and all(
+        is_repeatable(node.op) for body in bodies(op).values() for node in body.nodes
+    )
+
+
 def with_bodies(op: Op, made: Callable[[Body], Body]) -> Op:
     """The op with what is made of each of its bodies in the body's place."""
     found = {name: made(body) for name, body in bodies(op).items()}

@@ -25,6 +25,14 @@ __all__ = [
 _committed = attrgetter("committed")
 
 
+class Undoing(Protocol):
+    """What is told of Variables before they are written."""
+
+    def note(self, variable: Variable, update: Tensor | None = None) -> None: ...
+
+    def note_grad(self, variable: Variable) -> None: ...
+
+
 class Noting(Protocol):
     """What is told of the updates that are about to run."""
 
@@ -40,7 +48,7 @@ class Frame:
     def __init__(self) -> None:
         self.versions: dict[int, Tensor] = {}
         self.pending: list[Tensor] = []
-        self.marks: WeakSet[Noting] = WeakSet()
+        self.marks: WeakSet[Noting] | None = None  # while nobody asks to be told
 
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""
@@ -60,7 +68,7 @@ class Frame:
     def take(self) -> list[Tensor]:
         """The pending updates in creation order; the frame forgets them."""
         taken, self.pending = self.pending, []
-        for mark in self.marks:
+        for mark in self.marks or ():
             mark.carried_out(taken)
         self.versions.clear()
         return taken
@@ -93,6 +101,7 @@ class _State(threading.local):
         self.frames: list[Frame] = [Frame()]
         self.explicit = 0
         self.no_grad = 0
+        self.transactions: tuple[Undoing, ...] = ()  # around, outermost first
 
 
 state = _State()

@@ -17,7 +17,16 @@ from treadle.graph.traversal import reach
 from treadle.graph.traversal import stages as stages_of
 from treadle.graph.variable import Placeholder, Variable, variable_of
 
-__all__ = ["Stats", "nodes", "parameters", "placeholders", "select", "stages", "stats"]
+__all__ = [
+    "Stats",
+    "nodes",
+    "parameters",
+    "placeholders",
+    "select",
+    "stages",
+    "stats",
+    "variables",
+]
 
 
 def _reached(y: Any) -> list[Tensor]:
@@ -121,6 +130,17 @@ def placeholders(y: Any) -> list[Placeholder]:
     ['x']
     """
     return [v for v in _read(y) if isinstance(v, Placeholder)]
+
+
+def variables(y: Any) -> list[Variable]:
+    """The Variables an expression reads, trainable or not; placeholders are apart.
+
+    >>> import treadle as td
+    >>> w, mean = td.param("w", init=1.0), td.Variable(0.0, name="mean")
+    >>> [v.name for v in td.variables(w * (td.placeholder(name="x") - mean))]
+    ['w', 'mean']
+    """
+    return [v for v in _read(y) if not isinstance(v, Placeholder)]
 
 
 def parameters(y: Any, by_dtype: bool = False) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,8 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
     """
     if dtype is not None:
         wanted = as_dtype(dtype)
+        if value is None or (isinstance(value, (list, tuple)) and _has_none(value)):
+            raise DTypeError(f"{value!r} holds no numbers")  # NumPy takes it for NaN
     elif isinstance(value, (np.ndarray, np.generic)):
         wanted = as_dtype(value.dtype)
     elif isinstance(value, (int, float)):
@@ -205,6 +208,13 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """An array of any content at a multiple of 64 bytes: its rows straddle no lines."""
     raw = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 63, np.uint8)
     return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+
+
+def _has_none(value: Any) -> bool:
+    """Whether None is among the items of lists in lists."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_none, value))
+    return value is None
 
 
 def _probed(value: Any) -> np.ndarray[Any, Any]:
@@ -248,3 +258,14 @@ def beside(value: Any, partner: Tensor) -> Tensor:
                 hint="convert the partner to a wider dtype with x.astype(...)",
             ) from None
     return as_tensor(value)
+
+
+def is_lent(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # Referred to by what it is the base of, by `base` and by the call alone?
+        if sys.getrefcount(base) > 3:
+            return True
+        base = base.base
+    return base is not None

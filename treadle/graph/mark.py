@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakSet
 
 from treadle.base.errors import StateError
 from treadle.base.options import current
@@ -30,6 +31,8 @@ class Mark:
         self._draws = self._scope.count
         self._gone = False
         self._done = ""  # a Variable assigned since, of which a run has taken note
+        if frame.marks is None:
+            frame.marks = WeakSet()
         frame.marks.add(self)
 
     def carried_out(self, updates: Sequence[Tensor]) -> None:
@@ -67,7 +70,7 @@ class Mark:
             ).located("revert")
         frame.versions, frame.pending = dict(self._versions), list(self._pending)
         self._scope.count = self._draws
-        for other in frame.marks:
+        for other in frame.marks or ():
             assert isinstance(other, Mark)
             other._gone = other._gone or other._serial > self._serial
 

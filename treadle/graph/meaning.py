@@ -37,7 +37,8 @@ def compute_at(
     try:
         return compute(op, type_, arrays)
     except TreadleError as error:
-        raise error.located(op.name, shown(arrays), describe(origin)) from None
+        place = op.name, shown(arrays), describe(origin)
+        raise error.located(*place) from error.__cause__
     except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
         failure = RunError(f"failed while running: {error}")
         raise failure.located(op.name, shown(arrays), describe(origin)) from error

@@ -41,6 +41,7 @@ class Traits:
     involution: bool = False  # f(f(x)) = x
     differentiable: bool = True
     effect: str = ""  # "each": seen each time it is written, "once": equal ones once
+    repeatable: bool = True  # done again, it comes to the same
     identity: float | None = None  # f(x, identity) = x
     absorbing: float | None = None  # f(x, absorbing) = absorbing
     tolerance: str = ""  # "E" exact, "U" ulp bound, "R" rounding bound by length

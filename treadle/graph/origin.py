@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import linecache
 import os
 import sys
@@ -15,7 +16,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_NOBODY = _HOME, contextlib.__file__, "<string>", "<frozen"
+_PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
 library: dict[str, bool] = {}  # by file name, whether it is of the library
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
@@ -24,7 +25,7 @@ Origin = tuple[CodeType | None, int]
 
 
 def _is_ours(filename: str) -> bool:
-    ours = filename.startswith(_NOBODY)
+    ours = filename.startswith((_HOME, "<string>", "<frozen")) or filename in _PASSING
     library[filename] = ours
     return ours
 

@@ -16,19 +16,21 @@ __all__: list[str] = []
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _counts(nodes: Sequence[Tensor]) -> Counts:
-    return np.fromiter(map(sys.getrefcount, nodes), np.int64, len(nodes))
-
-
 def references(nodes: Sequence[Tensor]) -> Counts:
+    """`counted` as an array."""
+    return np.fromiter(map(sys.getrefcount, nodes), np.int64, len(nodes)) - _ALONE
+
+
+def counted(nodes: Sequence[Tensor]) -> list[int]:
     """The references to each node besides the one of this list.
 
     >>> nodes = [as_tensor(1.0), as_tensor(2.0)]
     >>> held = nodes[1]
-    >>> references(nodes).tolist()
+    >>> counted(nodes)
     [0, 1]
     """
-    return _counts(nodes) - _ALONE
+    return [count - _ALONE for count in map(sys.getrefcount, nodes)]
 
 
-_ALONE = int(_counts([Tensor(Cut(), (), as_tensor(0.0).type)])[0])
+_ALONE = 0
+_ALONE = counted([Tensor(Cut(), (), as_tensor(0.0).type)])[0]

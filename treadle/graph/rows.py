@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,9 +69,14 @@ def along_axes(op: Op, given: Given, *xs: Tensor) -> Tensor | None:
 
 
 def follow(
-    outputs: Iterable[Tensor], made: dict[int, Tensor], rows: set[int]
+    outputs: Iterable[Tensor],
+    made: dict[int, Tensor],
+    rows: set[int],
+    otherwise: Callable[..., Tensor | None] = lambda op, given, *xs: None,
 ) -> Tensor | None:
-    """Do for rows what computes the outputs; a node whose op has no rule, or None.
+    """Do for rows what computes the outputs; a node that cannot be done so, or None.
+
+    An op without a rule is done as `otherwise` says.
 
     `made` tells, by serial, what nodes became, and `rows` which of them have rows; both
     begin with what is known and are filled. Nodes that depend on no row stay single.
@@ -83,7 +88,10 @@ def follow(
         given = tuple(x.serial in rows for x in node.inputs)
         before = newest_serial()
         if any(given):
-            found = node.op.rows(given, *map(_unnamed, xs))
+            own = list(map(_unnamed, xs))
+            found = node.op.rows(given, *own)
+            if found is None:
+                found = otherwise(node.op, given, *own)
             if found is None:
                 return node
             rows.add(node.serial)

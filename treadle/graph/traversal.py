@@ -56,6 +56,28 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     return [nodes[k] for k in order.tolist()]
 
 
+def few(roots: Iterable[Tensor], most: int) -> list[Tensor] | None:
+    """`pending` where that is fewer nodes than `most`; None of a larger graph."""
+    seen: dict[int, Tensor] = {}
+    stack = list(roots)
+    evaluated = False
+    while stack:
+        node = stack.pop()
+        serial = node.serial
+        if serial in seen:
+            continue
+        seen[serial] = node
+        if len(seen) >= most:
+            return None
+        if node.stored is None:
+            stack += node.inputs
+        elif node.inputs:
+            evaluated = True
+    if evaluated and any(x.op.family == "derivative" for x in seen.values()):
+        return pending(roots)
+    return [seen[serial] for serial in sorted(seen)]
+
+
 def opened(nodes: Sequence[Tensor]) -> set[int]:
     """The serials of a run's nodes that have a value and a recipe to be derived."""
     evaluated = [n for n in nodes if n.stored is not None and n.inputs]

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import html
 import itertools
-import sys
-import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.changes import changed
+from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Unbound, Version, as_tensor, to_array
+from treadle.graph.leaves import (
+    CONSTANT,
+    Unbound,
+    Version,
+    as_tensor,
+    is_lent,
+    to_array,
+)
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut, makers, new_node
@@ -82,6 +87,7 @@ class Variable(Operand):
         "version",
         "wanted",
     )
+    persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
     def __init__(
         self,
@@ -102,7 +108,7 @@ class Variable(Operand):
         array.flags.writeable = False
         named = name or f"variable_{next(_numbers)}"
         self._begin(type_, named, Version(self), array, trainable, sparse)
-        if not copy and _is_lent(array):
+        if not copy and is_lent(array):
             # One more reference: no run takes this version's memory for the next.
             self.committed.mark = {"lent": array}
 
@@ -117,13 +123,21 @@ class Variable(Operand):
     ) -> None:
         self._type, self.name = type_, name
         self.metadata: dict[str, Any] = {}
-        self.grad = None
+        self._grad: Tensor | None = None
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
         self.allowed = True  # by the modules around it
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
+
+    def begin_as(
+        self, node: Tensor, type_: Type, name: str | None, trainable: bool
+    ) -> None:
+        """Have a graph for the first value; it runs once, with what reads it first."""
+        named = name or f"variable_{next(_numbers)}"
+        self._begin(type_, named, Version(self), None, trainable)
+        self.committed = Update(self)(_blank(type_), self._fitting(node))
 
     @property
     def type(self) -> Type:
@@ -136,6 +150,8 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        for around in state.transactions:
+            around.note_grad(self)
         self._grad = value
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
@@ -144,10 +160,8 @@ class Variable(Operand):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers that are given no list of parameters update it.
-
-        It is what it was set to, unless a module around it is not trainable.
-        """
+        """Whether optimizers that are given no list of parameters update it: as it was
+        set to be, unless a module around it is not trainable."""
         return self._trainable
 
     @trainable.setter
@@ -176,7 +190,10 @@ class Variable(Operand):
         Returns the Update; it runs with the next evaluation of this thread, or only
         where it is named if made under `td.explicit_updates()`.
         """
-        update = Update(self)(self.node(), self._fitting(value))
+        base = self.node()
+        if isinstance(base.op, Unbound):  # there is nothing yet that it could read
+            base = _blank(self._type)
+        update = Update(self)(base, self._fitting(value))
         if not state.explicit:
             top().record(self, update)
         return update
@@ -200,6 +217,8 @@ class Variable(Operand):
 
     def commit(self, update: Tensor) -> None:
         """Make an evaluated Update the stored version; it becomes a leaf."""
+        for around in state.transactions:
+            around.note(self, update)
         cut(update, self.version)
         self.committed = update
 
@@ -296,7 +315,7 @@ class Variable(Operand):
         copy._trainable, copy.wanted = self._trainable, self.wanted
         copy.allowed = self.allowed
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
-        known = self.committed.stored is not None
+        known = not isinstance(self.committed.op, Unbound)
         value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
         return copy
@@ -351,28 +370,16 @@ class Placeholder(Variable):
             super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
+        for around in state.transactions:
+            around.note(self, update)
         self.version = Version(self)
         super().commit(update)
 
 
-def unheard(name: str) -> None:
-    """Warn that what is set to train does not, for a module around it is not."""
-    warnings.warn(
-        f"{name!r} is not trained: a module around it has trainable = False; set that "
-        "one True, or freeze by requires_grad_(False), which parameters may undo",
-        stacklevel=3,
-    )
-
-
-def _is_lent(array: Array) -> bool:
-    """Whether an array lies in memory that others hold too: a file's, an array's."""
-    base = array.base
-    while isinstance(base, np.ndarray):
-        # Referred to by what it is the base of, by `base` and by the call alone?
-        if sys.getrefcount(base) > 3:
-            return True
-        base = base.base
-    return base is not None
+def _blank(type_: Type) -> Tensor:
+    """What stands for the old version where there is none; it takes no memory."""
+    nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
+    return Tensor(CONSTANT, (), type_, nothing)
 
 
 def variable_of(node: Tensor) -> Variable | None:

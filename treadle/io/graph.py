@@ -17,6 +17,8 @@ from treadle.base.types import Type, as_names
 from treadle.engines.base import carry, engine
 from treadle.graph.body import Body
 from treadle.graph.definition import define, parse
+from treadle.graph.initial import Temporary
+from treadle.graph.leaves import Unbound
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_shape, guarded, read_json
 from treadle.io.format import Contents
@@ -35,6 +37,7 @@ _KINDS: dict[str, type[Variable]] = {
     "variable": Variable,
     "parameter": Parameter,
     "placeholder": Placeholder,
+    "temporary": Temporary,
 }
 _SETTINGS = {"name", "kind", "dtype", "shape", "axes", "trainable", "sparse", "array"}
 
@@ -162,11 +165,12 @@ def _settings(v: Variable, arrays: dict[str, Array]) -> dict[str, Any]:
     """What is noted of a Variable; its value joins the arrays."""
     kind = next(k for k, cls in reversed(_KINDS.items()) if isinstance(v, cls))
     array = None
-    if v.committed.stored is not None:
+    if not isinstance(v.committed.op, Unbound):
         array, k = v.name, 1
         while array in arrays:
             array, k = f"{v.name}.{k}", k + 1
-        arrays[array] = v.numpy()
+        value = v.numpy()
+        arrays[array] = value if v.persistent else v.committed.numpy()
     return {
         "name": v.name,
         "kind": kind,

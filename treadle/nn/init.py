@@ -36,6 +36,7 @@ __all__ = [
     "gain",
     "glorot_normal",
     "glorot_uniform",
+    "gumbel",
     "he_normal",
     "he_uniform",
     "identity",
@@ -212,6 +213,14 @@ def truncated_normal(
         found[outside] = _normal((int(outside.sum()),), dtype, 0.0, 1.0)
         outside = np.abs(found) > bound
     return np.asarray(mean + std * found)
+
+
+@Initializer
+def gumbel(shape: Shape, dtype: Any, eps: float = 1e-5) -> Array:
+    """-log(-log(u)) with u uniform from eps to 1 - eps (Marian)."""
+    if not 0.0 < eps < 0.5:
+        raise ArgumentError(f"eps is above 0 and below 1/2, got {eps}")
+    return np.asarray(-np.log(-np.log(_uniform(shape, dtype, eps, 1.0 - eps))))
 
 
 @Initializer

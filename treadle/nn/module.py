@@ -9,13 +9,13 @@ from weakref import WeakSet
 
 import numpy as np
 
-from treadle.base.changes import changed
+from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import as_dtype, kind
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
 from treadle.graph.tensor import Notes, scope
-from treadle.graph.variable import Parameter, Placeholder, Variable, unheard
+from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.nn.state import Keys, Rename, choose, compare, in_dtype, members
 from treadle.nn.trained import released, settle, trains
 from treadle.runtime.evaluate import run

@@ -12,7 +12,7 @@ from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
 from treadle.graph.frame import state
-from treadle.graph.leaves import Argument, as_tensor, constant_node
+from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
@@ -21,7 +21,7 @@ from treadle.graph.traversal import rebuild
 from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
 
-__all__ = ["Call", "inputs_of", "inside", "place_inside", "without_calls"]
+__all__ = ["Call", "in_place", "inputs_of", "inside", "place_inside", "without_calls"]
 
 
 def zeros_of(t: Type) -> Tensor:
@@ -107,6 +107,18 @@ def _without_calls(body: Body) -> Body:
             made[node.serial] = copied(node, given)
     outputs = [made.get(y.serial, y) for y in body.outputs]
     return Body(body.name, body.arguments, outputs)
+
+
+def in_place(body: Body, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a body as nodes of their own, made anew, without a call."""
+    plain = without_calls(body)
+    pairs = zip(plain.arguments, inputs, strict=True)
+    made = {x.serial: own for x, own in pairs}
+    for node in plain.nodes:
+        if node.serial not in made and not isinstance(node.op, Leaf):
+            own = copied(node, tuple([made.get(x.serial, x) for x in node.inputs]))
+            made[node.serial] = own
+    return [made.get(y.serial, y) for y in plain.outputs]
 
 
 def place_inside(node: Tensor, inner: Tensor) -> int:

@@ -280,6 +280,8 @@ class Output(Family):
     def infer(self, *types: Any) -> Type:
         if not isinstance(types[0], TupleType):
             raise TreadleError(f"{types[0]} is not several results")
+        if not 0 <= self.position < len(types[0]):
+            raise ArityError(f"result {self.position} of {len(types[0])} is asked for")
         found: Type = types[0][self.position]
         return found
 

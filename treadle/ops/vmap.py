@@ -11,15 +11,17 @@ from treadle.base.errors import (
     ArgumentError,
     AxisError,
     ShapeError,
-    TraceError,
     TreadleError,
 )
 from treadle.base.types import Axis, Type, resolve_axis
 from treadle.graph.body import Trace, trace
 from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.op import Op
 from treadle.graph.rows import follow, rows_made
 from treadle.graph.tensor import Tensor
-from treadle.ops.loop import refuse_assignment
+from treadle.ops.call import called
+from treadle.ops.families import outputs_of
+from treadle.ops.loop import map, refuse_assignment
 from treadle.ops.movement import reshape
 from treadle.ops.naming import unname
 from treadle.ops.rearrange import moveaxis
@@ -34,7 +36,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     for all, a tuple with one for each argument, or a tree as the arguments are; None
     is for what all rows share and f takes as it is. `out_axes` tells where the rows
     stand in the results. f is traced on one row at each call; in it a row has no name
-    for the dimension taken away, and each row draws random numbers of its own. Results
+    for the dimension taken away, and each row draws random numbers of its own. An op
+    that cannot be done for all rows at once, such as a function of the host or
+    `td.print`, is done for one row after the other. Results
     are named if both the rows and their dimension are.
 
     >>> import treadle as td
@@ -81,6 +85,24 @@ def _places(axes: Any, tree: Any) -> list[Any]:
         f"axes {axes!r} are not for {trees.flatten(tree)[1]!r}",
         hint="give a number, a name or None, or one for each argument",
     )
+
+
+def one_by_one(op: Op, given: Sequence[bool], *xs: Tensor) -> Tensor:
+    """An op without a rule for rows, done for one row after the other."""
+    single: list[bool] = []
+
+    def one(rows: Sequence[Tensor]) -> Any:
+        rest = iter(rows)
+        made = op(*[next(rest) if g else x for x, g in zip(xs, given, strict=True)])
+        single[:] = [isinstance(made.type, Type)]
+        return (made,) if single[0] else outputs_of(made)
+
+    def each(*rows: Tensor) -> Any:
+        return map(one, rows)
+
+    operands = [x for x, g in zip(xs, given, strict=True) if g]
+    found: tuple[Tensor, ...] = each(*operands)
+    return found[0] if single[0] else called(f"{op.name} by rows", each, operands)
 
 
 class _Rows:
@@ -143,12 +165,7 @@ class _Rows:
         made = {x.serial: own for x, own in pairs}
         rows = {x.serial for x in body.arguments[: len(self.operands)]}
         rows |= {x.serial for x in body.arguments[end:]}
-        stuck = follow(body.outputs, made, rows)
-        if stuck is not None:
-            raise TraceError(
-                f"{stuck.op.name} has no rule for rows",
-                hint="td.map(f, xs) runs f for one row after the other",
-            ).located("vmap", repr(stuck.type), stuck.line)
+        follow(body.outputs, made, rows, one_by_one)
         return rows_made(body.outputs, made, rows, self.count)
 
     def placed(self, y: Tensor, row: Type, place: Any) -> Tensor:

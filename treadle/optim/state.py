@@ -72,7 +72,7 @@ class OptimizerState:
         key = self._key(p)
         states: dict[str, Variable] = {}
         for name, initial in self._first(p, rule).items():
-            given = self._waiting.pop(f"{key}/{name}", None)
+            given = self._waiting.get(f"{key}/{name}")
             if given is not None and given.shape != initial.shape:
                 raise ModelFileError(
                     f"state {key}/{name} has shape {given.shape}, "
@@ -82,8 +82,10 @@ class OptimizerState:
             states[name] = Variable(
                 value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
             )
-        self._states[id(p)] = key, p, states
         self._rules[id(p)] = rule
+        self._states[id(p)] = key, p, states
+        for name in states:
+            self._waiting.pop(f"{key}/{name}", None)
         return dict(states)
 
     def _key(self, p: Variable) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from treadle.graph.tensor import Tensor, copied
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import by_serial, reach
 from treadle.loops.lower import is_virtual
 from treadle.ops.flow import Again
 from treadle.program.arrange import is_leaf
@@ -22,7 +22,7 @@ def unbarred(roots: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
     nodes = reach(list(roots.values()))
     if not any(isinstance(n.op, Again) for n in nodes):
         return roots
-    live = _live(roots)
+    newest = _newest(nodes, _live(roots))
     made: dict[int, Tensor] = {}
     awaited: dict[int, Tensor] = {}  # of the nodes that are computed anew
 
@@ -32,9 +32,9 @@ def unbarred(roots: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
     for node in nodes:
         if isinstance(node.op, Again):
             made[node.serial] = of(node.inputs[0])
-            latest = _latest(node.inputs[1:], live)
-            if latest is not None:
-                awaited[node.serial] = of(latest)
+            waits = [w for x in node.inputs[1:] if (w := newest[x.serial]) is not None]
+            if waits:
+                awaited[node.serial] = of(max(waits, key=by_serial))
             continue
         if is_leaf(node):
             continue
@@ -43,7 +43,7 @@ def unbarred(roots: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
         computed = [x for x in node.inputs if not is_leaf(x)]
         waits = [awaited[x.serial] for x in computed if x.serial in awaited]
         if waits:
-            wait_for(own, max(waits, key=lambda n: n.serial))
+            wait_for(own, max(waits, key=by_serial))
             if len(waits) == len(computed):
                 awaited[node.serial] = waits[0]
     return {k: of(root) for k, root in roots.items()}
@@ -61,15 +61,17 @@ def _live(roots: Mapping[int, Tensor]) -> set[int]:
     return found
 
 
-def _latest(nodes: Sequence[Tensor], live: set[int]) -> Tensor | None:
-    """The newest computed node among some, or what they are made of."""
-    stack, newest = list(nodes), None
-    while stack:
-        x = stack.pop()
+def _newest(nodes: Sequence[Tensor], live: set[int]) -> dict[int, Tensor | None]:
+    """For each node, by serial, itself if it is computed; else the newest of those
+    that it is made of.
+    """
+    found: dict[int, Tensor | None] = {}
+    for x in nodes:
         if is_leaf(x):
-            continue
-        if x.serial not in live or is_virtual(x) or isinstance(x.op, Again):
-            stack += x.inputs
-        elif newest is None or x.serial > newest.serial:
-            newest = x
-    return newest
+            found[x.serial] = None
+        elif x.serial not in live or is_virtual(x) or isinstance(x.op, Again):
+            below = [n for y in x.inputs if (n := found[y.serial]) is not None]
+            found[x.serial] = max(below, key=by_serial, default=None)
+        else:
+            found[x.serial] = x
+    return found

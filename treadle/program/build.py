@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 
 from treadle.base.types import TupleType, Type
@@ -11,6 +19,7 @@ from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels
+from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides
 from treadle.loops.nest import kernel_of
@@ -33,6 +42,7 @@ from treadle.program.epilogue import epilogue_kernel, result_places
 from treadle.program.forms import form_of, once
 from treadle.program.layout import Order
 from treadle.program.program import (
+    About,
     BodyProgram,
     Buffer,
     Fallback,
@@ -41,6 +51,7 @@ from treadle.program.program import (
     Program,
     Step,
     grain_of,
+    operations,
     work,
 )
 from treadle.program.rematerialize import lighter, rematerialized
@@ -53,6 +64,7 @@ __all__ = ["Draft", "drafts"]
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,
+    **JOINS,
     **SCATTERS,
     **SCANS,
     **ORDERS,
@@ -67,6 +79,7 @@ class Ready:
     integers: tuple[int, ...]
     total: int
     grain: int
+    flops: int = 0
 
 
 def ready(kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int) -> Ready:
@@ -75,7 +88,8 @@ def ready(kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int) -> Ready:
     total, multiple, cost = work(scheduled)
     structure, integers = parameterize(streaming(scheduled, nodes))
     named = replace(structure, name=kernel.name)
-    return Ready(named, tuple(integers), total, grain_of(total, multiple, cost))
+    grain = grain_of(total, multiple, cost)
+    return Ready(named, tuple(integers), total, grain, operations(scheduled))
 
 
 @dataclass(frozen=True)
@@ -155,6 +169,7 @@ class _Building:
         self.number: dict[int, int] = {}
         self.constants: list[tuple[int, Tensor]] = []
         self.steps: list[Step] = []
+        self.about: list[About] = []
 
     def program(self) -> Program:
         """The steps of all units, on buffers."""
@@ -177,6 +192,7 @@ class _Building:
             tuple(self.number[x.serial] for x in self.arguments),
             tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(found),
+            about=tuple(self.about),
         )
         return replace(program, shared=in_place(program, pairs))
 
@@ -211,6 +227,15 @@ class _Building:
 
     # -- steps -----------------------------------------------------------------------
 
+    def _add(self, step: Step, nodes: Sequence[Tensor], flops: int = 0) -> None:
+        """The next step, and the nodes that it computes."""
+        self.steps.append(step)
+        # By identity: the hash of a code is that of all its names and numbers.
+        first = {(id(n._code), n._offset): n.origin for n in nodes if n._code}
+        count = Counter((id(n._code), n._offset) for n in nodes if n._code)
+        origins = [first[key] for key, _ in count.most_common()]
+        self.about.append(About(tuple(origins), flops))
+
     def _step(self, unit: Unit) -> None:
         if unit.region is None:
             (node,) = unit.nodes
@@ -221,7 +246,9 @@ class _Building:
             if kernels is None:
                 self._fallback(node)
             for kernel, nodes in kernels or ():
-                self._launch(ready(kernel, nodes, self.vector_bytes), nodes, [node])
+                self._launch(
+                    ready(kernel, nodes, self.vector_bytes), nodes, [node], [node]
+                )
             return
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
@@ -235,7 +262,7 @@ class _Building:
 
         found = once(("loops", self.vector_bytes), form, make)
         assert found is not None
-        self._launch(*found, stored)
+        self._launch(*found, stored, unit.nodes)
 
     def _kernels(self, node: Tensor) -> Kernels | None:
         """The kernels of an op on types that loops compute with, if it has some."""
@@ -246,29 +273,33 @@ class _Building:
         return None if "c" in kinds else rule(node, self.strides)
 
     def _launch(
-        self, own: Ready, nodes: Sequence[Tensor], stored: Sequence[Tensor]
+        self,
+        own: Ready,
+        nodes: Sequence[Tensor],
+        stored: Sequence[Tensor],
+        of: Sequence[Tensor],
     ) -> None:
         if not any(n.type.size for n in stored):
             return  # there is nothing to compute
         buffers = tuple(self.of(n) for n in nodes)
         written = tuple(self.of(n) for n in stored)
         copies = own.kernel.name == COPY
-        self.steps.append(
-            Launch(
-                own.kernel, own.integers, buffers, written, own.total, own.grain, copies
-            )
+        step = Launch(
+            own.kernel, own.integers, buffers, written, own.total, own.grain, copies
         )
+        self._add(step, of, own.flops)
 
     def _multiply(self, node: Tensor) -> None:
         layout, views = self.products[node.serial]
         offsets = views[0].offset, views[1].offset
         operands = self.of(views[0].base), self.of(views[1].base)
         dtype = node.type.dtype
+        flops = 2 * math.prod(layout.sizes)
         finish = self._finish(node, layout)
         if finish is None:
             written = (self.of(node),)
             step = Product(layout, dtype, offsets, operands, operands, written)
-            self.steps.append(step)
+            self._add(step, [node], flops)
             if node.serial in self.finishes:  # its loops do not run along the columns
                 self._step(self.finishes[node.serial])
             return
@@ -277,7 +308,8 @@ class _Building:
         step = Product(
             layout, dtype, offsets, operands, read, launch.written, launch, own
         )
-        self.steps.append(step)
+        # The product is most of it, whatever it finishes.
+        self._add(step, [node, node, *self.finishes[node.serial].nodes], flops)
 
     def _finish(
         self, node: Tensor, layout: Layout | Convolution
@@ -331,13 +363,12 @@ class _Building:
                     results.append(outputs[k])
                 else:
                     results.append(Tensor(Output(k), (node,), t))
-        self.steps.append(
-            Fallback(
-                node.op,
-                node.type,
-                tuple(self.of(x) for x in node.inputs),
-                tuple(self.of(x) for x in results),
-                node.origin,
-                self.inner(node.op),
-            )
+        step = Fallback(
+            node.op,
+            node.type,
+            tuple(self.of(x) for x in node.inputs),
+            tuple(self.of(x) for x in results),
+            node.origin,
+            self.inner(node.op),
         )
+        self._add(step, [node])

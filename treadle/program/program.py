@@ -13,11 +13,12 @@ from treadle.base.dtypes import DType
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
-from treadle.loops.kernel import Apply, Kernel, Loop, statements
+from treadle.loops.kernel import Apply, Fold, Kernel, Loop, Store, inside, statements
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
 __all__ = [
+    "About",
     "BodyProgram",
     "Buffer",
     "Fallback",
@@ -119,6 +120,16 @@ Step = Launch | Product | Fallback
 
 
 @dataclass(frozen=True)
+class About:
+    """What people are told of a step: the lines of what it computes, the first that of
+    most of it, and its arithmetic operations, 0 where they are not known.
+    """
+
+    origins: tuple[Origin, ...] = ()
+    flops: int = 0
+
+
+@dataclass(frozen=True)
 class Program:
     """Buffers, the steps that fill them, and which buffers hold what was asked for."""
 
@@ -128,6 +139,7 @@ class Program:
     constants: tuple[tuple[int, np.ndarray[Any, Any]], ...]
     results: tuple[tuple[int, int, Type], ...]  # serial of a root, its buffer, its type
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
+    about: tuple[About, ...] = field(default=(), compare=False)  # the steps
 
     @property
     def fallbacks(self) -> list[str]:
@@ -178,6 +190,27 @@ def _inner(body: Sequence[Any]) -> list[int]:
             if math.prod(own) > math.prod(best or [0]):
                 best = own
     return best
+
+
+def operations(kernel: Kernel) -> int:
+    """The scalar operations of a kernel with sizes, casts and choices among them.
+
+    What an inner loop has in common with an outer one counts as done in the inner one.
+    """
+    seen: set[int] = set()
+    found = 0
+    stack = [(s, 1) for s in kernel.body]
+    while stack:
+        s, times = stack.pop()
+        if isinstance(s, Loop):
+            stack += [(inner, times * s.axis.extent) for inner in s.body]
+        elif isinstance(s, (Store, Fold)):
+            fresh = [x for x in inside(s.value) if id(x) not in seen]
+            seen.update(map(id, fresh))
+            found += times * sum(isinstance(x, Apply) for x in fresh)
+            folds = isinstance(s, Fold) or s.combine is not None
+            found += times * folds
+    return found
 
 
 def grain_of(total: int, multiple: int, cost: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from treadle.autodiff.derivative import derived
 from treadle.base.errors import RunError
 from treadle.base.types import TupleType
+from treadle.graph.body import is_repeatable
 from treadle.graph.leaves import Leaf
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import bare, expression
@@ -39,6 +40,8 @@ def judge(
     known = {n.serial for n in every if n.stored is not None} | feeds.keys()
     if any(isinstance(n.op, Leaf) and n.serial not in known for n in every):
         return None
+    if not all(is_repeatable(n.op) for n in every):
+        return None
     return Reference(roots, feeds)
 
 
@@ -61,6 +64,9 @@ class Judge:
     ) -> None:
         self.nodes = {node.serial: node for node in nodes}
         self.given: dict[int, Any] | None = {}
+        if not all(is_repeatable(node.op) for node in nodes):
+            self.given = None
+            return
         for own, leaf in zip(graph.arguments, graph.leaves, strict=True):
             value = feeds.get(leaf.serial, leaf.array)
             if not isinstance(value, np.ndarray):

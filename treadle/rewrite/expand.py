@@ -26,6 +26,7 @@ from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
+from treadle.ops.flow import Again
 from treadle.rewrite.straighten import ordered
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
@@ -162,6 +163,7 @@ class _Numbering:
         self.table: dict[Any, Tensor] = {}
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
+        self.latest: Tensor | None = None  # what was seen from outside so far
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         kind = _kinds.get(type(op)) or _kind(op)
@@ -215,7 +217,12 @@ class _Numbering:
             return self._inline(node, inputs)
         if kind is _Kind.WRITTEN and not self.claimed(op):
             return self._expand(node, inputs)
-        return self.node(op, inputs, node)
+        if effect_of(op) != "each":
+            return self.node(op, inputs, node)
+        if self.latest is not None and inputs:  # it is seen after what came before
+            inputs = Again()(inputs[0], self.latest), *inputs[1:]
+        self.latest = self.node(op, inputs, node)
+        return self.latest
 
     def _contracted(
         self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor

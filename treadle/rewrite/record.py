@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from treadle.base.events import span, watchers
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.rule import Rule
 
@@ -78,14 +79,16 @@ def recording() -> Record | None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Time what is done within as a stage of the way, if there is a record."""
+    """Time what is done within as a stage of the way, if somebody wants to know."""
     record = recording()
-    if record is None:
+    if record is None and not watchers:
         yield
         return
     start = time.perf_counter()
-    yield
-    record.stages.append((name, time.perf_counter() - start))
+    with span(name, "compile"):
+        yield
+    if record is not None:
+        record.stages.append((name, time.perf_counter() - start))
 
 
 def sized(name: str, nodes: Sequence[Tensor]) -> None:

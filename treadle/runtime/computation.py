@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.errors import ArgumentError, ArityError, ShapeError
+from treadle.base.dtypes import is_inexact
+from treadle.base.errors import (
+    ArgumentError,
+    ArityError,
+    DTypeError,
+    ShapeError,
+    TreadleError,
+)
 from treadle.base.types import Shape, broadcast_shapes
 from treadle.graph.body import Body
 from treadle.graph.frame import top
+from treadle.graph.initial import is_initial
 from treadle.graph.leaves import (
     Argument,
     Draw,
@@ -30,7 +38,6 @@ from treadle.graph.variable import (
     Placeholder,
     Update,
     Variable,
-    unbound,
     variable_of,
 )
 from treadle.ops.call import Call
@@ -65,13 +72,7 @@ class Computation:
     def __init__(
         self, outputs: Any, *placeholders: Placeholder, incremental: bool = False
     ) -> None:
-        for p in placeholders:
-            if not isinstance(p, Placeholder):
-                raise ArgumentError(
-                    f"a computation takes placeholders, not {type(p).__name__}",
-                    hint="make it with td.placeholder(shape, dtype)",
-                )
-        self.placeholders = placeholders
+        self.placeholders = _distinct(placeholders)
         leaves, self.structure = trees.flatten(outputs)
         frame = top()
         newest = dict(frame.versions)
@@ -84,8 +85,8 @@ class Computation:
         ]
         whole = functions.written_out([*nodes, *updates])
         nodes, updates = whole[: len(nodes)], whole[len(nodes) :]
-        reached = reach(whole)
-        updates = [n for n in reached if isinstance(n.op, Update)]
+        reached = reach(whole, is_initial)
+        updates = [n for n in reached if isinstance(n.op, Update) and not is_initial(n)]
         last: dict[int, Tensor] = {}
         for update in updates:
             last[id(variable_of(update))] = update
@@ -94,7 +95,7 @@ class Computation:
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
         self.changed: list[Variable | None] = [variable_of(u) for u in last.values()]
-        self._make_body(reach([*nodes, *updates]), [*nodes, *last.values()])
+        self._make_body(reach([*nodes, *updates], is_initial), [*nodes, *last.values()])
         self.count = len(nodes)
         self.rerun = Incremental(self.body) if incremental else None
 
@@ -129,8 +130,8 @@ class Computation:
         replaced: dict[int, Tensor] = {}
         draws = []
         for node in reached:
-            if isinstance(node.op, (Version, Unbound)):
-                variable = node.op.variable
+            if isinstance(node.op, (Version, Unbound)) or is_initial(node):
+                variable: Variable = node.op.variable  # type: ignore[attr-defined]
                 if id(variable) not in place:
                     argument = Tensor(Argument(len(arguments)), (), node.type)
                     arguments.append(argument)
@@ -149,15 +150,9 @@ class Computation:
     def __call__(self, *values: Any, **named: Any) -> Any:
         bound = self._bind(values, named)
         inputs = []
-        for variable in self.variables:
-            if id(variable) in bound:
-                inputs.append(bound[id(variable)])
-            elif (
-                variable.committed.stored is None and id(variable) not in top().versions
-            ):
-                raise unbound(variable)
-            else:
-                inputs.append(settled(variable))
+        for v in self.variables:
+            given = bound[id(v)] if id(v) in bound else settled(v)
+            inputs.append(given if v.persistent else v.committed)
         inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):
@@ -203,28 +198,77 @@ class Computation:
     def _bind(
         self, values: tuple[Any, ...], named: dict[str, Any]
     ) -> dict[int, Tensor]:
+        """The value of each placeholder, by its identity; all that is wrong at once."""
         by_name = {p.name: p for p in self.placeholders}
+        given = dict(zip(by_name, values, strict=False))
+        surplus = values[len(self.placeholders) :]
+        problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(
+            surplus
+        )
         unknown = [name for name in named if name not in by_name]
-        given = {id(p) for p in self.placeholders[: len(values)]}
-        missing = [
-            p.name
-            for p in self.placeholders
-            if id(p) not in given and p.name not in named
+        twice = [name for name in named if name in given]
+        given |= {name: x for name, x in named.items() if name in by_name}
+        missing = [name for name in by_name if name not in given]
+        read = [v for v in self.variables if by_name.get(v.name) is not v]
+        problems += [
+            f"{what} {', '.join(names)}"
+            for what, names in (
+                ("no placeholder is named", unknown),
+                ("two values for", twice),
+                ("no value for", missing),
+                ("not among the placeholders, without a value:", _unbound(read)),
+            )
+            if names
         ]
-        problems = []
-        if len(values) > len(self.placeholders):
-            problems.append(f"{len(values) - len(self.placeholders)} values too many")
-        if unknown:
-            problems.append(f"no placeholder is named {', '.join(unknown)}")
-        if missing:
-            problems.append(f"no value for {', '.join(missing)}")
-        if problems:
-            names = ", ".join(by_name) or "none"
-            error = ArityError("; ".join(problems), hint=f"placeholders: {names}")
-            raise error.located("computation")
-        pairs = [*zip(self.placeholders, values, strict=False)]
-        pairs += [(by_name[name], v) for name, v in named.items()]
-        return {id(p): _fitting(p, v) for p, v in pairs}
+        found: dict[int, Tensor] = {}
+        kind: type[TreadleError] | None = ArityError if problems else None
+        for name, x in given.items():
+            try:
+                found[id(by_name[name])] = _fitting(by_name[name], x)
+            except TreadleError as error:
+                problems.append(error.message)
+                kind = kind or type(error)
+        if kind is not None:
+            hint = f"placeholders: {', '.join(by_name) or 'none'}"
+            raise kind("; ".join(problems), hint=hint).located("computation")
+        return found
+
+
+def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:
+    """Placeholders, each with a name of its own."""
+    known: dict[str, Placeholder] = {}
+    for p in placeholders:
+        if not isinstance(p, Placeholder):
+            raise ArgumentError(
+                f"a computation takes placeholders, not {_kind(p)}",
+                hint="td.computation(outputs, *placeholders); make one with "
+                "td.placeholder(shape, dtype)",
+            ).located("computation")
+        if p.name in known:
+            again = "is given twice" if known[p.name] is p else "is the name of two"
+            raise ArgumentError(
+                f"placeholder {p.name!r} {again}",
+                hint="values are bound by name: td.placeholder(..., name=...)",
+            ).located("computation")
+        known[p.name] = p
+    return tuple(placeholders)
+
+
+def _unbound(variables: Sequence[Variable]) -> list[str]:
+    """The names of those that have no value: placeholders that were not assigned."""
+    newest = top().versions
+    return [
+        v.name
+        for v in variables
+        if isinstance(v.committed.op, Unbound) and id(v) not in newest
+    ]
+
+
+def _kind(x: Any) -> str:
+    """What a value is, in short."""
+    if isinstance(x, (Operand, np.ndarray, np.generic)):
+        return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
+    return repr(x) if isinstance(x, (int, float)) else type(x).__name__
 
 
 def _spreads(shape: Shape, wanted: Shape) -> bool:
@@ -237,12 +281,21 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
 
 def _fitting(p: Placeholder, given: Any) -> Tensor:
     """The value for a placeholder in its dtype and shape."""
-    array = given.numpy() if isinstance(given, Operand) else given
-    array = to_array(array, p.dtype)
+    own = given.numpy() if isinstance(given, Operand) else given
+    try:
+        array = to_array(own, p.dtype)
+    except DTypeError as error:
+        raise DTypeError(
+            f"placeholder {p.name!r} is {p.type}: {error.message}"
+        ) from None
+    rounded = not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc"
+    if rounded and not np.array_equal(array, own):
+        raise DTypeError(
+            f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
+        )
     if array.shape != p.shape:
         if not _spreads(array.shape, p.shape):
-            error = ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
-            raise error.located("computation")
+            raise ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
         array = np.array(np.broadcast_to(array, p.shape))
     return constant_node(array)
 
@@ -252,9 +305,11 @@ def computation(
 ) -> Computation:
     """A callable that binds the placeholders, runs, and returns `outputs` as arrays.
 
-    `outputs` is a tree of tensors and Variables; a Variable means its value after the
-    run. Updates pending when it is made become part of it and are replayed at each
-    call, on the newest version of each Variable; draws are new at each call.
+    `outputs` is a tensor, a Variable or a tree of them: lists, tuples, dictionaries,
+    one in another. It comes back with arrays in their place; a Variable means its value
+    after the run. Placeholders are bound by position or by name. Updates pending when
+    it is made become part of it and are replayed at each call, on the newest version of
+    each Variable; draws are new at each call.
 
     With `incremental=True` the values of the last call are kept where parts of the
     graph depend on fewer inputs than others, and only what depends on inputs and

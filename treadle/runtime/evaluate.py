@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,35 @@ import numpy as np
 from treadle.autodiff.derivative import endangered, needed
 from treadle.autodiff.tape import TWICE, Row, TapeGradient
 from treadle.base import trees
-from treadle.base.errors import RunError, StateError
+from treadle.base.errors import StateError
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
-from treadle.engines.base import Values, chosen
-from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Version, as_tensor, cut_of
+from treadle.graph.frame import state, top
+from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
-from treadle.graph.references import references
-from treadle.graph.resident import Resident
+from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
-from treadle.graph.traversal import pending, reach, uses
+from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.graph.verify import problems
-from treadle.rewrite.checked import judge, mismatch
-from treadle.runtime.rows import run_rows
+from treadle.runtime.numerics import refuse_pulled, run_rows
+from treadle.runtime.rows import FEW
+from treadle.runtime.values import values_of
 
 __all__ = ["evaluate"]
 
 HISTORY_NODES = 4096
 HISTORY_BYTES = 256 << 20
 RESIDUAL_BYTES = 256 << 20
+
+
+class _Observers(threading.local):
+    """Those who see what this thread runs, before, and are called again after."""
+
+    def __init__(self) -> None:
+        self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []
+
+
+observers = _Observers()
 
 
 class _History(threading.local):
@@ -59,7 +67,7 @@ def _array_references() -> int:
 
 def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""
-    counts, inside = references(nodes).tolist(), uses(nodes)
+    counts, inside = counted(nodes), uses(nodes)
     pairs = zip(nodes, counts, strict=True)
     return [node for node, count in pairs if count > inside.get(node.serial, 0)]
 
@@ -75,7 +83,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
 
     What is `spent` refers to nothing soon.
     """
-    counts = references(nodes).tolist()
+    counts = counted(nodes)
     inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
     found = set()
     for node, count in zip(nodes, counts, strict=True):
@@ -106,13 +114,14 @@ def run(
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
-    if not feeds:
-        run_rows([*wanted, *updates])
-        _pull_tapes([*wanted, *updates])
     wanted += updates
     del updates
+    noted = [observe(wanted) for observe in observers.every]
+    if not feeds:
+        _prepare(wanted)
+    asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
-    values = _values(nodes, feeds or {}, keep, old)
+    values = values_of(nodes, feeds or {}, keep, old, asked)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -126,12 +135,23 @@ def run(
         for node in nodes:
             if node.serial in values and node.serial not in keep:
                 _keep_residual(node, values[node.serial], node.serial in carried)
+    for tell in noted:
+        tell()
     for node in changes:
         variable = variable_of(node)
         assert variable is not None
         variable.commit(node)
     _trim()
     return done
+
+
+def _prepare(wanted: Sequence[Tensor]) -> None:
+    """Run what can run as rows, and gradients of rows, before the program."""
+    nodes = few(wanted, FEW)
+    if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
+        nodes = None
+        run_rows(wanted)
+        _pull_tapes(wanted)
 
 
 def work(
@@ -146,6 +166,10 @@ def work(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     wanted.clear()
+    for around in state.transactions:
+        for node in nodes:
+            if isinstance(node.op, Update) and node.stored is None:
+                around.note(node.op.variable)  # its array is not written over
     old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
     keep |= {node.serial for node in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
@@ -171,6 +195,7 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
         evaluable = [x for x in before if not isinstance(x.op, Update)]
         _settle_all([*first.inputs, *evaluable])
         found = first.op.numpy(*[x.array for x in first.inputs])
+        refuse_pulled(first, found)
         for node in nodes:
             if node.inputs and node.inputs[0] is first:
                 settle(node, found[node.op.position])  # type: ignore[attr-defined]
@@ -180,43 +205,15 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
 def _settle_all(roots: Sequence[Tensor]) -> None:
     """Evaluate nodes that are no updates, and what is held of what they read."""
     nodes = pending(roots)
-    keep = {root.serial for root in roots} | {n.serial for n in held(nodes)}
+    asked = {root.serial for root in roots}
+    keep = asked | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
-    values = _values(nodes, {}, keep, set())
+    values = values_of(nodes, {}, keep, set(), asked & keep)
     carried = _carried(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
             _remember(node, node.serial in carried)
-
-
-def _values(
-    nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int], old: Set[int]
-) -> Values:
-    """What the engine makes of a graph; that of `old` nodes it may overwrite.
-
-    Under `td.options(check=True)` a graph that breaks a rule is refused, and results
-    that are not the reference's.
-    """
-    engine = chosen(current().engine, nodes)
-    if not current().check:
-        return engine.run(nodes, feeds, keep, old)
-    for node, message in problems(nodes):
-        raise RunError(message).located(node.name, repr(node.type), node.line)
-    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in old}
-    judged = judge(nodes, {**copies, **feeds}, keep)
-    values = engine.run(nodes, feeds, keep, old)
-    for node in nodes:
-        if judged is not None and node.serial in judged.roots:
-            wrong = judged.wrong(node.serial, _at_home(values[node.serial]))
-            if wrong:
-                what = f"on the {engine.name} engine it is not the reference's value"
-                raise mismatch(f"{what}; {wrong}", node)
-    return values
-
-
-def _at_home(value: Any) -> Any:
-    return value.numpy() if isinstance(value, Resident) else value
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:
@@ -226,7 +223,9 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         variable = variable_of(update)
         assert variable is not None
         base = newest.get(id(variable), variable.committed)
-        if update.inputs[0] is not base:
+        if update is base:  # its first value
+            continue
+        if update.inputs[0] is not base and not isinstance(base.op, Unbound):
             raise StateError(
                 f"variable {variable.name!r} was changed since this update was made",
                 hint="make the update again from the newest value",
@@ -323,11 +322,17 @@ def settled(x: Operand) -> Tensor:
         read = top().read(x)
         if top().pending or read.stored is None:
             run([read])
-        return x.committed if not top().tracing else read
+        return x.committed if x.persistent and not top().tracing else read
     node = x.node()
     if node.stored is None:
         run([node])
     return node
+
+
+@provide
+def carry_out(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Evaluate the roots and all that was assigned."""
+    return run(roots)
 
 
 @provide
@@ -346,15 +351,13 @@ def evaluate(*tensors: Any) -> Any:
     >>> td.evaluate(x + 1, {"square": x * x})
     (array(3., dtype=float32), {'square': array(4., dtype=float32)})
     """
+    if len(tensors) == 1 and isinstance(tensors[0], Variable):
+        return value(tensors[0])
     leaves, structure = trees.flatten(tensors)
     nodes = [as_tensor(leaf) for leaf in leaves]
     if any(node.stored is None for node in nodes) or top().pending:
         run(nodes)
-    values = [
-        value(leaf) if isinstance(leaf, Operand) else node.array
-        for leaf, node in zip(leaves, nodes, strict=True)
-    ]
-    result = trees.unflatten(structure, values)
+    result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result
 
 

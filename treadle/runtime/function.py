@@ -15,13 +15,13 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.types import Type
-from treadle.graph.body import Trace, trace
+from treadle.graph.body import Trace, effect_of, trace
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
-from treadle.ops.call import Call, inputs_of
+from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
 from treadle.runtime.evaluate import forget, run
 from treadle.runtime.guard import Guard, Wrapper
@@ -42,6 +42,8 @@ class Traced:
     ) -> None:
         self.trace = traced
         self.op = Call(traced.body, again)
+        # Its effects are the caller's: a gradient, too, has them once.
+        self.open = not again and effect_of(self.op) == "each"
         self.type: Any = traced.body.result
         self.selections = selections(len(self.type))
         self.structure = structure
@@ -55,8 +57,12 @@ class Traced:
 
     def call(self, tensors: tuple[Tensor, ...]) -> Any:
         """The results of a call on tensors that are what this was traced for."""
-        node = new_node(self.op, inputs_of(self.trace, tensors), self.type, 4)
-        found = results(node, self.selections)
+        inputs = inputs_of(self.trace, tensors)
+        if self.open:
+            found = tuple(in_place(self.trace.body, inputs))
+        else:
+            node = new_node(self.op, inputs, self.type, 4)
+            found = results(node, self.selections)
         if self.flat:
             return found
         if self.single:
@@ -134,7 +140,9 @@ class Function(Wrapper):
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
-        if known.tries and not kwargs:  # a number among the arguments is in the way
+        if (
+            known.tries and not kwargs and not known.entry.open
+        ):  # a number among the arguments is in the way
             made = shortcut(args, known.entry, known.guard)
             known.tries = 0 if made else known.tries - 1
             if made is not None:

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.options import current
-from treadle.engines.base import chosen
 from treadle.graph.body import Body
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.runtime.values import values_of
 
 __all__ = ["Incremental"]
 
@@ -80,7 +79,7 @@ class Incremental:
         every = sorted([*leaves.values(), *nodes], key=lambda n: n.serial)
         keep = self.kept & own
         fed = {serial: feeds[serial] for serial in leaves if serial in feeds}
-        found = chosen(current().engine, every).run(every, fed, keep)
+        found = values_of(every, fed, keep)
         return {s: _at_home(value) for s, value in found.items()}
 
 

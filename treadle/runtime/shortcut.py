@@ -93,6 +93,13 @@ def shortcut(
     return made
 
 
+def _is_fixed(x: Any) -> bool:
+    """Whether this very object always stands for the same: no data, no list."""
+    if isinstance(x, tuple):
+        return all(map(_is_fixed, x))
+    return isinstance(x, Variable) or not isinstance(x, _TAKEN)
+
+
 class _Reading:
     """Lines that take arguments apart and see that they are of one signature."""
 
@@ -124,7 +131,7 @@ class _Reading:
         if type(x) is tuple and deep:
             self._unless(f"{name}.__class__ is tuple")
             return self._parts(name, x, deep - 1)
-        if isinstance(x, _TAKEN) and not isinstance(x, Variable):
+        if not _is_fixed(x):
             return False
         known = f"t{len(self.space)}"
         self.space[known] = x

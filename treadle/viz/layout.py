@@ -51,14 +51,17 @@ def place(
     widths: Sequence[float],
     edges: Sequence[tuple[int, int]],
     heights: Sequence[float] = (),
+    levels: Sequence[int] | None = None,
 ) -> Layout:
     """A layered layout of boxes of these sizes; an edge (a, b) has a < b.
+
+    `levels` are the layers of the boxes where they are known, from the top.
 
     >>> layout = place([40.0, 40.0, 40.0], [(0, 2), (1, 2)])
     >>> layout.y[0] == layout.y[1] < layout.y[2], layout.x[0] < layout.x[1]
     (True, True)
     """
-    level = layers_of(len(widths), edges)
+    level = layers_of(len(widths), edges) if levels is None else list(levels)
     width = list(widths)
     chains: dict[tuple[int, int], list[int]] = {}
     links: list[tuple[int, int]] = []

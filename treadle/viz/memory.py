@@ -11,8 +11,8 @@ from treadle.base.errors import ArgumentError
 from treadle.base.sizes import as_text
 from treadle.engines.base import Stay
 from treadle.runtime.memory import Memory, Stepping, memory
+from treadle.viz.boxes import Picture
 from treadle.viz.curve import nice_ticks
-from treadle.viz.show import Picture
 
 __all__ = ["show_memory"]
 

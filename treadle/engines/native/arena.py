@@ -50,14 +50,17 @@ class Arena:
         self.side = side
         self.pool = Pool(fitting=False, keep=keep)
 
-    def lease(self, sizes: Sequence[int], plan: Plan) -> Lease:
-        """Memory for buffers of `sizes` bytes at the offsets of `plan`, for one run."""
+    def lease(self, sizes: Sequence[int], plan: Plan, scratch: int = 0) -> Lease:
+        """Memory for buffers of `sizes` bytes at the offsets of `plan`, for one run.
+
+        Beside them it has `scratch` bytes that no plan knows.
+        """
         next_run()
         if self.mode == "guard":
-            return GuardLease(self, sizes)
+            return GuardLease(self, sizes, scratch)
         if self.mode == "poison":
-            return PoisonLease(self, sizes, plan)
-        return Lease(self, sizes, plan)
+            return PoisonLease(self, sizes, plan, scratch)
+        return Lease(self, sizes, plan, scratch)
 
     def live_bytes(self) -> int:
         """Bytes leased."""
@@ -77,21 +80,26 @@ class Lease:
 
     `addresses` holds one pointer a buffer and is not to be written. A lease of the same
     plan on the same block has the very same array, so a table built of it stays right.
+    `scratch` is the address of the memory beside the buffers.
     """
 
     addresses: np.ndarray[Any, np.dtype[np.int64]]
+    scratch: int
 
-    def __init__(self, arena: Arena, sizes: Sequence[int], plan: Plan) -> None:
+    def __init__(
+        self, arena: Arena, sizes: Sequence[int], plan: Plan, scratch: int
+    ) -> None:
         self._block: Block | None = None
         self._pool = arena.pool
         self._sizes = sizes
         self._plan = plan
-        self._block = block = self._pool.take(plan.size or 1)
+        self._block = block = self._pool.take(plan.size + scratch or 1)
         if block.note is None or block.note[0] is not plan:
             addresses = plan.table + block.address
             addresses.flags.writeable = False
             block.note = (plan, addresses)
         self.addresses = block.note[1]
+        self.scratch = block.address + plan.size
 
     def poison(self, number: int) -> None:
         """Says that buffer `number` is dead; in fast mode nothing happens."""
@@ -115,8 +123,10 @@ class Lease:
 class PoisonLease(Lease):
     """Every byte is NaN until it is written and after its buffer's last use."""
 
-    def __init__(self, arena: Arena, sizes: Sequence[int], plan: Plan) -> None:
-        super().__init__(arena, sizes, plan)
+    def __init__(
+        self, arena: Arena, sizes: Sequence[int], plan: Plan, scratch: int
+    ) -> None:
+        super().__init__(arena, sizes, plan, scratch)
         self._fill()
 
     def poison(self, number: int) -> None:
@@ -135,14 +145,15 @@ class PoisonLease(Lease):
 class GuardLease(Lease):
     """Each buffer at a protected page, filled with NaN, untouchable once poisoned."""
 
-    def __init__(self, arena: Arena, sizes: Sequence[int]) -> None:
+    def __init__(self, arena: Arena, sizes: Sequence[int], scratch: int) -> None:
         self._block = None
         self._pages: Guarded | None = None
         self._pool = arena.pool
-        with mapping_errors(sum(sizes)):
-            self._pages = Guarded(sizes, arena.side)
+        with mapping_errors(sum(sizes) + scratch):
+            self._pages = Guarded([*sizes, scratch], arena.side)
         self._pool.count(self._pages.bytes)
-        self.addresses = np.array(self._pages.addresses(), np.int64)
+        *places, self.scratch = self._pages.addresses()
+        self.addresses = np.array(places, np.int64)
         self.addresses.flags.writeable = False
 
     def poison(self, number: int) -> None:

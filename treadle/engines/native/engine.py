@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Columns
@@ -32,6 +33,7 @@ from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.run import PositionError, memory_of
+from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Resident
@@ -91,7 +93,10 @@ class Native(Engine):
             arrays.append(feeds.get(node.serial, stored))
         try:
             free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
-            found = linked.run(arrays, free)
+            lines = None
+            if watchers:
+                lines = {key: order[k].origin for key, k in linked.lines.items()}
+            found = linked.run(arrays, free, lines)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -191,6 +196,7 @@ class Native(Engine):
         """As above, not compiled. What is kept in `more` lies as it is computed."""
         place = made.place
         linked, graph = translated(made.nodes, feeds, keep, place, more, made.recipes)
+        linked.lines = first_lines(made.nodes)
         linked.again = [place[x.serial] for x in graph.again]
         linked.inside = [
             (place[call.serial], place_inside(call, x), x.type.nbytes)

@@ -6,7 +6,7 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -16,8 +16,10 @@ import numpy as np
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
-from treadle.engines.native.run import FIELDS, Run
+from treadle.engines.native.run import FIELDS, Run, Tables
+from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
+from treadle.graph.origin import Origin
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, plan
 from treadle.program.program import Fallback, Launch, Program
@@ -36,6 +38,7 @@ class Linked:
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()
+        self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
         with stage("write code"):
             steps = program.steps
             codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
@@ -80,7 +83,9 @@ class Linked:
         for inner in self.within:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
+        self.told: list[Told] | None = None
         self.runs = _segments(self.codes)
+        self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
             for k, step in enumerate(self.program.steps)
@@ -199,12 +204,23 @@ class Linked:
                 found.append(Packed(workspace, sources.pop(), size, records))
         return found
 
-    def run(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
+    def about(self) -> list[Told]:
+        """What is told of each record to those who watch."""
+        if self.told is None:
+            self.told = told(self.program, self.spans)
+        return self.told
+
+    def run(
+        self,
+        arrays: Arrays,
+        spent: Set[int] = frozenset(),
+        lines: Mapping[Key, Origin] | None = None,
+    ) -> dict[int, Any]:
         """The results for the values of the arguments, in the program's order.
 
-        Arguments numbered in `spent` may be overwritten.
+        Arguments numbered in `spent` may be overwritten; `lines` as in `Timing.tell`.
         """
-        with Run(self) as run:
+        with Run(self, lines) as run:
             return run(arrays, spent)
 
 

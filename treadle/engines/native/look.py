@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.base.options import current
-from treadle.engines.base import Footprint, Lowered, Occupancy, Stay
+from treadle.engines.base import Footprint, Lowered, Occupancy, Outlined, Piece, Stay
 from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
@@ -38,6 +38,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
             "llvm": lambda: "\n\n".join(texts),
             "asm": lambda: "\n\n".join(map(assembly, texts)),
         },
+        lambda: _outline(linked),
         lambda: occupancy(linked),
     )
 
@@ -89,6 +90,26 @@ def occupancy(linked: Linked) -> Occupancy:
         if size:
             stays.append(Stay(size, linked.plan.size, k, k, *what))
     return Occupancy(tuple(stays), tuple(map(title, program.steps)))
+
+
+def _outline(linked: Linked) -> tuple[list[Piece], list[Outlined]]:
+    """The arrays of a program, where they lie, and its steps."""
+    program = linked.program
+    offset = {
+        n: linked.plan.offsets[k]
+        for n, k in zip(linked.placed.tolist(), linked.places.tolist(), strict=True)
+    }
+    block = {at: k for k, at in enumerate(sorted(set(offset.values())))}
+    pieces = []
+    for b in program.buffers:
+        about = b.number, str(b.type), b.type.nbytes, b.place
+        at = offset.get(b.number)
+        pieces.append(Piece(*about) if at is None else Piece(*about, block[at], at))
+    steps = []
+    for step, about_step in zip(program.steps, program.about, strict=True):
+        lines = tuple(dict.fromkeys(map(describe, about_step.origins)))
+        steps.append(Outlined(title(step), lines, step.read, step.written))
+    return pieces, steps
 
 
 def _kernels(program: Program) -> str:

@@ -1,10 +1,11 @@
 """Native threads that run the steps of a program.
 
 One native call runs all steps and lets go of Python's lock. Workers are Python threads
-that enter native code once and stay there: they spin for some tens of microseconds,
-then sleep in the kernel. A step is published by one store; whoever is awake claims
-parts of it, and it is over when all its parts are, so a worker that sleeps on or comes
-late costs nothing, and one that is gone cannot make a run hang.
+that enter native code once and stay there: they spin for some tens of microseconds (a
+millisecond, where work came as soon before), then sleep in the kernel. A step is
+published by one store; whoever is awake claims parts of it, and it is over when all its
+parts are, so a worker that sleeps on or comes late costs nothing, and one that is gone
+cannot make a run hang.
 
 Sleeping needs Linux and the instructions are those of x86-64 (`runner.py`); elsewhere
 a pool is one thread.
@@ -30,7 +31,9 @@ __all__ = ["Pool", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-_RUN = ctypes.CFUNCTYPE(_INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
+_RUN = ctypes.CFUNCTYPE(
+    _INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER, _POINTER
+)
 _WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 _HALT = ctypes.CFUNCTYPE(None, _POINTER)
 
@@ -50,18 +53,25 @@ class Pool:
         _pools.add(self)
 
     def run(
-        self, steps_pointer: int, count: int, args_pointer: int, status_pointer: int
+        self,
+        steps_pointer: int,
+        count: int,
+        args_pointer: int,
+        status_pointer: int,
+        times_pointer: int = 0,
     ) -> int:
         """Run `count` step records in order; how many were run.
 
         steps_pointer: records of 8 int64: function, index of the step's arguments in
         the table at `args_pointer`, total items, grain (items that are worth a part),
         and four unused. Stops after a step that leaves the int64 at `status_pointer`
-        other than 0, and counts it.
+        other than 0, and counts it. At `times_pointer`, if there is one, it is noted
+        when each part ran (`runner.py`).
         """
         native = self._native or self._start()
         place = self._state.address if self._state else 0
-        found: int = native(place, steps_pointer, count, args_pointer, status_pointer)
+        pointers = args_pointer, status_pointer, times_pointer
+        found: int = native(place, steps_pointer, count, *pointers)
         return found
 
     def _start(self) -> Any:

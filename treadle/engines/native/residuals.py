@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.types import TupleType
 from treadle.engines.native.keys import Structure
+from treadle.graph.body import effect_of
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
+from treadle.ops.families import Output
 
 __all__ = ["Beside", "Residuals", "gathered", "known"]
 
@@ -75,31 +78,58 @@ def known(made: Structure) -> list[Beside]:
     return found
 
 
+def _effects(nodes: Sequence[Tensor]) -> set[int]:
+    """The places of nodes that are seen from outside, or of their single results."""
+    several: set[int] = set()
+    found = set()
+    for k, node in enumerate(nodes):
+        if isinstance(node.op, Output):
+            if node.inputs and node.inputs[0].serial in several:
+                found.add(k)
+        elif effect_of(node.op) == "each":
+            if isinstance(node.type, TupleType):
+                several.add(node.serial)
+            else:
+                found.add(k)
+    return found
+
+
 class Residuals:
     """The nodes to be kept, by the key of the program that makes them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wishes: OrderedDict[Key, _Wish] = OrderedDict()
+        self._seen: OrderedDict[Key, set[int]] = OrderedDict()
 
     def kept(self, key: Key, made: Structure) -> tuple[set[int], list[Beside]]:
         """What a run keeps besides what is asked for: serials, and inside calls."""
-        if not self._wishes:
-            return set(), []
         with self._lock:
+            places = self._seen_in(key, made)
+            inner: set[tuple[int, int]] = set()
             wish = self._wishes.get(key)
-            if wish is None:
-                return set(), []
-            wish.idle += 1
-            if wish.idle > IDLE:
-                del self._wishes[key]
-                return set(), []
-            places, inner = set(wish.places), sorted(wish.inside)
+            if wish is not None:
+                wish.idle += 1
+                if wish.idle > IDLE:
+                    del self._wishes[key]
+                else:
+                    places, inner = places | wish.places, set(wish.inside)
+        if not places and not inner:
+            return set(), []
         calls: dict[int, list[int]] = {}
-        for place, own_place in inner:
+        for place, own_place in sorted(inner):
             calls.setdefault(place, []).append(own_place)
         beside = [Beside.of(made.nodes[k], own) for k, own in calls.items()]
         return {made.nodes[k].serial for k in places}, beside
+
+    def _seen_in(self, key: Key, made: Structure) -> set[int]:
+        """The places of what has an effect: for a gradient, too, that is there once."""
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = _effects(made.nodes)
+            if len(self._seen) > PROGRAMS:
+                self._seen.popitem(last=False)
+        return found
 
     def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
         """Tell evaluated nodes how they were made, for a gradient to come."""

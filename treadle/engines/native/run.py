@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence, Set
+import weakref
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.events import span, watchers
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept
 from treadle.engines.native.pool import pool
+from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.meaning import compute_at
+from treadle.graph.origin import Origin
 from treadle.program.layout import laid
-from treadle.program.program import Fallback
+from treadle.program.program import Fallback, title
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
@@ -51,25 +55,73 @@ class PositionError(Exception):
     """A position read from data was out of range; the reference engine says which."""
 
 
+class Tables:
+    """The integers of a program for one run at a time; the next one takes them again.
+
+    Every run fills in all addresses but those of constants.
+    """
+
+    def __init__(self, linked: Linked) -> None:
+        self.addresses = linked.fixed.copy()
+        self.status = ctypes.c_int64()
+        self.flag = ctypes.addressof(self.status)
+        self.addresses[-1] = self.flag
+        self.table = linked.table.copy()
+        self.arguments = int(self.table.ctypes.data)
+        self._made = linked.records
+        # By argument: the array of the last run, if it was read where it lies.
+        self._known: list[weakref.ref[Array] | None]
+        self._known = [None] * len(linked.program.arguments)
+        self._buffers = linked.program.buffers
+        self._idle: list[int] = []
+        self.steps = linked.records
+        self._place = int(linked.records.ctypes.data)
+
+    def argument(self, k: int, n: int, x: Array) -> Array:
+        """Argument k in buffer n, as kernels read it; its address is filled in."""
+        known = self._known[k]
+        if known is not None and known() is x:
+            return x
+        order = self._buffers[n].order
+        if order:  # it lies as an earlier program has left it
+            own = np.asarray(x.transpose(order), order="C")
+        else:
+            own = np.asarray(x, order="C")
+        self.addresses[n] = own.ctypes.data
+        self._known[k] = weakref.ref(x) if own is x else None
+        return laid(own, order) if order else own
+
+    def records(self, idle: list[int]) -> int:
+        """The address of the records, of which those `idle` have nothing to do."""
+        if idle != self._idle:
+            self._idle = idle
+            self.steps = self._made.copy()
+            self.steps[idle, 2] = 0
+            self._place = int(self.steps.ctypes.data)
+        return self._place
+
+
 class Run:
     """A run of a program, or the runs of a body one after another, on one thread.
 
     Between calls stays what they share: memory, and arguments that come again.
     """
 
-    def __init__(self, linked: Linked) -> None:
+    def __init__(
+        self, linked: Linked, lines: Mapping[Key, Origin] | None = None
+    ) -> None:
         options = current()
-        self.linked = linked
+        self.linked, self.lines = linked, lines
         self.memory = memory_of(options.arena)
         self.kept = Kept(()) if options.workspace else linked.kept
         self.threads = pool(options.threads)
-        self.addresses = linked.fixed.copy()
-        self.scratch: Array = np.empty(
-            linked.scratch * self.threads.threads + 64, np.uint8
-        )
-        self.addresses[-2] = self.scratch.ctypes.data + 63 & ~63
-        self.status = np.zeros(1, np.int64)
-        self.addresses[-1] = self.status.ctypes.data
+        try:
+            self.tables = linked.tables.pop()
+        except IndexError:  # the first run, or others go on at the same time
+            self.tables = Tables(linked)
+        self.tables.status.value = 0
+        self.addresses = self.tables.addresses
+        self.scratch = -(-linked.scratch * self.threads.threads // 64) * 64
         self.given: list[Any] = [None] * len(linked.program.arguments)
         self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
@@ -79,6 +131,7 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self._release()
+        self.linked.tables.append(self.tables)
 
     def _release(self) -> None:
         lease, self.lease = self.lease, None
@@ -93,15 +146,9 @@ class Run:
         program, memory = linked.program, self.memory
         for k, x in enumerate(arrays):
             if x is not self.given[k]:
-                n = program.arguments[k]
                 self.given[k] = x
-                order = program.buffers[n].order
-                if order:  # it lies as an earlier program has left it
-                    x = np.asarray(x.transpose(order), order="C")
-                    self.own[n] = laid(x, order)
-                else:
-                    self.own[n] = x = np.asarray(x, order="C")
-                addresses[n] = x.ctypes.data
+                n = program.arguments[k]
+                self.own[n] = self.tables.argument(k, n, x)
         alive = self.own.copy()
         idle: list[int] = []  # copies from a buffer to itself, weights packed before
         free = {program.arguments[k] for k in spent}
@@ -117,7 +164,8 @@ class Run:
                 x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
                 alive[b.number] = laid(x, b.order) if b.order else x
         if self.lease is None:
-            self.lease = memory.arena.lease(linked.sizes, linked.plan)
+            self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
+            addresses[-2] = self.lease.scratch
         careful = type(self.lease) is not Lease
         try:
             addresses[linked.placed] = self.lease.addresses[linked.places]
@@ -127,7 +175,7 @@ class Run:
         finally:
             if careful:  # what a step has done with is gone for good
                 self._release()
-        if self.status[0]:
+        if self.tables.status.value:
             raise PositionError
         panels.done()
         found = {}
@@ -137,25 +185,23 @@ class Run:
         return found
 
     def _execute(
-        self, alive: dict[int, Array], idle: Sequence[int], careful: Lease | None
+        self, alive: dict[int, Array], idle: list[int], careful: Lease | None
     ) -> None:
         """All steps but the idle ones; `careful` is told what is dead after each."""
-        linked = self.linked
-        table, steps = linked.table.copy(), linked.records
-        table[linked.slots] = self.addresses[linked.which] + linked.shifts
-        if idle:
-            steps = steps.copy()
-            steps[idle, 2] = 0
-        records, arguments = steps.ctypes.data, table.ctypes.data
-        flag = self.status.ctypes.data
-        spans = linked.spans
+        linked, tables = self.linked, self.tables
+        tables.table[linked.slots] = self.addresses[linked.which] + linked.shifts
+        records, arguments = tables.records(idle), tables.arguments
+        flag, spans = tables.flag, linked.spans
         for first, count in linked.runs:
             if not count:
                 self._fallback(first, alive)
             elif careful is None:
                 start, some = spans[first][0], sum(spans[first + count - 1])
                 place = records + start * FIELDS * 8
-                self.threads.run(place, some - start, arguments, flag)
+                if watchers:
+                    self._timed(tables.steps[start:some], start, arguments, flag)
+                else:
+                    self.threads.run(place, some - start, arguments, flag)
             if careful is not None:
                 for k in range(first, first + max(count, 1)):
                     place = records + spans[k][0] * FIELDS * 8
@@ -163,8 +209,15 @@ class Run:
                         self.threads.run(place, spans[k][1], arguments, flag)
                     for n in linked.dying[k]:
                         careful.poison(n)
-            if self.status[0]:
+            if tables.status.value:
                 return
+
+    def _timed(self, records: Array, first: int, arguments: int, flag: int) -> None:
+        """Run records, the first of them with a number, and tell when they ran."""
+        timing = Timing(records, self.threads.threads)
+        pointers = arguments, flag, timing.address
+        self.threads.run(records.ctypes.data, len(records), *pointers)
+        timing.tell(self.linked.about()[first:], self.lines)
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""
@@ -189,6 +242,8 @@ class Run:
 
             op = with_bodies(step.op, running) if step.bodies else step.op
             arrays = [array(n) for n in step.read]
+            if watchers:
+                stack.enter_context(span(title(step), "numpy", (step.origin,)))
             found = compute_at(op, step.type, arrays, step.origin)
             several = found if isinstance(step.type, TupleType) else (found,)
             for n, x in zip(step.written, several, strict=True):

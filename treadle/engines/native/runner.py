@@ -7,26 +7,98 @@ different cache lines:
          number, 32 bits: one word, so that a claim is for the step it was meant for
      64  workers asleep        68  1: workers leave
     128  parts that are done
-    192  the current step: function, arguments, total, items in a part, parts
+    192  the current step: function, arguments, total, items in a part, parts, its
+         number among the records, where times are noted (or null)
     256  1: a run is using the workers        264  number of threads
 
 Fields at 192 are written while no part is unclaimed or unfinished, and read only after
 a claim, so late workers never see a mixture of two steps.
+
+Where times are noted, in integers of 64 bits: how many are noted, how many there is
+room for, then four for each part: step, worker, begin and end in ns of the clock that
+Python's `time.perf_counter_ns` reads.
 """
 
 from __future__ import annotations
 
-__all__ = ["PORTABLE", "SIZE", "TEXTS", "THREADS"]
+import sys
+
+__all__ = ["PARTS", "PORTABLE", "SIZE", "TEXTS", "THREADS"]
 
 SIZE = 320  # bytes of the state
 THREADS = 264  # where the number of threads stands in it
-_SPINS = 3000  # pauses before a worker sleeps: 30 to 100 us
+# Cycles of the clock that a worker waits before it sleeps: some tens of microseconds,
+# a millisecond where it was woken as soon the last time: waking takes tens, too.
+_SHORT, _LONG = 200_000, 3_000_000
 _PATIENCE = 1000  # pauses before the caller offers its core while it waits for parts
-_PARTS = 64  # parts of a step for each thread at most, whatever its grain
+PARTS = 64  # parts of a step for each thread at most, whatever its grain
 
-_COMMON = """
+# The clock of clock_gettime that perf_counter_ns reads; elsewhere times are 0.
+_CLOCK = {"linux": 1, "darwin": 8}.get(sys.platform)
+_NOW = f"""
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i64 @now() {{
+  %place = alloca [2 x i64], align 8
+  %r = call i32 @clock_gettime(i32 {_CLOCK}, ptr %place)
+  %place1 = getelementptr i8, ptr %place, i64 8
+  %seconds = load i64, ptr %place, align 8
+  %more = load i64, ptr %place1, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %ns = add i64 %whole, %more
+  ret i64 %ns
+}}
+"""
+_NEVER = """
+define internal i64 @now() {
+  ret i64 0
+}
+"""
+_TIMED = (
+    (_NEVER if _CLOCK is None else _NOW)
+    + """
+; Call a function for some items; note when, where that is asked for and there is room.
+define internal void @timed(ptr %times, i64 %step, ptr %function,
+    ptr %arguments, i64 %begin, i64 %end, i64 %worker) {
+entry:
+  %unasked = icmp eq ptr %times, null
+  br i1 %unasked, label %plain, label %noted
+plain:
+  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  ret void
+noted:
+  %first = call i64 @now()
+  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  %last = call i64 @now()
+  %times1 = getelementptr i8, ptr %times, i64 8
+  %number = atomicrmw add ptr %times, i64 1 monotonic
+  %room = load i64, ptr %times1, align 8
+  %fits = icmp slt i64 %number, %room
+  br i1 %fits, label %note, label %out
+note:
+  %bytes = mul i64 %number, 32
+  %base = getelementptr i8, ptr %times, i64 16
+  %own = getelementptr i8, ptr %base, i64 %bytes
+  %own1 = getelementptr i8, ptr %own, i64 8
+  %own2 = getelementptr i8, ptr %own, i64 16
+  %own3 = getelementptr i8, ptr %own, i64 24
+  store i64 %step, ptr %own, align 8
+  store i64 %worker, ptr %own1, align 8
+  store i64 %first, ptr %own2, align 8
+  store i64 %last, ptr %own3, align 8
+  br label %out
+out:
+  ret void
+}
+"""
+)
+
+_COMMON = (
+    _TIMED
+    + """
 declare void @llvm.x86.sse2.pause()
 declare i64 @syscall(i64, ...)
+declare i64 @llvm.readcyclecounter()
 
 ; Claim a part: how many were unclaimed before, 0 if there was none.
 define internal i64 @claim(ptr %pool) {
@@ -56,6 +128,10 @@ define internal void @part(ptr %pool, i64 %left, i64 %worker) {
   %step2 = getelementptr i8, ptr %pool, i64 208
   %step3 = getelementptr i8, ptr %pool, i64 216
   %step4 = getelementptr i8, ptr %pool, i64 224
+  %step5 = getelementptr i8, ptr %pool, i64 232
+  %step6 = getelementptr i8, ptr %pool, i64 240
+  %index = load i64, ptr %step5, align 8
+  %times = load ptr, ptr %step6, align 8
   %function = load ptr, ptr %step, align 8
   %arguments = load ptr, ptr %step1, align 8
   %total = load i64, ptr %step2, align 8
@@ -67,11 +143,13 @@ define internal void @part(ptr %pool, i64 %left, i64 %worker) {
   %last = icmp slt i64 %rest, %items
   %count = select i1 %last, i64 %rest, i64 %items
   %end = add i64 %begin, %count
-  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  call void @timed(ptr %times, i64 %index, ptr %function,
+      ptr %arguments, i64 %begin, i64 %end, i64 %worker)
   %before = atomicrmw add ptr %done, i64 1 release
   ret void
 }
 """
+)
 
 _WORK = f"""
 define void @treadle_work(ptr %pool, i64 %worker) {{
@@ -81,7 +159,12 @@ entry:
   %leave = getelementptr i8, ptr %pool, i64 68
   br label %look
 look:
-  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [0, %sleep]
+  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [%n1, %offer],
+      [0, %sleep]
+  %since = phi i64 [0, %entry], [0, %own], [%since, %claim], [%from, %pause],
+      [%from, %offer], [0, %sleep]
+  %limit = phi i64 [{_SHORT}, %entry], [%limit, %own], [%limit, %claim],
+      [%limit, %pause], [%limit, %offer], [%next, %sleep]
   %state = load atomic i64, ptr %pool acquire, align 8
   %left = and i64 %state, 4294967295
   %none = icmp eq i64 %left, 0
@@ -99,10 +182,18 @@ idle:
   br i1 %stay, label %wait, label %end
 wait:
   %n1 = add i64 %n, 1
-  %awake = icmp slt i64 %n1, {_SPINS}
+  %now = call i64 @llvm.readcyclecounter()
+  %first = icmp eq i64 %n, 0
+  %from = select i1 %first, i64 %now, i64 %since
+  %spent = sub i64 %now, %from
+  %awake = icmp ult i64 %spent, %limit
   br i1 %awake, label %pause, label %sleep
 pause:
   call void @llvm.x86.sse2.pause()
+  %long = icmp ugt i64 %spent, {_SHORT}
+  br i1 %long, label %offer, label %look
+offer:  ; whoever else is there may have the core (sched_yield 24)
+  %y = call i64 (i64, ...) @syscall(i64 24)
   br label %look
 sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128)
   %seen = lshr i64 %state, 32
@@ -110,6 +201,10 @@ sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128
   %r = call i64 (i64, ...) @syscall(
       i64 202, ptr %number, i64 128, i64 %seen, ptr null, ptr null, i64 0)
   %b = atomicrmw sub ptr %asleep, i32 1 seq_cst
+  %woken = call i64 @llvm.readcyclecounter()
+  %away = sub i64 %woken, %from
+  %soon = icmp ult i64 %away, {_LONG}
+  %next = select i1 %soon, i64 {_LONG}, i64 {_SHORT}
   br label %look
 end:
   ret void
@@ -117,8 +212,8 @@ end:
 """
 
 _SHARE = f"""
-define internal void @share(
-    ptr %pool, ptr %function, ptr %arguments, i64 %total, i64 %grain, i64 %threads) {{
+define internal void @share(ptr %pool, ptr %function, ptr %arguments,
+    i64 %total, i64 %grain, i64 %threads, i64 %index, ptr %times) {{
 entry:
   %number = getelementptr i8, ptr %pool, i64 4
   %asleep = getelementptr i8, ptr %pool, i64 64
@@ -128,12 +223,14 @@ entry:
   %step2 = getelementptr i8, ptr %pool, i64 208
   %step3 = getelementptr i8, ptr %pool, i64 216
   %step4 = getelementptr i8, ptr %pool, i64 224
+  %step5 = getelementptr i8, ptr %pool, i64 232
+  %step6 = getelementptr i8, ptr %pool, i64 240
   %total1 = sub i64 %total, 1
   %grains1 = udiv i64 %total1, %grain  ; one less than there are
-  %most = mul i64 %threads, {_PARTS}
-  %times1 = udiv i64 %grains1, %most
-  %times = add i64 %times1, 1
-  %items = mul i64 %grain, %times
+  %most = mul i64 %threads, {PARTS}
+  %fold1 = udiv i64 %grains1, %most
+  %fold = add i64 %fold1, 1
+  %items = mul i64 %grain, %fold
   %parts1 = udiv i64 %total1, %items
   %parts = add i64 %parts1, 1
   store ptr %function, ptr %step, align 8
@@ -141,6 +238,8 @@ entry:
   store i64 %total, ptr %step2, align 8
   store i64 %items, ptr %step3, align 8
   store i64 %parts, ptr %step4, align 8
+  store i64 %index, ptr %step5, align 8
+  store ptr %times, ptr %step6, align 8
   store atomic i64 0, ptr %done monotonic, align 8
   %old = load atomic i64, ptr %pool monotonic, align 8
   %bare = and i64 %old, -4294967296
@@ -182,18 +281,22 @@ end:
 
 """
 
-_ALONE = """
-define internal void @share(
-    ptr %pool, ptr %function, ptr %arguments, i64 %total, i64 %grain, i64 %threads) {
-  call void %function(ptr %arguments, i64 0, i64 %total, i64 0)
+_ALONE = (
+    _TIMED
+    + """
+define internal void @share(ptr %pool, ptr %function, ptr %arguments,
+    i64 %total, i64 %grain, i64 %threads, i64 %index, ptr %times) {
+  call void @timed(ptr %times, i64 %index, ptr %function,
+      ptr %arguments, i64 0, i64 %total, i64 0)
   ret void
 }
 """
+)
 
 _RUN = f"""
 ; Run %count records of 64 bytes; how many were run, the one that set the status too.
 define i64 @treadle_run(
-    ptr %pool, ptr %steps, i64 %count, ptr %table, ptr %status) {{
+    ptr %pool, ptr %steps, i64 %count, ptr %table, ptr %status, ptr %times) {{
 entry:
   %busy = getelementptr i8, ptr %pool, i64 256
   %place = getelementptr i8, ptr %pool, i64 {THREADS}
@@ -228,13 +331,14 @@ step:
   br i1 %parallel, label %share, label %alone
 share:
   call void @share(ptr %pool, ptr %function, ptr %arguments,
-      i64 %total, i64 %grain, i64 %threads)
+      i64 %total, i64 %grain, i64 %threads, i64 %k, ptr %times)
   br label %after
 alone:
   %some = icmp sgt i64 %total, 0
   br i1 %some, label %call, label %after
 call:
-  call void %function(ptr %arguments, i64 0, i64 %total, i64 0)
+  call void @timed(ptr %times, i64 %k, ptr %function,
+      ptr %arguments, i64 0, i64 %total, i64 0)
   br label %after
 after:
   %k1 = add i64 %k, 1
@@ -266,7 +370,7 @@ define void @treadle_halt(ptr %pool) {
 }
 """
 
-# Functions by name: (pool, steps, count, table, status) -> number of steps run;
+# Functions by name: (pool, steps, count, table, status, times) -> how many were run;
 # (pool, worker), which returns when told to leave; (pool), which tells all workers.
 TEXTS = {
     "treadle_run": _COMMON + _SHARE + _RUN,

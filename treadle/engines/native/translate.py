@@ -18,6 +18,7 @@ from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.op import Op
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
+from treadle.loops.join import JOINS, MANY
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import PRODUCTS
@@ -50,6 +51,8 @@ def _computes(op: Op, *types: Type) -> bool:
         return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
     if isinstance(op, Elementwise):
         return supports(op, dtypes, dtype)
+    if type(op) in JOINS and len(dtypes) >= MANY:
+        return False  # a kernel for each of them
     return has_rule(op)
 
 

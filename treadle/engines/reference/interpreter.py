@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from treadle.autodiff.derivative import derived
+from treadle.base.events import span, watchers
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error
 from treadle.graph.leaves import Argument, Unbound
@@ -46,12 +47,21 @@ class Reference(Engine):
             if isinstance(node.op, Argument):
                 raise argument_error(node)
             arrays = [values[x.serial] for x in node.inputs]
-            values[serial] = compute_at(node.op, node.type, arrays, node.origin)
+            if watchers:
+                size = sum(getattr(x, "nbytes", 0) for x in arrays)
+                with span(node.op.name, "numpy", (node.origin,), size):
+                    values[serial] = compute_at(*_asked(node, arrays))
+            else:
+                values[serial] = compute_at(*_asked(node, arrays))
             del arrays
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
                     values.pop(x.serial, None)
         return {own[serial]: values[serial] for serial in keep}
+
+
+def _asked(node: Tensor, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return node.op, node.type, arrays, node.origin
 
 
 provide_engine("reference", Reference)

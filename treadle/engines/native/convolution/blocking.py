@@ -84,7 +84,7 @@ def strip_of(
     folded = run < _SHORT and h.taps > 1 and not own.lanes
     folds = h.taps if folded else 1
     pixel = folds * -(-channels // lanes) * lanes * size
-    if pixel % 4096 == 0:
+    if w.stride * pixel % 4096 == 0:
         pixel += 64  # rows of a tile shall not all fall on the same lines of a cache
     row = ((columns - 1) * w.stride + w.span) * pixel
     single = folded or h.taps == 1
@@ -192,7 +192,7 @@ def blocks_of(own: Dense, panel: int) -> Blocks:
     panels = max(1, -(-own.o // panel))
     parts = min(16, int(seconds(own) / 20e-6))
     blocks = max(1, own.n * own.groups * p * q)
-    cuts = max(1, min(panels, -(-parts // blocks)))
+    cuts = max(1, min(panels, round(parts / blocks)))  # each brings its strip anew
     return Blocks(p, q, -(-panels // cuts) * panel)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType, is_inexact
+from treadle.base.events import watchers
 from treadle.batch.columns import Numbers, order_of
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.pool import pool
 from treadle.engines.native.run import FIELDS, PositionError
+from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
 
 __all__ = ["Assembly", "once", "places_of", "sizes_of"]
@@ -27,12 +29,14 @@ PLACE = 1  # the field that has where a step's arguments stand in the table
 class _Steps:
     """Steps that are alike: `records` (groups, steps, OWN), `tables` (groups, places).
 
-    `order` has the turn of each group; those of one turn go as they were added.
+    `order` has the turn of each group; those of one turn go as they were added. `told`
+    is of each step what is told to those who watch.
     """
 
     order: Numbers
     records: Numbers
     tables: Numbers
+    told: Sequence[Told]
 
 
 @dataclass
@@ -76,7 +80,7 @@ class Assembly:
         records = np.empty((len(order), 1, OWN), np.int64)
         for k, x in enumerate((self.moves[function], 0, *cut)):
             records[:, 0, k] = x
-        self.steps.append(_Steps(order, records, tables))
+        self.steps.append(_Steps(order, records, tables, [Told(function)]))
 
     def gather(
         self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
@@ -121,7 +125,7 @@ class Assembly:
         own[:, like.results[fresh]] = results[:, fresh]
         records = _by_group([x.records for x in made], which)
         tables = _by_group([x.table for x in made], which)
-        steps = _Steps(order, records, tables)
+        steps = _Steps(order, records, tables, like.told)
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:
@@ -143,11 +147,24 @@ class Assembly:
         for part in self.parts:
             part.write(base, base + arena, status.ctypes.data)
         table, records = self._joined()
-        workers.run(
-            records.ctypes.data, len(records), table.ctypes.data, status.ctypes.data
-        )
+        timing = Timing(records, workers.threads) if watchers else None
+        log = timing.address if timing else 0
+        pointers = table.ctypes.data, status.ctypes.data
+        workers.run(records.ctypes.data, len(records), *pointers, log)
+        if timing:
+            timing.tell(self._told())
         if status[0]:
             raise PositionError
+
+    def _turns(self) -> Numbers:
+        """The places of all steps, as they were added, in the order of turns."""
+        turns = [np.repeat(x.order, x.records.shape[1]) for x in self.steps]
+        return order_of(np.concatenate(turns))
+
+    def _told(self) -> list[Told]:
+        """What is told of each record."""
+        every = [one for x in self.steps for _ in x.order for one in x.told]
+        return [every[k] for k in self._turns().tolist()]
 
     def _joined(self) -> tuple[Numbers, Numbers]:
         """One table for all steps, and their records in the order of turns."""
@@ -158,10 +175,9 @@ class Assembly:
             x.records[:, :, PLACE] += np.arange(place, ends, size)[:, None]
             place = ends
         table = np.concatenate([x.tables.ravel() for x in self.steps])
-        turns = [np.repeat(x.order, x.records.shape[1]) for x in self.steps]
         own = np.concatenate([x.records.reshape(-1, OWN) for x in self.steps])
         records = np.zeros((len(own), FIELDS), np.int64)
-        records[:, :OWN] = own[order_of(np.concatenate(turns))]
+        records[:, :OWN] = own[self._turns()]
         return table, records
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.engines.native.linked import Linked
+from treadle.engines.native.timing import Told
 
 __all__ = ["Compiled", "Sample", "Source"]
 
@@ -43,6 +44,8 @@ class Compiled:
         self.functions = linked.functions
         self.alive: list[Any] = [linked.constants]
         self.records = linked.records[:, :4]
+        # Bytes and operations are those for some number of rows.
+        self.told = [Told(x.name, x.origins) for x in linked.about()]
         self.table, self.slots = linked.table, linked.slots
         self.which, self.shifts = linked.which, linked.shifts
         known = [k for k in order if isinstance(k, int)]

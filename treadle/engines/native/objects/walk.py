@@ -252,18 +252,15 @@ class _Table:
         self.slots[self.places[:count], 0] = 0
 
 
-class _Space(threading.local):
+class _Space:
     """Memory for a walk of so many nodes, which read three times as many.
 
     It is used again: fresh pages cost as much as the walk.
     """
 
-    def __init__(self) -> None:
-        self.grow(FIRST)
-
-    def grow(self, room: int) -> None:
-        """Have room for so many."""
+    def __init__(self, room: int) -> None:
         self.room = room
+        self.count = 0  # of different things that the last walk has met
         self.nodes = _Table(room)
         self.things = _Table(3 * room)
         self.fields = np.empty((FIELDS, room), np.int64)
@@ -276,6 +273,9 @@ class _Space(threading.local):
     def walk(self, function: Any, roots: Numbers) -> int:
         """How many nodes there are; less than none if there is no room for them."""
         words = self.words
+        if words[TABLE - 1] or words[2 * TABLE - 1]:  # the last walk was interrupted
+            self.nodes.slots[:, 0] = self.things.slots[:, 0] = 0
+            words[TABLE - 1] = words[2 * TABLE - 1] = 0
         found: int = function(roots.ctypes.data, len(roots), words.ctypes.data, None)
         self.nodes.clear(int(words[TABLE - 1]))
         self.count = int(words[2 * TABLE - 1])
@@ -310,7 +310,14 @@ class _Space(threading.local):
         )
 
 
-_space = _Space()
+class _Own(threading.local):
+    """The memory of a thread: a larger one takes its place as a whole."""
+
+    def __init__(self) -> None:
+        self.space = _Space(FIRST)
+
+
+_own = _Own()
 
 
 def walked(roots: Sequence[Tensor]) -> Columns:
@@ -320,10 +327,11 @@ def walked(roots: Sequence[Tensor]) -> Columns:
         return columns(roots)
     first = np.fromiter(map(id, roots), np.int64, len(roots))
     while True:
-        found = _space.walk(function, first)
+        space = _own.space
+        found = space.walk(function, first)
         if found >= 0:
-            return _space.columns(found)
-        _space.grow(4 * _space.room)
+            return space.columns(found)
+        _own.space = _Space(4 * space.room)
 
 
 def _objects(addresses: Numbers, room: int) -> list[Any]:

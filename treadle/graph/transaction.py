@@ -1,0 +1,241 @@
+"""Blocks whose assignments are all there at their end, or none of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.dtypes import is_inexact
+from treadle.base.errors import RunError, StateError
+from treadle.base.options import current, here
+from treadle.graph.frame import state, top
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor, scope
+
+if TYPE_CHECKING:
+    from treadle.graph.op import Op
+    from treadle.graph.variable import Variable
+
+__all__ = ["Transaction", "transaction"]
+
+
+class _Written:
+    """A Variable as it was at first, and the versions this thread has made since."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+        self.before: Tensor = variable.committed
+        self.version: Op = variable.version
+        self.own = (variable.committed, variable.committed)
+
+    def replaced(self, update: Tensor | None) -> None:
+        """Note the version to come; a run that fails leaves the one that is there."""
+        now = self.variable.committed
+        if any(now is version for version in self.own):
+            self.own = now, now if update is None else update
+
+    def restore(self) -> bool:
+        """Put the first version back, unless another thread has assigned since."""
+        if not any(self.variable.committed is version for version in self.own):
+            return False
+        self.variable.version = self.version
+        self.variable.committed = self.before
+        return True
+
+
+class Transaction:
+    """What `td.transaction()` makes: a block to be entered."""
+
+    def __init__(self, finite: bool = False) -> None:
+        self.finite = finite
+        self.written: dict[int, _Written] = {}
+        self.grads: dict[int, tuple[Variable, Tensor | None]] = {}
+        self._edge: _Handler | None = None
+        self._own = False  # whether the handler is this block's
+        self._open = False
+
+    def note(self, variable: Variable, update: Tensor | None = None) -> None:
+        """Take note of a Variable before it is written."""
+        known = self.written.get(id(variable))
+        if known is None:
+            known = self.written[id(variable)] = _Written(variable)
+        known.replaced(update)
+
+    def note_grad(self, variable: Variable) -> None:
+        """Take note of a Variable's gradient before it is another one."""
+        if id(variable) not in self.grads:
+            self.grads[id(variable)] = variable, variable.grad
+
+    # -- the block ---------------------------------------------------------------------
+
+    def __enter__(self) -> Transaction:
+        frame = top()
+        if frame.tracing or self._open:
+            raise StateError(
+                "a function is traced once: nothing in it is undone"
+                if frame.tracing
+                else "this transaction is open already",
+                hint="open one around the call: with td.transaction(): ...",
+            ).located("transaction")
+        self._watch()
+        try:
+            if frame.pending:
+                functions.carry_out([])
+            self._options, self._notes = here.current, scope.notes
+            self._frames, self._count = len(state.frames), len(state.transactions)
+            self._scopes = state.explicit, state.no_grad
+            self._seeds, self._draws = current().scope, current().scope.count
+            self.written, self.grads = {}, {}
+            state.transactions = (*state.transactions, self)
+            self._open = True
+        except BaseException:
+            self._unwatch()
+            raise
+        if self._edge is not None and self._edge.waiting:
+            self._close()
+            self._unwatch()
+        self._interrupt()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+            else:
+                self._restore(error)
+        except BaseException as problem:
+            if kind is None:
+                self._restore(problem)
+            raise
+        finally:
+            self._close()
+            self._unwatch()
+        self._interrupt()
+
+    def _finish(self) -> None:
+        """Carry out what was assigned; look whether it is finite if that is asked."""
+        if top().pending:
+            functions.carry_out([])
+        if not self.finite:
+            return
+        wrong = [
+            w.variable.name
+            for w in self.written.values()
+            if is_inexact(w.variable.type.dtype) and not _finite(w.variable)
+        ]
+        if wrong:
+            raise RunError(
+                f"what was assigned to {', '.join(wrong)} is not finite",
+                hint="every Variable is as it was before; a smaller rate may help",
+            ).located("transaction")
+
+    def _restore(self, error: BaseException | None) -> None:
+        """Put everything back as it was when the block was entered."""
+        del state.frames[self._frames :]
+        state.explicit, state.no_grad = self._scopes
+        here.current, scope.notes = self._options, self._notes
+        top().take()
+        kept = [w.variable.name for w in self.written.values() if not w.restore()]
+        for variable, grad in self.grads.values():
+            variable.grad = grad
+        self._seeds.count = self._draws
+        if kept and error is not None:
+            names = ", ".join(kept)
+            error.add_note(
+                f"another thread has assigned {names} since: that was not undone"
+            )
+
+    def _close(self) -> None:
+        state.transactions = state.transactions[: self._count]
+        self._open = False
+
+    # -- interrupts --------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Have an interrupt wait while a block is entered or left.
+
+        An interrupt anywhere in the block raises as ever.
+        """
+        self._edge, self._own = None, False
+        if threading.current_thread() is not threading.main_thread():
+            return  # interrupts come to the main thread
+        handler = signal.getsignal(signal.SIGINT)
+        if isinstance(handler, _Handler):
+            self._edge = handler
+        elif callable(handler):
+            self._edge, self._own = _Handler(handler), True
+            signal.signal(signal.SIGINT, self._edge)
+
+    def _unwatch(self) -> None:
+        if self._own and signal.getsignal(signal.SIGINT) is self._edge:
+            assert self._edge is not None
+            signal.signal(signal.SIGINT, self._edge.before)
+
+    def _interrupt(self) -> None:
+        """Do what had to wait."""
+        edge = self._edge
+        if edge is not None and edge.waiting:
+            edge.waiting = False
+            edge.before(signal.SIGINT, None)
+
+
+class _Handler:
+    """Raises as the handler before it did, but not while a block is entered or left."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.waiting = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> Any:
+        at: FrameType | None = frame
+        while at is not None:
+            if at.f_code in _EDGES:
+                self.waiting = True
+                return None
+            at = at.f_back
+        return self.before(number, frame)
+
+
+_EDGES: tuple[CodeType, ...] = (
+    Transaction.__enter__.__code__,
+    Transaction.__exit__.__code__,
+)
+
+
+def _finite(variable: Variable) -> bool:
+    array = variable.committed.array
+    assert array is not None
+    wide = array if array.dtype.kind in "fc" else array.astype(np.float32)
+    return bool(np.isfinite(wide).all())
+
+
+def transaction(*, finite: bool = False) -> Transaction:
+    """A block after which all of its assignments are carried out, or none of them.
+
+    Where it ends by an exception, or by Ctrl-C at any point, every Variable is what it
+    was when the block began, to the last bit: parameters, states of optimizers and
+    layers, gradients in p.grad; random numbers are drawn again as in it. With `finite`
+    the same follows, and a RunError, if a Variable that was assigned is not finite at
+    its end. Blocks nest; each is of one thread: what others assign meanwhile stays.
+    Nothing is copied: the versions before are kept until the end.
+
+    >>> import treadle as td
+    >>> w = td.param("w", init=1.0)
+    >>> try:
+    ...     with td.transaction():
+    ...         loss = td.optim.SGD(lr=0.1).step(w * w)
+    ...         raise ValueError("what was computed cannot be used")
+    ... except ValueError:
+    ...     float(w)
+    1.0
+    """
+    return Transaction(finite)

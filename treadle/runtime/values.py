@@ -1,0 +1,74 @@
+"""The values of a graph from the engine that runs it, watched as the options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import RunError
+from treadle.base.events import span, watchers
+from treadle.base.options import current
+from treadle.engines.base import Engine, Values, chosen
+from treadle.graph.resident import Resident
+from treadle.graph.tensor import Tensor
+from treadle.graph.verify import problems
+from treadle.rewrite.checked import judge, mismatch
+from treadle.runtime.numerics import refuse
+
+__all__ = ["values_of"]
+
+
+def values_of(
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    old: Set[int] = frozenset(),
+    asked: Set[int] | None = None,
+) -> Values:
+    """What the engine makes of a graph; that of `old` nodes it may overwrite.
+
+    Under `td.options(check=True)` a graph that breaks a rule is refused, and results
+    that are not the reference's; with `check_numerics` those that are not finite among
+    what is `asked` for: what is kept besides may be masked before it gets there.
+    """
+    now = current()
+    engine = chosen(now.engine, nodes)
+    if now.check_numerics:
+        old = frozenset()  # what made a result is still to be seen when it is there
+    if watchers:
+        with span(f"{engine.name}: {len(nodes)} nodes", "run"):
+            values = _run(engine, nodes, feeds, keep, old)
+    else:
+        values = _run(engine, nodes, feeds, keep, old)
+    if now.check_numerics:
+        refuse(nodes, feeds, keep if asked is None else asked, values, engine.name)
+    return values
+
+
+def _run(
+    engine: Engine,
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    old: Set[int],
+) -> Values:
+    if not current().check:
+        return engine.run(nodes, feeds, keep, old)
+    for node, message in problems(nodes):
+        raise RunError(message).located(node.name, repr(node.type), node.line)
+    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in old}
+    judged = judge(nodes, {**copies, **feeds}, keep)
+    values = engine.run(nodes, feeds, keep, old)
+    for node in nodes:
+        if judged is not None and node.serial in judged.roots:
+            wrong = judged.wrong(node.serial, _at_home(values[node.serial]))
+            if wrong:
+                what = f"on the {engine.name} engine it is not the reference's value"
+                raise mismatch(f"{what}; {wrong}", node)
+    return values
+
+
+def _at_home(value: Any) -> Any:
+    return value.numpy() if isinstance(value, Resident) else value
