@@ -125,30 +125,3 @@ def test_backward_accumulates_until_it_is_zeroed() -> None:
     assert float(x.grad) == 7.0  # type: ignore[arg-type]
     x.zero_grad()
     assert x.grad is None
-
-
-def test_an_update_that_ran_lies_as_deep_as_any_leaf() -> None:
-    p = td.param("p", (3,), init=1.0)
-    optimizer = td.optim.Adam(lr=0.1)
-    for _ in range(3):
-        optimizer.step((td.tanh(p) ** 2).sum())
-        assert p.node().depth == 0 and (p + 1).depth == 1
-    p.assign(p * 2)
-    assert p.node().depth > 0, "pending"
-    p.numpy()
-    assert p.node().depth == 0
-
-
-def test_a_layer_computes_the_same_bits_right_after_loading() -> None:
-    rng = np.random.default_rng(0)
-    x = td.asarray(rng.normal(size=(2, 5, 8)), "float32")
-    memory = td.asarray(rng.normal(size=(2, 3, 8)), "float32")
-
-    def made() -> td.nn.Module:
-        kind = "average-attention"
-        return td.nn.TransformerDecoderLayer(8, 2, 16, autoregression=kind).eval()
-
-    one, two = made(), made()
-    two.load_state_dict(one.state_dict())
-    found = [layer(x, memory).numpy().tobytes() for layer in (one, two, two, one)]
-    assert len(set(found)) == 1

@@ -369,7 +369,6 @@ def cut(node: Tensor, leaf: Op) -> None:
     """Forget the recipe of an evaluated node: it becomes the given leaf."""
     node.op = leaf
     node.inputs = ()
-    node.depth = 0  # as of any leaf: what is built on it looks the same
     if not leaf.closed:
         makers.track(node)
     if node.mark:  # how it was made does not matter any more
