@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -262,3 +263,14 @@ def beside(value: Any, partner: Tensor) -> Tensor:
                 hint="convert the partner to a wider dtype with x.astype(...)",
             ) from None
     return as_tensor(value)
+
+
+def is_lent(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # Referred to by what it is the base of, by `base` and by the call alone?
+        if sys.getrefcount(base) > 3:
+            return True
+        base = base.base
+    return base is not None
