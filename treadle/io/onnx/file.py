@@ -22,10 +22,11 @@ from treadle.io.files import (
     open_regular,
 )
 
-__all__ = ["CODES", "DTYPES", "array_of", "read_model"]
+__all__ = ["BUFFERS", "CODES", "DTYPES", "array_of", "read_model"]
 
 Array = np.ndarray[Any, Any]
 
+BUFFERS = "treadle.buffers"  # the note with the names of weights that are not trained
 MAX_FILE = (1 << 31) - 1  # what protobuf can hold
 _MOST_NODES = 100_000
 _MOST_TENSORS = 65_536
@@ -89,6 +90,7 @@ def _check(model: Any) -> None:
         )
     if len(graph.sparse_initializer):
         raise ValueError("it holds sparse weights, which are not read")
+    _check_names(model)
     for what, count, most in (
         ("nodes", len(graph.node), _MOST_NODES),
         ("weights", len(graph.initializer), _MOST_TENSORS),
@@ -96,6 +98,27 @@ def _check(model: Any) -> None:
     ):
         if count > most:
             raise ValueError(f"{count} {what} are too many")
+
+
+def _check_names(model: Any) -> None:
+    """Refuse names that are no text: protobuf hands them out as bytes."""
+    graph = model.graph
+    for node in graph.node:
+        names = [node.name, node.op_type, node.domain, *node.input, *node.output]
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("a name of a node is not UTF-8")
+        if not all(isinstance(a.name, str) for a in node.attribute):
+            raise ValueError(f"a name in node {node.name[:40]!r} is not UTF-8")
+    for item in (*graph.initializer, *graph.input, *graph.output):
+        if not isinstance(item.name, str):
+            raise ValueError("a name of a weight or an input is not UTF-8")
+    for item in model.metadata_props:
+        if not isinstance(item.key, str) or not isinstance(item.value, str):
+            raise ValueError("a note is not UTF-8")
+    for item in graph.input:
+        dims = item.type.tensor_type.shape.dim
+        if not all(isinstance(d.dim_param, str) for d in dims):
+            raise ValueError(f"input {item.name[:60]!r} has no proper shape")
 
 
 def array_of(tensor: Any, folder: Path | None, room: int = MAX_BYTES) -> Array:
@@ -145,6 +168,8 @@ def _outside(
 ) -> Array:
     """The numbers of a tensor that stand in a file beside the model's."""
     said: Mapping[str, str] = {e.key: e.value for e in tensor.external_data}
+    if not all(isinstance(text, str) for pair in said.items() for text in pair):
+        raise ValueError("where its data lies is not UTF-8")
     location = said.get("location", "")
     check_name(location)
     if folder is None or Path(location).is_absolute() or ":" in location:
@@ -154,11 +179,27 @@ def _outside(
         raise ValueError(f"data at {location[:60]!r} is not beside the model")
     size = check_shape(shape, dtype)
     start, length = int(said.get("offset", 0)), int(said.get("length", size))
+    try:
+        return _read_outside(place, location, (start, length, size), shape, dtype)
+    except ModelFileError as error:  # told under the model's name, not its own
+        reason = error.message.removeprefix(f"{place}: ")
+        raise ValueError(f"data at {location[:60]!r}: {reason}") from None
+
+
+def _read_outside(
+    place: Path,
+    location: str,
+    span: tuple[int, int, int],
+    shape: tuple[int, ...],
+    dtype: DType,
+) -> Array:
+    """The bytes of a span of a file, which is to have them."""
+    start, length, size = span
     with open_regular(place, ModelFileError) as file:
         end = os.fstat(file.fileno()).st_size
         if length != size or start < 0 or start + size > end:
             raise ValueError(
-                f"{location[:60]!r} has {end} bytes: none for {length} at {start} "
+                f"it has {end} bytes: none for {length} at {start} "
                 f"as {dtype}{list(shape)}"
             )
         file.seek(start)

@@ -21,9 +21,9 @@ from treadle.graph.body import Body
 from treadle.graph.leaves import Leaf, as_tensor, constant_node
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Placeholder, Variable
-from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded
+from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded, read_json
 from treadle.io.onnx import elements, networks, shapes
-from treadle.io.onnx.file import DTYPES, array_of, read_model
+from treadle.io.onnx.file import BUFFERS, DTYPES, array_of, read_model
 from treadle.io.onnx.table import IMPORTS, Node
 from treadle.nn.module import Module
 from treadle.runtime.computation import Computation
@@ -225,8 +225,9 @@ def from_onnx(path: PathLike, *, max_bytes: int = MAX_BYTES) -> OnnxModule:
     model = read_model(path)
     with guarded(place, ModelFileError):
         opset = _opset(model)
-        nodes = _nodes(model.graph, opset)
-    values = _weights(model.graph, nodes, place, max_bytes)
+        nodes = _nodes(model.graph, opset, place)
+        buffers = _buffers(model)
+    values = _weights(model.graph, nodes, buffers, place, max_bytes)
     with guarded(place, ModelFileError):
         inputs = [_port(i) for i in model.graph.input if i.name not in values]
         outputs = [o.name for o in model.graph.output]
@@ -242,7 +243,7 @@ def _opset(model: Any) -> int:
     return int(version)
 
 
-def _nodes(graph: Any, opset: int) -> list[Node]:
+def _nodes(graph: Any, opset: int, place: str) -> list[Node]:
     """The nodes in order; an error names all whose op is not in the table."""
     unknown: dict[str, list[str]] = {}
     found = []
@@ -253,7 +254,7 @@ def _nodes(graph: Any, opset: int) -> list[Node]:
             kind = f"{n.domain}.{n.op_type}" if n.domain else n.op_type
             unknown.setdefault(kind, []).append(name[:40])
             continue
-        with guarded("", ModelFileError, f"node {name!r}"):
+        with guarded(place, ModelFileError, f"node {name!r}"):
             attributes = {a.name: _attribute(a) for a in n.attribute}
         inputs, outputs = tuple(n.input), tuple(n.output)
         found.append(Node(name, n.op_type, inputs, outputs, attributes, opset))
@@ -281,16 +282,25 @@ def _attribute(a: Any) -> Any:
     raise ValueError(f"attribute {a.name[:40]!r} is of a kind that is not read")
 
 
+def _buffers(model: Any) -> set[str]:
+    """The weights that a file says are not to be trained; only Treadle's say so."""
+    noted = [p.value for p in model.metadata_props if p.key == BUFFERS]
+    found = read_json(noted[-1].encode()) if noted and noted[-1] else []
+    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+        raise ValueError(f"{BUFFERS!r} is no list of names")
+    return set(found)
+
+
 def _weights(
-    graph: Any, nodes: Sequence[Node], place: str, room: int
+    graph: Any, nodes: Sequence[Node], buffers: set[str], place: str, room: int
 ) -> dict[str, Variable | Array]:
     """The arrays of a file: parameters, buffers and constants by name."""
-    settings, buffers = set(), set()
+    settings: set[str] = set()
     for node in nodes:
         static = IMPORTS[node.kind].static
         settings |= {x for k, x in enumerate(node.inputs) if k in static}
         if node.kind == "BatchNormalization":
-            buffers |= set(node.inputs[3:])
+            buffers = buffers | set(node.inputs[3:])
     found: dict[str, Variable | Array] = {}
     folder = Path(place).parent
     for t in graph.initializer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -267,10 +268,16 @@ _STANDARD = {"Sigmoid", "Tanh"}
 
 
 def _recurrent(
-    node: Node, xs: Any, gates: int, states: int, step: Any, apart: bool = False
+    node: Node,
+    xs: Sequence[Any],
+    gates: int,
+    states: int,
+    step: Any,
+    apart: bool = False,
 ) -> Any:
     """The sequences and last states of the directions of a recurrent layer."""
-    x, w, r, b, lengths, *initial = (*xs, *[None] * (8 - len(xs)))
+    given: list[Any] = [*xs, *[None] * (8 - len(xs))]
+    x, w, r, b, lengths, *initial = given
     where = node.get("direction", "forward")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     plain = node.kind == "RNN" or set(node.get("activations", [])) <= _STANDARD

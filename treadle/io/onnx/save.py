@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.variable import Placeholder
 from treadle.io.atomic import write_atomically
 from treadle.io.files import PathLike, guarded
-from treadle.io.onnx import exporters
-from treadle.io.onnx.file import CODES, MAX_FILE
+from treadle.io.onnx import exports_elements, exports_structure
+from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
 from treadle.io.onnx.writer import Writer
 from treadle.runtime.computation import Computation
 
@@ -23,23 +24,23 @@ __all__ = ["to_onnx"]
 
 OPSET = 20
 _IR = 9  # the version of the format that has these ops
-_TABLES = (exporters,)  # fills EXPORTS
+_TABLES = (exports_elements, exports_structure)  # each fills EXPORTS
 
 
 def to_onnx(
     what: Any,
     path: PathLike,
     *examples: Any,
+    inputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
-    **named: Any,
 ) -> None:
     """Write a computation as an ONNX file, or a network or function with examples.
 
     Placeholders become inputs by their names, Variables weights by theirs. For a
-    network or function, inputs are of the shapes and dtypes of the examples: those by
-    name have that name, the others are "x0", "x1", ... Shapes are fixed. The file is
-    checked by onnx and written whole or not at all. Raises ModelFileError with all ops
-    that ONNX has no way to say.
+    network or function, inputs are of the shapes and dtypes of the examples and have
+    the names `inputs`, or "x0", "x1", ... Shapes are fixed. The file is checked by onnx
+    and written whole or not at all. Raises ModelFileError with all ops that ONNX has no
+    way to say.
 
     >>> import tempfile
     >>> import treadle as td
@@ -50,7 +51,7 @@ def to_onnx(
     >>> again.inputs[0].name, again.inputs[0].shape
     ('x0', (4, 3))
     """
-    computation = _computation(what, examples, named)
+    computation = _computation(what, examples, inputs)
     if any(v is not None for v in computation.changed):
         names = [v.name for v in computation.changed if v is not None]
         raise ArgumentError(
@@ -64,11 +65,11 @@ def to_onnx(
 
 
 def _computation(
-    what: Any, examples: tuple[Any, ...], named: Mapping[str, Any]
+    what: Any, examples: tuple[Any, ...], inputs: Sequence[str] | None
 ) -> Computation:
     """What is to be written, with a placeholder for each example."""
     if isinstance(what, Computation):
-        if examples or named:
+        if examples or inputs:
             raise ArgumentError(
                 "a computation has placeholders and takes no examples"
             ).located("to_onnx")
@@ -78,13 +79,17 @@ def _computation(
             f"takes a computation, a network or a function, not {type(what).__name__}",
             hint="td.to_onnx(td.computation(y, x), path) or td.to_onnx(net, path, x)",
         ).located("to_onnx")
+    names = [f"x{k}" for k in range(len(examples))] if inputs is None else inputs
+    if len(names) != len(examples) or isinstance(names, str):
+        raise ArgumentError(
+            f"{len(examples)} examples and {len(names)} names of inputs",
+            hint='td.to_onnx(net, path, x, inputs=["x"])',
+        ).located("to_onnx")
     own = []
-    keys: list[str | None] = [*[None] * len(examples), *named]
-    for k, (key, x) in enumerate(zip(keys, [*examples, *named.values()], strict=True)):
+    for name, x in zip(names, examples, strict=True):
         t = as_tensor(x).type
-        own.append(Placeholder(t.shape, t.dtype, name=key or f"x{k}", axes=t.axes))
-    rest = {k: p for k, p in zip(keys, own, strict=True) if k is not None}
-    return Computation(what(*own[: len(examples)], **rest), *own)
+        own.append(Placeholder(t.shape, t.dtype, name=name, axes=t.axes))
+    return Computation(what(*own), *own)
 
 
 def _written(what: Computation, metadata: dict[str, str]) -> bytes:
@@ -108,7 +113,7 @@ def _written(what: Computation, metadata: dict[str, str]) -> bytes:
     given = [inputs[id(v)] for v in what.variables]
     for v, name in zip(what.variables, given, strict=True):
         if not isinstance(v, Placeholder):
-            writer.tensor(name, v.numpy())
+            writer.weight(name, v.numpy())
         elif all(v is not p for p in what.placeholders):
             raise ValueError(f"it reads the placeholder {v.name!r}, which is no input")
     if what.draws:
@@ -135,7 +140,10 @@ def _written(what: Computation, metadata: dict[str, str]) -> bytes:
         ir_version=_IR,
         producer_name="treadle",
     )
-    helper.set_model_props(model, metadata)
+    fixed = [inputs[id(v)] for v in what.variables if not v.trainable]
+    buffers = [name for name in fixed if name in names[len(what.placeholders) :]]
+    noted = {BUFFERS: json.dumps(buffers)} if buffers else {}
+    helper.set_model_props(model, {**metadata, **noted})
     if model.ByteSize() > MAX_FILE:
         raise ValueError(f"{model.ByteSize()} bytes are more than an ONNX file has")
     try:

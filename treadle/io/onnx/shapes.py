@@ -70,7 +70,8 @@ def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
 def _eye(node: Node, x: Tensor) -> Tensor:
     if x.type.ndim != 2 or x.type.size > MOST or "dtype" in node.attributes:
         raise ValueError(f"an identity like {x.type}")
-    return td.asarray(np.eye(*x.type.shape, node.get("k", 0), dtype=x.type.dtype))
+    rows, columns = x.type.shape
+    return td.asarray(np.eye(rows, columns, node.get("k", 0), dtype=x.type.dtype))
 
 
 @row("Reshape", static=(1,))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Leaf
@@ -73,27 +72,27 @@ class Writer:
         self.nodes.append(make(kind, inputs, outputs, name=outputs[0], **attributes))
         return outputs
 
-    def tensor(self, name: str, value: Array) -> None:
-        """A weight of the file."""
+    def tensor(self, name: str, value: Array) -> Any:
+        """The message of an array."""
         if value.dtype not in CODES:
-            raise TreadleError(f"{name!r}: ONNX has no {value.dtype}")
-        raw = np.ascontiguousarray(value).tobytes()
-        self.tensors.append(
-            self.onnx.TensorProto(
-                name=name,
-                dims=value.shape,
-                data_type=CODES[value.dtype],
-                raw_data=raw,
-            )
+            raise ValueError(f"{name!r}: ONNX has no {value.dtype}")
+        return self.onnx.TensorProto(
+            name=name,
+            dims=value.shape,
+            data_type=CODES[value.dtype],
+            raw_data=np.ascontiguousarray(value).tobytes(),
         )
 
+    def weight(self, name: str, value: Array) -> None:
+        """A weight of the file."""
+        self.tensors.append(self.tensor(name, value))
+
     def array(self, value: Any, dtype: Any = None) -> str:
-        """The name of an array that is a constant."""
+        """The name of a constant: the result of a node, so that it is no weight."""
         array = np.asarray(value, dtype)
         key = array.dtype, array.shape, array.tobytes()
         if key not in self._arrays:
-            self._arrays[key] = self.fresh("constant")
-            self.tensor(self._arrays[key], array)
+            self._arrays[key] = self.add("Constant", value=self.tensor("", array))
         return self._arrays[key]
 
     def integers(self, values: Sequence[int]) -> str:
