@@ -312,3 +312,50 @@ def test_what_cannot_be_padded() -> None:
     for sequences, arguments, error, message in cases:
         with pytest.raises(error, match=message):
             pad(sequences, **arguments)
+
+
+def sizes(loader: Loader, epochs: int) -> list[list[int]]:
+    return [[len(b) for b in loader.batches(e)] for e in range(epochs)]
+
+
+def test_batches_grow_while_they_warm_up() -> None:
+    data = ArrayDataset(np.arange(20))
+    assert sizes(Loader(data, 6, warm_up=3), 2) == [[2, 4, 6, 6, 2], [6, 6, 6, 2]]
+    whole = Loader(data, 6, warm_up=3, drop_last=True)
+    assert sizes(whole, 2) == [[2, 4, 6, 6], [6, 6, 6]]
+    slow = Loader(data, 8, warm_up=16)
+    assert sizes(slow, 4) == [
+        [1, 1, 2, 2, 3, 3, 4, 4], [5, 5, 6, 4], [7, 7, 6], [8, 8, 4],
+    ]  # fmt: skip
+    for epoch in range(4):
+        slow.epoch = epoch
+        assert len(slow) == len(slow.batches(epoch))
+        assert sorted(np.concatenate(slow.batches(epoch)).tolist()) == [*range(20)]
+    by_length = Loader(WORDS, 6, warm_up=3, length=len)
+    assert sorted(map(len, by_length.batches(0))) == [2, 4, 5, 6, 6]
+
+
+@settings(max_examples=50, deadline=None)
+@given(SETTINGS, st.integers(0, 30), st.integers(0, 20))
+def test_a_warm_up_goes_on_where_it_stood(
+    chosen: dict[str, Any], warm_up: int, stop: int
+) -> None:
+    if len(WORDS) < chosen["batch_size"] and chosen["drop_last"]:
+        return
+    whole = some(Loader(WORDS, **chosen, warm_up=warm_up), stop + 5)
+    first = Loader(WORDS, **chosen, warm_up=warm_up)
+    some(first, stop)
+    again = Loader(WORDS, **chosen, warm_up=warm_up)
+    again.restore(json.loads(json.dumps(first.state())))
+    for a, b in zip(some(again, 5), whole[stop:], strict=True):
+        assert list(a) == list(b)
+
+
+def test_another_warm_up_is_another_place() -> None:
+    warm, plain = Loader(WORDS, 4, warm_up=3), Loader(WORDS, 4)
+    for a, b in ((warm, plain), (plain, warm)):
+        with pytest.raises(StateError, match="warm_up"):
+            a.restore(b.state())
+    assert "warm_up" not in plain.state(), "as older versions wrote it"
+    with pytest.raises(ArgumentError, match="warm_up is a number of batches, not -1"):
+        Loader(WORDS, 4, warm_up=-1)

@@ -72,7 +72,8 @@ def good_files(name: str) -> list[bytes]:
         for k, d in enumerate(sorted(kinds, key=str))
     }
     facts = {} if name == "dynet" else {"made": "here", "model.yml": "dim: 3\n"}
-    whole = td.io.Arrays(arrays, facts, frozenset(list(arrays)[:1]))
+    axes = {} if name == "dynet" else dict.fromkeys(arrays, ("n", None))
+    whole = td.io.Arrays(arrays, facts, frozenset(list(arrays)[:1]), axes)
     found = [_saved(whole, name)]
     if name == ".npz":
         file = io.BytesIO()

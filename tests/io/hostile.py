@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from tests.io.hostile_axes import hostile_axes
 from treadle.io.tensors import load_arrays
 
 Content = bytes | Callable[[], bytes]
@@ -541,9 +542,9 @@ GRAPH: Rows = {
 }
 
 HOSTILE: dict[str, Rows] = {
-    ".safetensors": SAFETENSORS,
-    ".npz": NPZ,
-    ".bin": MARIAN,
+    ".safetensors": SAFETENSORS | hostile_axes(".safetensors"),
+    ".npz": NPZ | hostile_axes(".npz"),
+    ".bin": MARIAN | hostile_axes(".bin"),
     ".dynet": DYNET,
     "graph": GRAPH,
 }

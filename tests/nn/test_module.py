@@ -202,3 +202,112 @@ def test_a_traced_module_retraces_with_its_mode() -> None:
     assert (f(x).numpy() == 0).any()
     layer.eval()
     assert not (f(x).numpy() == 0).any() and f.count == 2
+
+
+def trained(net: nn.Module) -> list[str]:
+    return [name for name, p in net.named_parameters() if p.trainable]
+
+
+def test_trainable_off_and_on_restores_own_settings() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    net[0].bias.trainable = False
+    net[1][0].trainable = False
+    net.trainable = False
+    assert not net.trainable and trained(net) == []
+    assert len(list(net.parameters())) == 4, "frozen ones are parameters"
+    net[0].weight.trainable = True
+    assert trained(net) == [], "its own setting is not enough"
+    net.trainable = True
+    assert trained(net) == ["0.weight"]
+    net[1][0].trainable = True
+    assert trained(net) == ["0.weight", "1.0.weight", "1.0.bias"]
+    net.requires_grad_(False)
+    assert trained(net) == []
+    net[1].requires_grad_()
+    assert trained(net) == ["1.0.weight", "1.0.bias"], "as in torch"
+
+
+def test_a_variable_that_is_trained_comes_back() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            self.v = td.Variable(1.0, trainable=True)
+            self.count = td.Variable(0, dtype="int64")
+
+    net = Scale()
+    net.trainable = False
+    assert trained(net) == [] and [k for k, _ in net.named_buffers()] == ["count"]
+    net.trainable = True
+    assert trained(net) == ["v"]
+
+
+def test_a_shared_parameter_trains_if_all_around_do() -> None:
+    shared = nn.Linear(2, 2)
+    a, b = nn.Sequential(shared), nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
+    b[1].weight = shared.weight
+    net = nn.Sequential(a, b)
+    a.trainable = False
+    assert trained(net) == ["1.1.bias"] and not shared.weight.trainable
+    b.trainable = False
+    a.trainable = True
+    assert trained(net) == ["0.0.bias"]
+    b.trainable = True
+    assert trained(net) == ["0.0.weight", "0.0.bias", "1.1.bias"]
+
+
+def test_parts_join_and_leave_a_frozen_module() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    net.trainable = False
+    net.append(nn.Linear(2, 1))
+    assert trained(net) == []
+    part = net[0]
+    net[0] = nn.ReLU()
+    assert trained(part) == ["weight", "bias"] and trained(net) == []
+    layer = nn.Linear(2, 2)
+    layer.trainable = False
+    weight = layer.weight
+    layer.weight = td.param("new", (2, 2), init=0.0)
+    assert weight.trainable and not layer.weight.trainable
+    weight = layer.weight
+    del layer.weight
+    assert weight.trainable and trained(layer) == []
+
+
+def test_copies_keep_what_trains() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    net[0].bias.trainable = False
+    net.trainable = False
+    again = copy.deepcopy(net)
+    assert trained(again) == []
+    again.trainable = True
+    assert trained(again) == ["0.weight", "1.weight", "1.bias"] and trained(net) == []
+    part = copy.deepcopy(net[0])
+    assert trained(part) == ["weight"], "around the copy of a part is nothing"
+
+
+def test_what_has_no_effect_is_told() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    net.trainable = False
+    for setting in (net[0], net[0].weight):
+        with pytest.warns(UserWarning, match="a module around it"):
+            setting.trainable = True
+    assert trained(net) == []
+
+
+def test_a_frozen_part_is_frozen_in_a_function_too() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    optimizer = td.optim.SGD(lr=0.5)
+
+    @td.function
+    def step(x: Any) -> Any:
+        return optimizer.step(net(x).sum())
+
+    for off in (None, net[0], net[1]):
+        for part in net:
+            part.trainable = part is not off
+        before = net.state_dict()
+        step(np.ones((3, 2), "f4"))
+        after = net.state_dict()
+        for k, part in enumerate(net):
+            key = f"{k}.bias"
+            same = before[key].tobytes() == after[key].tobytes()
+            assert same is (part is off)

@@ -248,3 +248,55 @@ def test_penalties_have_their_gradients() -> None:
         np.testing.assert_allclose(td.grad(made, [p])[0].numpy(), want, rtol=1e-14)
     zero = fresh(init=[0.0, 0.0])
     assert td.grad(penalty.l2_norm([zero]), [zero])[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"kahan": True}, {"on_nan": "skip"}, {"clip_norm": 0.1}]
+)
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_flush_applies_the_mean_of_what_waits(name: str, settings: Any) -> None:
+    made: Any = getattr(td.optim, name)
+    p, q = td.param("p", (3,), init=1.0), td.param("q", (3,), init=1.0)
+    waits, at_once = made(lr=0.1, accumulate=4, **settings), made(lr=0.1, **settings)
+    assert not waits.flush() and not at_once.flush()
+    for k in range(6):
+        waits.step((p * np.arange(k, k + 3, dtype="f4")).sum())
+    for first in (0, 4):
+        rows = [
+            np.arange(k, k + 3, dtype="f4") for k in range(first, min(first + 4, 6))
+        ]
+        at_once.step((q * np.mean(rows, 0)).sum())
+    assert waits.flush() and not waits.flush()
+    np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-6)
+    assert int(waits.count) == int(at_once.count) == 2
+    before = p.numpy()
+    for _ in range(3):
+        waits.step(p.sum())
+        assert p.numpy().tobytes() == before.tobytes(), "it waits for four again"
+    waits.step(p.sum())
+    assert p.numpy().tobytes() != before.tobytes()
+
+
+def test_flush_leaves_out_what_is_frozen_and_keeps_bad_steps_out() -> None:
+    p, q = td.param("p", init=1.0), td.param("q", init=1.0)
+    optimizer = td.optim.SGD(lr=0.5, accumulate=3, on_nan="skip")
+    optimizer.step(p * 2 + q * 2)
+    optimizer.step(p * np.float32("nan") + q)
+    q.trainable = False
+    assert optimizer.flush()
+    assert float(p) == 0.0 and float(q) == 1.0 and optimizer.skipped == 1
+
+
+def test_flush_in_a_function() -> None:
+    p = td.param("p", init=1.0)
+    optimizer = td.optim.SGD(lr=0.5, accumulate=3)
+
+    @td.function
+    def end() -> None:
+        optimizer.flush()
+
+    optimizer.step(p * 2)
+    end()
+    assert float(p) == 0.0
+    end()
+    assert float(p) == 0.0 and int(optimizer.count) == 1

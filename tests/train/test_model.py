@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 from treadle.data.dataset import ArrayDataset
 from treadle.data.loader import Loader
+from treadle.train.batches import by_class
 
 Array = np.ndarray[Any, Any]
 
@@ -261,3 +262,64 @@ def test_metrics_over_batches_are_metrics_over_all() -> None:
     errors = td.train.MeanSquaredError()
     errors.update(np.zeros(3), np.ones((3, 1)))
     assert errors.sums.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_flush_ends_an_epoch_with_an_update(flush: bool) -> None:
+    model = td.Model(td.nn.Linear(1, 1), "mse", td.optim.SGD(lr=0.1, accumulate=2))
+    x = np.ones((6, 1), "f4")
+    model.fit(x, x, batch_size=2, epochs=2, verbose=0, flush=flush)
+    assert int(model.optimizer.count) == (4 if flush else 3)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        np.array([0, 1, 2, 1]),
+        np.array([[0], [1], [2], [1]]),
+        np.eye(3, dtype="f4")[[0, 1, 2, 1]],
+        np.array([0.0, 1.0, 2.0, 1.0], "f4"),
+        td.asarray([0, 1, 2, 1]),
+    ],
+    ids=["labels", "column", "one-hot", "floats", "tensor"],
+)
+def test_class_weight_is_a_weight_by_class(target: Any) -> None:
+    assert by_class((None, target, None), None)[2] is None
+    found = by_class((None, target, None), {1: 5.0, 2: 0.5})[2]
+    assert found.tolist() == [1.0, 5.0, 0.5, 5.0]
+    own = np.array([2.0, 1.0, 2.0, 0.0])
+    assert by_class((None, target, own), {1: 5.0})[2].tolist() == [2.0, 5.0, 2.0, 0.0]
+
+
+def test_class_weight_in_fit_is_that_sample_weight() -> None:
+    x, y = data()
+    weights = np.where(y == 1, 3.0, 1.0).astype("f4")
+    made = []
+    for settings in ({"class_weight": {1: 3.0}}, {"sample_weight": weights}, {}):
+        with td.options(seed=3):
+            m = td.Model(network(), "cross_entropy", td.optim.SGD(lr=0.1), ["accuracy"])
+            history = m.fit(x, y, epochs=2, verbose=0, **settings)  # type: ignore[arg-type]
+        made.append((bits(m), history["loss"], history["accuracy"]))
+    assert made[0][0] == made[1][0] != made[2][0]
+    assert made[0][1] == made[1][1], "the losses are weighted"
+    assert all(0 <= a <= 1 for a in made[0][2]), "the metrics are not"
+    with td.options(seed=3):
+        a, b = model(), model()
+    b.module.load_state_dict(a.module.state_dict())
+    one = a.train_on_batch(x, y, class_weight={0: 0.0, 1: 0.0})
+    assert one == 0.0 and b.train_on_batch(x, y) > 0.0
+
+
+@pytest.mark.parametrize(
+    "classes, target, message",
+    [
+        ({"a": 1.0}, np.zeros(4, "i8"), "not 'a': 1.0"),
+        ({1: -1.0}, np.zeros(4, "i8"), "not 1: -1.0"),
+        ({1: float("nan")}, np.zeros(4, "i8"), "not 1: nan"),
+        ({1: 1.0}, {"a": np.zeros(4, "i8")}, "an array of classes, not dict"),
+        ({1: 1.0}, None, "an array of classes, not NoneType"),
+    ],
+)
+def test_class_weight_that_is_wrong(classes: Any, target: Any, message: str) -> None:
+    with pytest.raises(td.ArgumentError, match=message):
+        model().fit(np.zeros((4, 4), "f4"), target, verbose=0, class_weight=classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,20 @@ import numpy as np
 from treadle.autodiff.tape import TWICE, twice
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
+from treadle.base.options import current
 from treadle.base.types import TupleType, has_names
-from treadle.graph.leaves import Cut, constant_node, literal_node
+from treadle.graph.leaves import (
+    LITERAL,
+    Argument,
+    Cut,
+    Leaf,
+    bits_of,
+    constant_node,
+    literal_node,
+)
 from treadle.graph.op import Cotangents
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update, Variable, variable_of
 
@@ -222,3 +232,91 @@ def pullback(y: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     return tuple(
         found.get(k) if first[x.serial] == k else None for k, x in enumerate(xs)
     )
+
+
+# -- composites ------------------------------------------------------------------------
+
+KNOWN = 1024  # composites on operands of some types
+_pulled: dict[Any, _Pulled | int | None] = {}  # or how often, or that it is not done
+
+
+@dataclass(frozen=True)
+class _Pulled:
+    """The gradient of a composite: nodes over arguments, in order, and cotangents."""
+
+    arguments: tuple[Tensor, ...]
+    nodes: list[Tensor]
+    cotangents: Cotangents
+
+    def on(self, operands: Sequence[Tensor]) -> Cotangents:
+        """The same on operands: new nodes in the same order."""
+        made = {x.serial: own for x, own in zip(self.arguments, operands, strict=True)}
+        for node in self.nodes:
+            inputs = tuple([made[x.serial] for x in node.inputs])
+            own = Tensor(node.op, inputs, node.type, node.stored)
+            own.mark = node.mark
+            made[node.serial] = own
+        given = self.cotangents
+        return tuple([None if g is None else made[g.serial] for g in given])
+
+
+@provide
+def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
+    """Cotangents of the operands of a composite, by its expansion.
+
+    A graph that holds a cell a hundred times derives it once: what comes of operands
+    of some types, of which some are the same and some are numbers, is kept from the
+    second time on.
+    """
+    gs = g if isinstance(g, tuple) else (g,)
+    operands = [x for x in (*xs, *gs) if x is not None]
+    if watchers or any(has_names(x.type) for x in operands):
+        return pullback(op.expand(*xs), g, xs)
+    first: dict[int, int] = {}
+    places = [first.setdefault(x.serial, len(first)) for x in operands]
+    given = tuple([k for k, own in enumerate(gs) if own is not None])
+    types = [(x.type, bits_of(x)) for x in operands]
+    key = op, current().dtype, len(xs), isinstance(g, tuple), given, *places, *types
+    known = _pulled.get(key, 0)
+    if known == 1:
+        known = _pulled[key] = _pull_apart(op, g, xs, operands)
+    elif known == 0:
+        if len(_pulled) >= KNOWN:
+            _pulled.clear()
+        _pulled[key] = 1
+    if isinstance(known, _Pulled):
+        return known.on(operands)
+    return pullback(op.expand(*xs), g, xs)
+
+
+def _pull_apart(
+    op: Any, g: Any, xs: Sequence[Tensor], operands: Sequence[Tensor]
+) -> _Pulled | None:
+    """The gradient of a composite over arguments; None where it is more than ops."""
+    own: dict[int, Tensor] = {}
+    for x in operands:
+        if x.serial not in own:
+            bare = Tensor(Argument(len(own)), (), x.type)
+            own[x.serial] = x if x.op is LITERAL else bare
+    inner = [own[x.serial] for x in xs]
+    gs = g if isinstance(g, tuple) else (g,)
+    seeds = [None if k is None else own[k.serial] for k in gs]
+    try:
+        y = op.expand(*inner)
+        cotangents = pullback(y, seeds if isinstance(g, tuple) else seeds[0], inner)
+    except TreadleError:  # told with the operands themselves
+        return None
+    arguments = tuple([own[x.serial] for x in operands])
+    known = {x.serial for x in arguments}
+    reached = reach([c for c in cotangents if c is not None])
+    nodes = [x for x in reached if x.serial not in known]
+    plain = all(x.op is LITERAL or _is_plain(x) for x in nodes)
+    return _Pulled(arguments, nodes, cotangents) if plain else None
+
+
+def _is_plain(node: Tensor) -> bool:
+    """Whether a node is as good as any that is made of the same op."""
+    op = node.op
+    if node.stored is not None or isinstance(op, Leaf) or op.traits.effect:
+        return False
+    return op.family == "output" or op.family not in _BY_BODIES

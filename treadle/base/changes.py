@@ -7,6 +7,7 @@ looks again when the stamp is another one, not each time.
 from __future__ import annotations
 
 import itertools
+import warnings
 
 __all__: list[str] = []
 
@@ -27,3 +28,12 @@ _numbers = itertools.count(1)
 def changed() -> None:
     """Something is not what it was; to be called after it was changed."""
     changes.now = next(_numbers)
+
+
+def unheard(name: str) -> None:
+    """Warn that what is set to train does not, for a module around it is not."""
+    warnings.warn(
+        f"{name!r} is not trained: a module around it has trainable = False; set that "
+        "one True, or freeze by requires_grad_(False), which parameters may undo",
+        stacklevel=3,
+    )

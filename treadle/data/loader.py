@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ class Loader:
     With `length`, examples of like length share a batch, and the batches come in random
     order: a function of the example, the number or the name of the field whose length
     counts, or an array with one number an example. The whole epoch is sorted, or `pool`
-    batches at a time. `prefetch` batches are made ahead by a thread.
+    batches at a time. `prefetch` batches are made ahead by a thread. The first
+    `warm_up` batches, counted through the epochs, grow linearly to `batch_size`.
 
     >>> from treadle.data.dataset import ArrayDataset, ListDataset
     >>> loader = Loader(ArrayDataset(np.arange(5)), batch_size=2, shuffle=False)
@@ -52,6 +54,7 @@ class Loader:
         length: Length | None = None,
         pool: int = 0,
         prefetch: int = 0,
+        warm_up: int = 0,
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise ArgumentError(
@@ -62,7 +65,8 @@ class Loader:
             raise ArgumentError(
                 f"batch_size is a positive number of examples, not {batch_size!r}"
             )
-        for name, value in (("pool", pool), ("prefetch", prefetch)):
+        counts = ("pool", pool), ("prefetch", prefetch), ("warm_up", warm_up)
+        for name, value in counts:
             if not _is_count(value, 0):
                 raise ArgumentError(f"{name} is a number of batches, not {value!r}")
         if pool and length is None:
@@ -76,6 +80,7 @@ class Loader:
         self.seed = seed
         self.pool = pool
         self.prefetch = prefetch
+        self.warm_up = warm_up
         self.epoch = 0
         self.position = 0
         self._lengths = None if length is None else _lengths(dataset, length)
@@ -84,10 +89,34 @@ class Loader:
         self._turn = 0  # counts iterations and restores: only the last may go on
 
     def __len__(self) -> int:
-        """The batches of one epoch."""
-        count = len(self.dataset)
-        size = self.batch_size
-        return count // size if self.drop_last else -(-count // size)
+        """The batches of the epoch at which it stands."""
+        return self._sizes(self.epoch)[1]
+
+    def _growing(self, first: int) -> list[int]:
+        """The sizes of batches of an epoch, the first of all by this number, until they
+        have grown or the examples end."""
+        found, left = list[int](), len(self.dataset)
+        for k in range(first, self.warm_up):
+            size = -(-self.batch_size * (k + 1) // self.warm_up)
+            if not left or (left < size and self.drop_last):
+                break
+            found.append(min(left, size))
+            left -= found[-1]
+        return found
+
+    def _sizes(self, epoch: int) -> tuple[list[int], int]:
+        """The sizes of an epoch's batches that grow, and how many it has in all."""
+        first = 0
+        for _ in range(epoch):
+            if first >= self.warm_up:
+                break
+            first += len(self._growing(first))
+        growing = self._growing(first)
+        if first + len(growing) < self.warm_up:
+            return growing, len(growing)
+        left, size = len(self.dataset) - sum(growing), self.batch_size
+        more = left // size if self.drop_last else -(-left // size)
+        return growing, len(growing) + more
 
     def batches(self, epoch: int) -> list[Array]:
         """The examples of an epoch by their numbers, batch by batch."""
@@ -96,12 +125,15 @@ class Loader:
             order = permutation(count, self.seed, epoch)
         else:
             order = np.arange(count)
+        growing, many = self._sizes(epoch)
+        cuts = list(itertools.accumulate(growing, initial=0))
         if self.drop_last:  # before sorting: it would always be the longest
-            order = order[: count // size * size]
+            order = order[: cuts[-1] + (many - len(growing)) * size]
         if self._lengths is not None:
             pool = np.arange(len(order)) // (self.pool * size or max(1, count))
             order = order[np.lexsort((self._lengths[order], pool))]
-        found = [order[k : k + size] for k in range(0, len(order), size)]
+        found = [order[a:b] for a, b in itertools.pairwise(cuts)]
+        found += [order[k : k + size] for k in range(cuts[-1], len(order), size)]
         if self._lengths is not None and self.shuffle:
             shuffled = permutation(len(found), self.seed, _BATCHES + epoch)
             found = [found[k] for k in shuffled]
@@ -159,6 +191,7 @@ class Loader:
             "drop_last": int(self.drop_last),
             "pool": self.pool,
             "lengths": self._checksum,
+            **({"warm_up": self.warm_up} if self.warm_up else {}),
         }
 
     def state(self) -> dict[str, int]:
@@ -175,7 +208,7 @@ class Loader:
 
         Raises StateError if the data or the batches are not those it had.
         """
-        for name, value in self._kind().items():
+        for name, value in {"warm_up": None, **self._kind()}.items():
             if state.get(name) != value:
                 raise StateError(
                     f"the loader stood at {name}={state.get(name)}, this has {value}",
@@ -186,7 +219,7 @@ class Loader:
             not isinstance(seed, int)
             or not isinstance(epoch, int)
             or not isinstance(position, int)
-            or not (epoch >= 0 and 0 <= position <= len(self))
+            or not (epoch >= 0 and 0 <= position <= self._sizes(epoch)[1])
         ):
             raise StateError(f"{dict(state)} is not the state of a loader")
         self.seed, self.epoch, self.position = seed, epoch, position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,11 @@ def integer_array(value: int) -> np.ndarray[Any, Any]:
     return array
 
 
+def bits_of(x: Tensor) -> bytes | None:
+    """The value of a number that is written in the graph; None of any other node."""
+    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
+
+
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
     array = np.array(value, dtype=dtype)
@@ -257,3 +263,14 @@ def beside(value: Any, partner: Tensor) -> Tensor:
                 hint="convert the partner to a wider dtype with x.astype(...)",
             ) from None
     return as_tensor(value)
+
+
+def is_lent(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # Referred to by what it is the base of, by `base` and by the call alone?
+        if sys.getrefcount(base) > 3:
+            return True
+        base = base.base
+    return base is not None

@@ -346,7 +346,22 @@ def copied(
     marked: bool = True,
 ) -> Tensor:
     """A node on other operands, with its notes; marks are what a pass made of it."""
-    return noted(Tensor(op or node.op, inputs, node.type), node, marked)
+    made = remade(node, op or node.op, inputs, node.type)
+    made._name, made._metadata = node._name, node._metadata
+    if marked:
+        made.mark = node.mark
+    return made
+
+
+def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Tensor:
+    """A node made where another one was, by a pass that goes over many."""
+    notes = scope.notes
+    closed = op.closed and (notes is None or notes.closed)
+    code, offset = like._code, like._offset
+    made = makers.node(Tensor, op, inputs, type_, None, code, offset, notes, closed)
+    if watchers:
+        _tell(made)
+    return made
 
 
 def leave(

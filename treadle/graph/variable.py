@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import html
 import itertools
-import sys
 from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.changes import changed
+from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import CONSTANT, Unbound, Version, as_tensor, to_array
+from treadle.graph.leaves import (
+    CONSTANT,
+    Unbound,
+    Version,
+    as_tensor,
+    is_lent,
+    to_array,
+)
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, cut, makers, new_node
@@ -72,12 +78,14 @@ class Variable(Operand):
         "_grad",
         "_trainable",
         "_type",
+        "allowed",
         "committed",
         "frozen",
         "metadata",
         "name",
         "sparse",
         "version",
+        "wanted",
     )
     persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
@@ -100,7 +108,7 @@ class Variable(Operand):
         array.flags.writeable = False
         named = name or f"variable_{next(_numbers)}"
         self._begin(type_, named, Version(self), array, trainable, sparse)
-        if not copy and _is_lent(array):
+        if not copy and is_lent(array):
             # One more reference: no run takes this version's memory for the next.
             self.committed.mark = {"lent": array}
 
@@ -119,6 +127,7 @@ class Variable(Operand):
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
+        self.allowed = True  # by the modules around it
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
 
@@ -151,15 +160,26 @@ class Variable(Operand):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers that are given no list of parameters update it."""
+        """Whether optimizers that are given no list of parameters update it: as it was
+        set to be, unless a module around it is not trainable."""
         return self._trainable
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
         if value and not is_inexact(self._type.dtype):
             raise DTypeError(f"{self._type} has no derivatives, so it is not trainable")
-        self._trainable = bool(value)
+        self.wanted = bool(value)
+        self._trainable = self.wanted and self.allowed
         changed()
+        if self.wanted and not self.allowed:
+            unheard(self.name)
+
+    def allow(self, value: bool) -> None:
+        """Let it train if it is set to, or not: what the modules around it tell."""
+        if value != self.allowed:
+            self.allowed = value
+            self._trainable = self.wanted and value
+            changed()
 
     def node(self) -> Tensor:
         return state.frames[-1].read(self)
@@ -292,7 +312,8 @@ class Variable(Operand):
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
         copy.metadata, copy.grad = dict(self.metadata), self.grad
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
-        copy._trainable = self._trainable
+        copy._trainable, copy.wanted = self._trainable, self.wanted
+        copy.allowed = self.allowed
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
         known = not isinstance(self.committed.op, Unbound)
         value = functions.settled(self).stored if known else None
@@ -359,17 +380,6 @@ def _blank(type_: Type) -> Tensor:
     """What stands for the old version where there is none; it takes no memory."""
     nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
     return Tensor(CONSTANT, (), type_, nothing)
-
-
-def _is_lent(array: Array) -> bool:
-    """Whether an array lies in memory that others hold too: a file's, an array's."""
-    base = array.base
-    while isinstance(base, np.ndarray):
-        # Referred to by what it is the base of, by `base` and by the call alone?
-        if sys.getrefcount(base) > 3:
-            return True
-        base = base.base
-    return base is not None
 
 
 def variable_of(node: Tensor) -> Variable | None:

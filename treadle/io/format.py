@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from treadle.base.dtypes import DType, bool_
-from treadle.base.types import Type
+from treadle.base.types import Names, Type
 from treadle.io.files import check_name, check_shape, fill
 
 __all__ = ["MAX_ITEMS", "MAX_TEXT", "Contents", "Format", "Item", "Listing", "Opened"]
@@ -19,6 +19,7 @@ Array = np.ndarray[Any, Any]
 
 MAX_ITEMS = 65_536  # arrays in one file; what is noted of each stays below 64 MiB
 MAX_TEXT = 1 << 24  # bytes of a file's metadata
+AXES = "treadle.axes"  # the text that holds axis names: {"weight": ["out", "in"]}
 SPECIAL = "special:"  # begins the names under which Marian keeps text, not weights
 
 
@@ -33,6 +34,7 @@ class Item:
     shape: tuple[int, ...]
     dtype: DType
     place: Any = 0
+    axes: Names | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -45,13 +47,14 @@ class Item:
 
     @property
     def type(self) -> Type:
-        """Shape and dtype as a tensor has them."""
-        return Type(self.shape, self.dtype.newbyteorder("="))
+        """Shape, dtype and axis names as a tensor has them."""
+        return Type(self.shape, self.dtype.newbyteorder("="), self.axes)
 
 
 @dataclass
 class Contents:
-    """What is written: arrays ready for a file, text by name, which are tables.
+    """What is written: arrays ready for a file, text by name, which are tables, the
+    names of axes.
 
     A table is a lookup parameter: DyNet writes those in another way.
     """
@@ -59,6 +62,7 @@ class Contents:
     arrays: Mapping[str, Array]
     metadata: Mapping[str, str] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
+    axes: Mapping[str, Names] = field(default_factory=dict)
 
 
 class Opened:

@@ -16,6 +16,7 @@ from treadle.base import dtypes
 from treadle.base.dtypes import DType
 from treadle.io.files import MAX_RATIO, check_name, check_shape, fill, read_json
 from treadle.io.format import (
+    AXES,
     MAX_TEXT,
     SPECIAL,
     Contents,
@@ -94,12 +95,15 @@ class Npz(Format):
 
     def write(self, file: BinaryIO, contents: Contents) -> None:
         arrays, facts = contents.arrays, dict(contents.metadata)
+        names = facts.pop(AXES, None)  # under a name that Marian's readers skip
         # NumPy's format has no bfloat16: kept as uint16.
         short = sorted(n for n, a in arrays.items() if a.dtype == dtypes.bfloat16)
         ready = {n: a.view(np.uint16) if n in short else a for n, a in arrays.items()}
         if facts or short:
             text = json.dumps({"metadata": facts, "bfloat16": short}, sort_keys=True)
             ready[_METADATA] = np.frombuffer(text.encode(), np.uint8)
+        if names is not None:
+            ready[SPECIAL + AXES] = np.frombuffer(names.encode(), np.uint8)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name in sorted(ready):
                 member = zipfile.ZipInfo(f"{name}.npy")

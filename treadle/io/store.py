@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.base.types import Type
+from treadle.base.types import Names, Type
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Variable
 from treadle.io.files import MAX_BYTES, PathLike
@@ -40,18 +40,21 @@ class Stateful(Protocol):
 
 
 class Arrays(dict[str, Array]):
-    """Arrays by name, as a file had them: with its metadata, the names of its lookup
-    parameters where the format tells, and what did not fit where they were loaded."""
+    """Arrays by name, as a file had them: with its metadata, the names of their axes,
+    those of its lookup parameters where the format tells, and what did not fit where
+    they were loaded."""
 
     def __init__(
         self,
         arrays: Mapping[str, Array],
         metadata: Mapping[str, str],
         tables: frozenset[str] = frozenset(),
+        axes: Mapping[str, Names] | None = None,
     ) -> None:
         super().__init__(arrays)
         self.metadata = dict(metadata)
         self.tables = tables
+        self.axes = dict(axes or {})
         self.keys_left = Keys([], [])
 
 
@@ -70,6 +73,7 @@ def save(
     computation with its graph, which `td.load_computation` makes a callable again, and
     with an `example` of its inputs the machine code that a call with these needs. The
     ending tells the format unless `format` does; to an open binary file it must.
+    Axes keep their names.
     Raises ModelFileError, and leaves a file that was there before as it was.
 
     >>> import tempfile
@@ -86,17 +90,21 @@ def save(
     if example is not None:
         raise ArgumentError("only a computation is saved with an example of its inputs")
     arrays: dict[str, Any] = {}
-    tables = set()
-    for name, value, is_table in _values("", what):
+    tables, axes = set(), dict[str, Names]()
+    for name, value, source in _values("", what):
         if name in arrays:
             raise ArgumentError(f"two values are named {name!r}")
         arrays[name] = value
-        if is_table:
+        if source is not None and source.axes is not None:
+            axes[name] = source.axes
+        if isinstance(source, Variable) and source.sparse:
             tables.add(name)
     if isinstance(what, Arrays):
         metadata = {**what.metadata, **(metadata or {})}
         tables |= what.tables
-    write_file(target, Contents(arrays, metadata or {}, frozenset(tables)), format)
+        axes |= {name: names for name, names in what.axes.items() if name in arrays}
+    contents = Contents(arrays, metadata or {}, frozenset(tables), axes)
+    write_file(target, contents, format)
 
 
 def load(
@@ -116,8 +124,8 @@ def load(
     `td.save`: what was saved with it fits it. Only names that begin with `prefix` are
     taken, without it, and renamed: by a function or a mapping, where keys that end in
     "." rename beginnings and what becomes None is left out. Names that are missing,
-    unexpected or of another shape are told at once, before an array is read;
-    `strict=False` lets the first two pass and tells them in `keys_left`. With
+    unexpected, of another shape or other axes are told at once, before an array is
+    read; `strict=False` lets the first two pass and tells them in `keys_left`. With
     `copy=False` arrays are read-only parts of the mapped file (.bin, .safetensors),
     which nobody may write to meanwhile; files that Treadle replaces stay whole.
     A file is data: nothing in it runs. Raises ModelFileError.
@@ -139,15 +147,18 @@ def load(
         arrays = {
             k: np.array(source[v], copy=copy or None) for k, v in taken.names.items()
         }
-        found = Arrays(arrays, getattr(source, "metadata", {}))
-        types = {k: Type(a.shape, a.dtype) for k, a in arrays.items()}
+        axes = _named(getattr(source, "axes", {}), taken.names)
+        found = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
+        types = {k: Type(a.shape, a.dtype, axes.get(k)) for k, a in arrays.items()}
         _check("the arrays", target, types, strict, taken.wrong, found)
     else:
         with listed(source, format=format, mapped=not copy) as (file, listing):  # type: ignore[arg-type]
             taken = choose(listing.items, rename, prefix)
             items = {k: listing.items[v] for k, v in taken.names.items()}
-            found = Arrays({}, listing.metadata, _taken(listing.tables, taken.names))
             types = {k: item.type for k, item in items.items()}
+            axes = {k: t.axes for k, t in types.items() if t.axes is not None}
+            found = Arrays({}, listing.metadata, axes=axes)
+            found.tables = _taken(listing.tables, taken.names)
             _check(place_of(source), target, types, strict, taken.wrong, found)
             check_size(items, max_bytes)
             for name, item in items.items():
@@ -200,19 +211,23 @@ def _taken(tables: frozenset[str], names: Mapping[str, str]) -> frozenset[str]:
     return frozenset(own for own, given in names.items() if given in tables)
 
 
-def _values(name: str, what: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Name, value and whether it is a table, of everything below `what`."""
+def _named(axes: Mapping[str, Names], names: Mapping[str, str]) -> dict[str, Names]:
+    return {own: axes[given] for own, given in names.items() if given in axes}
+
+
+def _values(name: str, what: Any) -> Iterator[tuple[str, Any, Operand | None]]:
+    """Name, value and the Tensor or Variable it is of, of everything below `what`."""
     if isinstance(what, Variable):
-        yield name or what.name, what.numpy(), what.sparse
+        yield name or what.name, what.numpy(), what
     elif isinstance(what, Operand):
-        yield name, what.numpy(), False
+        yield name, what.numpy(), what
     elif isinstance(what, Module):
-        tables = {k for k, v in what._state_variables().items() if v.sparse}
+        variables = what._state_variables()
         for key, value in what.state_dict().items():
-            yield _joined(name, key), value, key in tables
+            yield _joined(name, key), value, variables.get(key)
     elif hasattr(what, "state_dict"):
         for key, value in what.state_dict().items():
-            yield _joined(name, key), value, False
+            yield _joined(name, key), value, None
     elif isinstance(what, Mapping):
         for key, value in what.items():
             if not isinstance(key, str):
@@ -222,7 +237,7 @@ def _values(name: str, what: Any) -> Iterator[tuple[str, Any, bool]]:
         for variable in what:
             yield from _values(_joined(name, variable.name), variable)
     elif name:
-        yield name, what, False
+        yield name, what, None
     else:
         raise ArgumentError(
             f"a {type(what).__name__} has no names to be saved by",

@@ -15,8 +15,9 @@ from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.atomic import write_atomically
 from treadle.io.dynet import DyNet
 from treadle.io.files import MAX_BYTES, FileError, PathLike, check_name, guarded
-from treadle.io.format import Contents, Format, Item, Listing, Opened
+from treadle.io.format import AXES, Contents, Format, Item, Listing, Opened
 from treadle.io.marian import Marian
+from treadle.io.names import named, written
 from treadle.io.npz import Npz
 from treadle.io.safetensors import SafeTensors
 from treadle.io.source import Buffer, is_buffer, opened, place_of
@@ -90,7 +91,7 @@ def listed(
             raise ArgumentError(
                 f"{chosen.name} is not read without a copy", hint=f"{can} can be"
             )
-        yield file, chosen.listing(file)
+        yield file, named(file, chosen.listing(file))
 
 
 def read_item(source: Opened, listing: Listing, item: Item) -> Array:
@@ -127,6 +128,14 @@ def write_file(
             raise ValueError("metadata are text by name")
         if facts and not chosen.keeps_text:
             raise ValueError(f"{chosen.name} keeps no metadata; .npz does")
+        if AXES in facts:
+            raise ValueError(f"the text {AXES!r} is for the names of axes")
+        if contents.axes and not chosen.keeps_text:
+            raise ValueError(
+                f"{min(contents.axes)!r}: {chosen.name} keeps no axis names; .npz "
+                "does, and arrays have none"
+            )
+        facts = {**facts, **written(contents.axes)}
         ready = Contents(arrays, facts, contents.tables)
         if place:
             write_atomically(place, lambda file: chosen.write(file, ready))

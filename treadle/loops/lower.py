@@ -112,8 +112,13 @@ def combiner(op: Reduction, dtype: DType) -> Op:
     return found
 
 
-def has_rule(op: Op) -> bool:
-    """Whether an element of the op's result is an expression of its inputs."""
+def has_rule(op: Op, operands: int = 1) -> bool:
+    """Whether an element of the op's result is an expression of its inputs.
+
+    Among many joined operands none is chosen: each is copied to its place.
+    """
+    if type(op) is Concat and operands >= MANY:
+        return False
     if isinstance(op, Elementwise):
         return bool(op.traits.primitive)
     if type(op) in POOLS:
@@ -126,6 +131,7 @@ def is_computed(op: Op) -> bool:
     return isinstance(op, (Elementwise, Random)) or type(op) in POOLS
 
 
+MANY = 8  # joined operands, from which on each is copied
 _virtual: dict[type[Op], bool] = {}
 
 
@@ -136,6 +142,8 @@ def is_virtual(node: Tensor) -> bool:
     if node.mark is not None and "recomputed" in node.mark:
         return True
     kind = type(node.op)
+    if kind is Concat and len(node.inputs) >= MANY:
+        return False
     found = _virtual.get(kind)
     if found is None:  # what depends on more than the type is computed
         found = _virtual[kind] = has_rule(node.op) and not is_computed(node.op)

@@ -78,7 +78,7 @@ class LoRA(Module):
         sum_ = weight.numpy().astype(np.float64) + self.scale * wide
         weight.assign(sum_.astype(weight.dtype))
         layer.trainable = True
-        return layer
+        return layer.requires_grad_()
 
     def extra_repr(self) -> str:
         return f"rank={self.rank}, scale={self.scale:g}"
@@ -144,7 +144,7 @@ def add_lora(
     64
     """
     chosen = None if only is None else set(only)
-    module.trainable = False
+    module.requires_grad_(False)
     found = replaced(
         module,
         Linear,

@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
+from weakref import WeakSet
 
 import numpy as np
 
-from treadle.base.changes import changed
+from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import as_dtype, kind
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
 from treadle.graph.tensor import Notes, scope
 from treadle.graph.variable import Parameter, Placeholder, Variable
-from treadle.nn.state import Keys, Rename, choose, compare
+from treadle.nn.state import Keys, Rename, choose, compare, in_dtype, members
+from treadle.nn.trained import released, settle, trains
 from treadle.runtime.evaluate import run
 
 __all__ = ["Keys", "Module"]
 
 State = dict[str, np.ndarray[Any, Any]]
 _AUTOMATIC = re.compile(r"variable_\d+")
-_PRIVATE = frozenset(("_path", "_named", "_passing", "_inputs", "_notes"))
+_PRIVATE = frozenset(
+    ("_path", "_named", "_passing", "_inputs", "_notes", "_trains", "_above")
+)
 
 
 class Module:
@@ -50,12 +54,24 @@ class Module:
     _named: dict[str, str]
     _passing: set[str]
     _notes: tuple[Any, Any, Any]  # as scope around, path, and what its nodes carry
+    _trains: bool  # what `trainable` was set to
+    _above: WeakSet[Module]  # the modules that hold this one
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         module = super().__new__(cls)
         module.__dict__.update(training=True, _path="", _named={}, _passing=set())
-        module.__dict__["_notes"] = None, None, None
+        module.__dict__.update(_notes=(None,) * 3, _trains=True, _above=WeakSet())
         return module
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_above"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy, or a pickle, of a part has nothing around it.
+        self.__dict__.update(state, _above=WeakSet())
+        for part in self.children():
+            part._above.add(self)
+        settle(self)
 
     def __init__(self) -> None:
         pass
@@ -84,17 +100,22 @@ class Module:
         if known is not value or known is None:
             self._adopt(name, value)
         object.__setattr__(self, name, value)
+        if known is not value:
+            released(self, [item for _, item in members(name, known, Module)])
         changed()
 
     def __delattr__(self, name: str) -> None:
+        known = self.__dict__.get(name)
         object.__delattr__(self, name)
+        released(self, [item for _, item in members(name, known, Module)])
         changed()
 
     def _adopt(self, name: str, value: Any) -> None:
         """Name what is below an attribute by its path from this module."""
-        for path, item in _members(name, value):
+        for path, item in members(name, value, Module):
             full = f"{self._path}.{path}" if self._path else path
             if isinstance(item, Module):
+                item._above.add(self)
                 item._move(full)
             elif self._named.get(path) == item.name or _AUTOMATIC.fullmatch(item.name):
                 self._named[path] = item.name = full
@@ -110,14 +131,18 @@ class Module:
     def _attributes(self) -> list[tuple[str, Any]]:
         return [(k, v) for k, v in vars(self).items() if k not in _PRIVATE]
 
+    def _items(self) -> Iterator[tuple[str, Any]]:
+        """The Variables and Modules directly below, by path."""
+        for name, value in self._attributes():
+            yield from members(name, value, Module)
+
     # -- looking through -----------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below, by name."""
-        for name, value in self._attributes():
-            for path, item in _members(name, value):
-                if isinstance(item, Module):
-                    yield path, item
+        for path, item in self._items():
+            if isinstance(item, Module):
+                yield path, item
 
     def children(self) -> Iterator[Module]:
         """The modules directly below."""
@@ -148,7 +173,7 @@ class Module:
                 return
             above.add(id(module))
             for name, value in module._attributes():
-                for path, item in _members(_joined(prefix, name), value):
+                for path, item in members(_joined(prefix, name), value, Module):
                     if isinstance(item, Module):
                         yield from visit(path, item)
                     elif isinstance(item, Placeholder) or (once and id(item) in seen):
@@ -283,17 +308,30 @@ class Module:
 
     @property
     def trainable(self) -> bool:
-        """Whether any parameter below is trained; setting it sets all of them."""
+        """Whether any parameter below is trained: those whose own setting is True, and
+        that of all modules around them.
+
+        >>> import treadle as td
+        >>> net = td.nn.Linear(3, 2)
+        >>> net.bias.trainable = net.trainable = False
+        >>> net.trainable = True
+        >>> net.weight.trainable, net.bias.trainable
+        (True, False)
+        """
         return any(p.trainable for p in self.parameters())
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
-        for p in self.parameters():
-            p.trainable = value
+        self.__dict__["_trains"] = bool(value)
+        settle(self)
+        changed()
+        if value and not trains(self):
+            unheard(self._path or type(self).__name__)
 
     def requires_grad_(self, value: bool = True) -> Self:
-        """Set `trainable`, under torch's name."""
-        self.trainable = value
+        """Set `trainable` of each parameter below by itself, as torch does."""
+        for p in self.parameters():
+            p.trainable = value
         return self
 
     def astype(self, dtype: Any) -> Self:
@@ -314,7 +352,7 @@ class Module:
         made: dict[int, Variable] = {}
         for module in self.modules():
             for name, value in module._attributes():
-                after = _changed(value, wanted, made)
+                after = in_dtype(value, wanted, made)
                 if after is not value:
                     setattr(module, name, after)
         return self
@@ -354,44 +392,4 @@ def _joined(prefix: str, name: str) -> str:
 
 
 def _is_parameter(v: Variable) -> bool:
-    return isinstance(v, Parameter) or v.trainable
-
-
-def _changed(value: Any, dtype: Any, made: dict[int, Variable]) -> Any:
-    """An attribute with the floats in it as Variables of `dtype`, each made once."""
-    if isinstance(value, Variable):
-        if kind(value.dtype) != "float" or value.dtype == dtype:
-            return value
-        if isinstance(value, Placeholder):
-            return value
-        known = made.get(id(value))
-        if known is None:
-            known = made[id(value)] = type(value)(
-                value.numpy().astype(dtype), name=value.name, dtype=dtype,
-                trainable=value.trainable, axes=value.axes, sparse=value.sparse,
-            )  # fmt: skip
-            known.frozen = value.frozen
-        return known
-    if isinstance(value, dict):
-        found = {k: _changed(v, dtype, made) for k, v in value.items()}
-        same = all(found[k] is v for k, v in value.items())
-        return value if same else found
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        items = [_changed(v, dtype, made) for v in value]
-        same = all(a is b for a, b in zip(items, value, strict=True))
-        return value if same else type(value)(items)
-    return value
-
-
-def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The Variables and Modules in an attribute, with the path to each."""
-    if isinstance(value, (Variable, Module)):
-        yield name, value
-    elif isinstance(value, (list, tuple)):
-        for k, item in enumerate(value):
-            yield from _members(f"{name}.{k}", item)
-    elif isinstance(value, dict):
-        for k, item in value.items():
-            if not isinstance(k, (str, int)) and isinstance(item, (Variable, Module)):
-                raise ArgumentError(f"parts of a module have names, not {k!r}")
-            yield from _members(f"{name}.{k}", item)
+    return isinstance(v, Parameter) or v.wanted

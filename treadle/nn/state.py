@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from treadle.base.dtypes import kind
-from treadle.base.errors import ModelFileError
+from treadle.base.dtypes import DType, kind
+from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.types import Type
+from treadle.graph.variable import Placeholder, Variable
 
-__all__ = ["Chosen", "Keys", "Rename", "choose", "compare"]
+__all__ = ["Chosen", "Keys", "Rename", "choose", "compare", "in_dtype", "members"]
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 _RANK = ("bool", "integer", "float", "complex")
@@ -85,8 +86,8 @@ def compare(
 ) -> Keys:
     """The names without a partner; an error names all that does not fit, at once.
 
-    Another shape or a kind of number that loses something is an error; so are missing
-    and unexpected names when `strict`. What has no type here is not looked at.
+    Another shape, other axes or a kind of number that loses something is an error; so
+    are missing and unexpected names when `strict`. What has no type is not looked at.
     """
     keys = Keys([k for k in own if k not in given], [k for k in given if k not in own])
     misfits = [
@@ -99,15 +100,22 @@ def compare(
         for k, t in given.items()
         if t is not None and k in own and _rank(t) > _rank(own[k])
     ]
+    renamed = [
+        f"{k} is {t}, here {own[k]}"
+        for k, t in given.items()
+        if t is not None and k in own and t.axes and own[k].axes
+        if t.shape == own[k].shape and t.axes != own[k].axes
+    ]
     told = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
+    told += [("of other axes", renamed)]
     if strict:
         told += [("missing", keys.missing_keys), ("unexpected", keys.unexpected_keys)]
     if any(names for _, names in told):
         text = "; ".join(f"{what}: {_shown(n)}" for what, n in told if n)
-        raise ModelFileError(
-            f"the state does not fit {who}: {text}",
-            hint="strict=False leaves out missing and unexpected names",
-        )
+        hint = "strict=False leaves out missing and unexpected names"
+        if renamed:
+            hint += "; dict(td.load(path)) has arrays without axes, to load by position"
+        raise ModelFileError(f"the state does not fit {who}: {text}", hint=hint)
     return keys
 
 
@@ -118,3 +126,43 @@ def _rank(type_: Type) -> int:
 def _shown(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+def in_dtype(value: Any, dtype: DType, made: dict[int, Variable]) -> Any:
+    """An attribute with the floats in it as Variables of `dtype`, each made once."""
+    if isinstance(value, Variable):
+        if kind(value.dtype) != "float" or value.dtype == dtype:
+            return value
+        if isinstance(value, Placeholder):
+            return value
+        known = made.get(id(value))
+        if known is None:
+            known = made[id(value)] = type(value)(
+                value.numpy().astype(dtype), name=value.name, dtype=dtype,
+                trainable=value.trainable, axes=value.axes, sparse=value.sparse,
+            )  # fmt: skip
+            known.frozen = value.frozen
+        return known
+    if isinstance(value, dict):
+        found = {k: in_dtype(v, dtype, made) for k, v in value.items()}
+        same = all(found[k] is v for k, v in value.items())
+        return value if same else found
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        items = [in_dtype(v, dtype, made) for v in value]
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return value if same else type(value)(items)
+    return value
+
+
+def members(name: str, value: Any, kind: type) -> Iterator[tuple[str, Any]]:
+    """The Variables and modules, of this kind, in an attribute; the path to each."""
+    if isinstance(value, (Variable, kind)):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for k, item in enumerate(value):
+            yield from members(f"{name}.{k}", item, kind)
+    elif isinstance(value, dict):
+        for k, item in value.items():
+            if not isinstance(k, (str, int)) and isinstance(item, (Variable, kind)):
+                raise ArgumentError(f"parts of a module have names, not {k!r}")
+            yield from members(f"{name}.{k}", item, kind)

@@ -115,6 +115,7 @@ class Concat(Family):
             Sample(cls(1), (Input((2, 3)), Input((2, 1)), Input((2, 2)))),
             Sample(cls(0), (Input((0, 3)), Input((1, 3)))),
             Sample(cls(0), (Input((3,)),)),
+            Sample(cls(1), tuple(Input((3, n)) for n in (2, 1, 3, 1, 0, 2, 1, 4, 2))),
         ]
 
     @classmethod

@@ -12,11 +12,12 @@ from treadle.base import trees
 from treadle.base.dtypes import float64, promote
 from treadle.base.errors import (
     ArgumentError,
+    AxisError,
     DTypeError,
     ShapeError,
     TraceError,
 )
-from treadle.base.types import TupleType, Type
+from treadle.base.types import TupleType, Type, as_names
 from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
@@ -59,7 +60,7 @@ class Scan(Family):
         for t in types[c : c + s]:
             if not t.shape or t.shape[0] != self.length:
                 raise ShapeError(f"a scanned tensor has {self.length} rows, not {t}")
-            rows.append(Type(t.shape[1:], t.dtype))
+            rows.append(row_of(t))
         match(self.body, [*types[:c], *rows, *types[c + s :]])
         out = self.body.types
         for k in range(c):
@@ -68,8 +69,9 @@ class Scan(Family):
                     f"carry {k} is {types[k]} and comes back as {out[k]}",
                     hint="a loop's state keeps its shape and dtype",
                 )
-        stacked = [Type((self.length, *t.shape), t.dtype) for t in out[c:]]
-        return TupleType([*out[:c], *stacked])
+        names = [t.axes[0] for t in types[c : c + s] if t.axes]
+        name = names[0] if names else None
+        return TupleType([*out[:c], *[stacked(t, self.length, name) for t in out[c:]]])
 
     def numpy(self, *arrays: Any) -> Any:
         c, s = self.carries, self.scanned
@@ -204,6 +206,21 @@ class Scan(Family):
         ]
 
 
+def row_of(t: Type) -> Type:
+    """The type of a row, whose axes keep their names."""
+    axes = t.axes and t.axes[1:]
+    return Type(t.shape[1:], t.dtype, axes if axes and any(axes) else None)
+
+
+def stacked(t: Type, length: int, name: str | None) -> Type:
+    """The type of so many of these, along an axis of a name; rows without names have
+    none as a stack."""
+    shape = (length, *t.shape)
+    if t.axes is None and (t.shape or name is None):
+        return Type(shape, t.dtype)
+    return Type(shape, t.dtype, as_names((name, *(t.axes or ())), shape))
+
+
 def moved(x: Tensor) -> Tensor:
     """x with its first two dimensions exchanged: rows of steps, or steps of rows."""
     found: Tensor = functions.moveaxis(x, 0, 1)
@@ -233,7 +250,8 @@ def scan(
 
     `init`, `xs`, and what f returns are trees; f is traced once. With `reverse` the
     rows are taken from the last to the first. Variables cannot be assigned inside: pass
-    them through the carry.
+    them through the carry. Rows have the axis names of `xs` without the first, which is
+    what results that have names are stacked along; a carry keeps the names of `init`.
 
     >>> import treadle as td
     >>> total, sums = td.scan(lambda c, x: (c + x, c + x), 0.0, td.asarray([1.0, 2, 3]))
@@ -265,7 +283,7 @@ def scan(
         return [*carried, *[as_tensor(y) for y in ys]]
 
     types = [x.type for x in carries]
-    types += [Type(x.type.shape[1:], x.type.dtype) for x in scanned]
+    types += [row_of(x.type) for x in scanned]
     traced = trace(step, types, getattr(f, "__name__", "scan"))
     refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
     op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
@@ -276,7 +294,8 @@ def scan(
 
 
 def _kept(after: Tensor, before: Type, k: int) -> Tensor:
-    """A carry in the dtype it had before the step, if that holds all its values."""
+    """A carry in the dtype it had before the step, if that holds all its values, with
+    the axes it had, if that had names."""
     if promote(after.type.dtype, before.dtype) != before.dtype:
         raise DTypeError(
             f"carry {k} is {before} and comes back as {after.type}",
@@ -284,7 +303,16 @@ def _kept(after: Tensor, before: Type, k: int) -> Tensor:
             "convert inside with .astype(...)",
         ).located("scan")
     kept: Tensor = functions.astype(after, before.dtype)
-    return kept
+    axes = kept.type.axes
+    if not before.axes or axes == before.axes or kept.type.shape != before.shape:
+        return kept
+    if axes is None:
+        named: Tensor = functions.name_axes(kept, *before.axes)
+        return named
+    raise AxisError(
+        f"carry {k} is {before} and comes back as {after.type}",
+        hint="a loop's state keeps its axes: td.order_axes or td.rename_axes inside",
+    ).located("scan")
 
 
 def _rows(scanned: Sequence[Tensor], length: int | None) -> int:

@@ -101,8 +101,14 @@ class Controls:
             found |= self.norms.states()
         return found
 
-    def apply(self, given: Sequence[Gradient], sums: Sequence[Tensor]) -> Controlled:
-        """The gradients a rule is to see, from those of the loss and the sums."""
+    def apply(
+        self, given: Sequence[Gradient], sums: Sequence[Tensor], flush: bool = False
+    ) -> Controlled:
+        """The gradients a rule is to see, from those of the loss and the sums; with
+        `flush` from the sums alone, which wait no longer."""
+        if flush:
+            means, left, none, changes = self._flushed(given, sums)
+            return self._clipped(means, none, changes, None, left)
         gradients, changes = list(given), []
         finite = hold = None
         if self.loss_scale is not None:
@@ -118,6 +124,17 @@ class Controls:
         if self.gathers:
             gradients, later, hold, counts = self._gathered(gradients, sums, finite)
             changes += counts
+        return self._clipped(gradients, hold, changes, finite, later)
+
+    def _clipped(
+        self,
+        gradients: list[Gradient],
+        hold: Tensor | None,
+        changes: Changes,
+        finite: Tensor | None,
+        later: list[Tensor],
+    ) -> Controlled:
+        """What of these is to be applied, brought within the norms."""
         if self.norms is not None:
             told, factor = self.norms.next(global_norm(gradients))
             changes += held(told, hold)
@@ -155,6 +172,19 @@ class Controls:
             (self.owed, functions.where(due, owed - self.accumulate, owed)),
         ]
         return means, later, ~due, changes
+
+    def _flushed(
+        self, gradients: Sequence[Gradient], sums: Sequence[Tensor]
+    ) -> tuple[list[Gradient], list[Tensor], Tensor, Changes]:
+        """The means of what waits, no sums to keep, whether nothing waits."""
+        count = self.gathered.node()
+        share = 1.0 / functions.maximum(count, 1).astype(float64)
+        means = [
+            replace(g, value=s * share.astype(s.type.dtype))
+            for g, s in zip(gradients, sums, strict=True)
+        ]
+        changes: Changes = [(self.gathered, 0), (self.owed, 0.0)]
+        return means, [s * 0.0 for s in sums], count < 1, changes
 
 
 def held(changes: Changes, hold: Tensor | None) -> Changes:

@@ -17,9 +17,10 @@ from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
+from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
-from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of
+from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of, store
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
 from treadle.optim.scaling import LossScale
@@ -46,9 +47,10 @@ class Optimizer(OptimizerState):
     without a gradient (momentum, running means, weight decay) wait for the next one.
 
     `accumulate=k` updates every k steps, with the mean of their gradients (2.5: after 3
-    and 2 steps in turn); `kahan` carries on what rounding lost of each update. `on_nan`
-    says what follows gradients that are not finite: the step is left out ("skip"), or
-    an error that changed nothing ("raise"), or a smaller `loss_scale` ("scale down").
+    and 2 steps in turn; `flush()` at the end); `kahan` carries on what rounding lost of
+    each update. `on_nan` says what follows gradients that are not finite: the step is
+    left out ("skip"), or an error that changed nothing ("raise"), or a smaller
+    `loss_scale` ("scale down").
     `norms`, a NormAverage, follows the gradient's norm. A parameter of 16 bits is moved
     in a float32 copy, its state "master", of which it is the rounding (Micikevicius et
     al. 2018); without `masters`, or with `kahan`, it is moved as it is.
@@ -196,6 +198,30 @@ class Optimizer(OptimizerState):
         # A loss in an engine's memory stays there until it is looked at.
         return stored[()] if isinstance(stored, np.ndarray) else roots[0]
 
+    def flush(self) -> bool:
+        """Update with the mean of the gradients that `accumulate` still holds back;
+        whether there were any. The next step begins anew to wait for so many.
+
+        >>> import treadle as td
+        >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25, accumulate=2)
+        >>> for _ in range(3):
+        ...     _ = opt.step(x * x)
+        >>> float(x), opt.flush(), float(x), opt.flush()
+        (1.0, True, 0.5, False)
+        """
+        if not self.controls.gathers:
+            return False
+        work = [
+            (group, p, zeros(p.type.shape, p.type.dtype))
+            for group in self.groups
+            for p in self._candidates(group, [p for _, p, _ in self._states.values()])
+            if p.trainable and id(p) in self._states
+        ]
+        waits = bool(work) and (top().tracing or int(self.controls.gathered) > 0)
+        if waits:
+            store(self._changes(work, flush=True)[1])
+        return waits
+
     def planned(self, loss: Any = None) -> list[Tensor]:
         """What `step(loss)` would run, as nodes: the loss, then the new versions.
 
@@ -294,7 +320,9 @@ class Optimizer(OptimizerState):
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
 
-    def _changes(self, work: Work) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
+    def _changes(
+        self, work: Work, flush: bool = False
+    ) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
         """Whether the gradients are finite (None: nobody asks), and all new versions
         as expressions; nothing is assigned yet."""
         step, controls = self._step(), self.controls
@@ -307,6 +335,7 @@ class Optimizer(OptimizerState):
                 for group, p, g in work
             ],
             [v.node() for v in sums],
+            flush,
         )
         rates: dict[int, Tensor] = {}
         found: list[tuple[Variable, Any]] = [*zip(sums, told.sums, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from treadle.graph.tensor import Tensor, copied
-from treadle.graph.traversal import by_serial, reach
+from treadle.graph.traversal import by_serial
 from treadle.loops.lower import is_virtual
 from treadle.ops.flow import Again
 from treadle.program.arrange import is_leaf
@@ -14,12 +14,14 @@ from treadle.program.units import wait_for
 __all__ = ["unbarred"]
 
 
-def unbarred(roots: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+def unbarred(
+    roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
+) -> Mapping[int, Tensor]:
     """The graph without its Again nodes: who reads one waits for what it waits for.
 
     So does who reads nothing else but such readers, should these be looked through.
+    `nodes` are all that the roots depend on; without such nodes the roots are as given.
     """
-    nodes = reach(list(roots.values()))
     if not any(isinstance(n.op, Again) for n in nodes):
         return roots
     newest = _newest(nodes, _live(roots))

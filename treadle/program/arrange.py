@@ -56,7 +56,7 @@ class Arrangement:
     `versions` are pairs (new version, the argument it may be written over).
     `finishes` has, by the serial of a product, the unit that the product does itself.
     `given` has the orders of arguments that are not row-major, `loose` the roots that
-    need not be.
+    need not be; `nodes` are those that the roots depend on, where they are known.
     """
 
     def __init__(
@@ -67,11 +67,13 @@ class Arrangement:
         fuse: bool,
         given: Mapping[int, Order] | None = None,
         loose: Collection[int] = (),
+        nodes: Sequence[Tensor] | None = None,
     ) -> None:
         self.roots = roots
         self.versions = versions
         self.supported = _remembered(supported)
-        self.nodes = [n for n in reach(list(roots.values())) if not is_leaf(n)]
+        reached = reach(list(roots.values())) if nodes is None else nodes
+        self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
         asked = {

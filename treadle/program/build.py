@@ -18,7 +18,9 @@ from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
+from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
 from treadle.loops.lower import Strides
 from treadle.loops.nest import kernel_of
@@ -63,6 +65,7 @@ __all__ = ["Draft", "drafts"]
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,
+    **JOINS,
     **SCATTERS,
     **SCANS,
     **ORDERS,
@@ -124,9 +127,11 @@ def drafts(
     """
     olds = replaced or {}
 
-    def arrange(roots: Mapping[int, Tensor]) -> Arrangement:
+    def arrange(
+        roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
+    ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse, given, loose)
+        return Arrangement(roots, versions, supported, fuse, given, loose, nodes)
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
@@ -136,7 +141,9 @@ def drafts(
         return Draft(arranged, built)
 
     with stage("fuse"):
-        arranged = arrange(unbarred(roots))
+        nodes = reach(list(roots.values()))
+        own = unbarred(roots, nodes)
+        arranged = arrange(own, nodes if own is roots else None)
     if not fuse:
         yield draft(arranged)
         return

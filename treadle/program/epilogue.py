@@ -35,7 +35,9 @@ def epilogues(
     for unit in units:
         for node in unit.nodes:
             for x in node.inputs:
-                for p in producers(x) if is_virtual(x) else (x,):
+                if x.serial not in products and not is_virtual(x):
+                    continue
+                for p in producers(x):
                     if p.serial in products and unit not in readers.get(p.serial, []):
                         readers.setdefault(p.serial, []).append(unit)
     found: dict[int, Unit] = {}
@@ -77,6 +79,8 @@ def _place(unit: Unit, node: Tensor) -> At | None:
     assert region is not None
     found: set[At] = set()
     for member in unit.nodes:
+        if not any(_leads_to(x, node) for x in member.inputs):
+            continue
         for x, at in operand_places(member, region.placement[member.serial]):
             for p, place in sources(x, at):
                 if p is node:
@@ -93,6 +97,11 @@ def _place(unit: Unit, node: Tensor) -> At | None:
     covered = len(axes) == len(region.axes) and set(axes) == set(region.axes)
     plain = all(map(_is_whole, place, node.type.shape))
     return place if plain and covered else None
+
+
+def _leads_to(x: Tensor, node: Tensor) -> bool:
+    """Whether an operand is a node, or is computed from it where it is read."""
+    return x is node or (is_virtual(x) and any(p is node for p in producers(x)))
 
 
 def _is_whole(i: Index, extent: int) -> bool:

@@ -40,30 +40,37 @@ def form_of(
     nodes: list[Tensor] = []
     parts: list[Any] = []
     members, written = region.placement, {x.serial for x in stored}
+    # Members at one place share its tuple, which is hashed and compared but once.
+    places: dict[int, int] = {}
+    listed: list[Any] = []
     for member in region.nodes:
         stack = [member]
         while stack:
             x = stack[-1]
-            if x.serial in numbers:
+            serial = x.serial
+            if serial in numbers:
                 stack.pop()
                 continue
-            inner = x.serial in members
-            leaf = not inner and (x.array is not None or has_buffer(x))
+            at = members.get(serial)
+            leaf = at is None and (x.stored is not None or has_buffer(x))
             below = () if leaf else [y for y in x.inputs if y.serial not in numbers]
             if below:
                 stack += reversed(below)
                 continue
             stack.pop()
-            numbers[x.serial] = len(nodes)
+            numbers[serial] = len(nodes)
             nodes.append(x)
             if leaf:
                 parts.append(_leaf(x, has_buffer, strides))
                 continue
+            if id(at) not in places:
+                places[id(at)] = len(listed)
+                listed.append(at)
             inputs = tuple([numbers[y.serial] for y in x.inputs])
-            lies = strides(x) if x.serial in written else None
-            own = lies, region.placement.get(x.serial), region.reads.get(x.serial)
+            lies = strides(x) if serial in written else None
+            own = lies, places[id(at)], region.reads.get(serial)
             parts.append((x.op, x.type, is_virtual(x), inputs, own))
-    loops = region.axes, region.inner, region.turns
+    loops = region.axes, region.inner, region.turns, tuple(listed)
     order = tuple([numbers[x.serial] for x in region.nodes])
     kept = tuple([numbers[x.serial] for x in stored])
     return Form((loops, tuple(parts), order, kept), nodes, numbers)

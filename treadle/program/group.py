@@ -52,7 +52,7 @@ class Grouping:
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
-        self.reads: dict[int, list[Tensor]] = {}  # by nodes of kernels
+        self.reads: dict[int, Sequence[Tensor]] = {}  # by nodes of kernels
 
     def add(self, node: Tensor) -> None:
         """Put a node into a unit: one of its producers', or a new one."""
@@ -121,20 +121,22 @@ class Grouping:
         region.placement[node.serial] = at
         return self._new(node, region)
 
-    def _reads(self, node: Tensor) -> list[Tensor]:
+    def _reads(self, node: Tensor) -> Sequence[Tensor]:
         """What a node reads: computed values, or what lies in memory for it alone."""
         known = self.reads.get(node.serial)
         if known is not None:
             return known
         fuses = self.fuses(node)
-        found = []
-        stack = list(reversed(node.inputs))
-        while stack:
-            x = stack.pop()
-            if is_virtual(x) and (fuses or self.unit(x) is None):
-                stack += reversed(x.inputs)
-            else:
-                found.append(x)
+        found: Sequence[Tensor] = node.inputs
+        if any(map(is_virtual, found)):
+            own, stack = [], list(reversed(found))
+            while stack:
+                x = stack.pop()
+                if is_virtual(x) and (fuses or self.unit(x) is None):
+                    stack += reversed(x.inputs)
+                else:
+                    own.append(x)
+            found = own
         if fuses:
             self.reads[node.serial] = found
         return found
@@ -286,7 +288,7 @@ class Grouping:
 
 def group(
     nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
-) -> tuple[list[Unit], dict[int, list[Tensor]]]:
+) -> tuple[list[Unit], dict[int, Sequence[Tensor]]]:
     """Units for all nodes that compute something, in an order in which they can run.
 
     `fuses` tells which nodes a kernel can compute; the others are units by themselves.

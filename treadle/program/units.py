@@ -106,19 +106,26 @@ def compatible(unit: Unit, other: Unit) -> bool:
     """Whether two units over the same loops read each other where they may."""
     if len(unit.operands | other.operands) > OPERANDS:
         return False
-    pairs = [(x, y) for x, y in ((unit, other), (other, unit)) if _reads(x, y)]
-    return all(
-        fits(theirs.region, x, at)
-        for own, theirs in pairs
-        if own.region is not None and theirs.region is not None
-        for node in own.region.nodes
-        if any(_leads_to(x, theirs.region.placement) for x in node.inputs)
-        for x, at in read_at(own.region, node)
-    )
+    for a, b in ((unit, other), (other, unit)):
+        own, theirs = a.region, b.region
+        if own is None or theirs is None or not _reads(a, b):
+            continue
+        members = theirs.placement
+        for node in own.nodes:
+            for x in node.inputs:
+                if _leads_to(x, members):
+                    break
+            else:
+                continue
+            if not all(fits(theirs, x, at) for x, at in read_at(own, node)):
+                return False
+    return True
 
 
 def _leads_to(x: Tensor, members: Mapping[int, At]) -> bool:
     """Whether an operand is computed from a member where it is read."""
+    if not is_virtual(x):
+        return x.serial in members
     return any(p.serial in members for p in producers(x))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import is_not
 
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import reach
 from treadle.ops.families import Reduction
 from treadle.ops.movement import Reshape
@@ -41,8 +41,7 @@ def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
                 made[node.serial] = found
                 continue
         if any(map(is_not, inputs, node.inputs)):
-            made[node.serial] = Tensor(node.op, inputs, node.type)
-            made[node.serial].origin = node.origin
+            made[node.serial] = remade(node, node.op, inputs, node.type)
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
 

@@ -105,8 +105,11 @@ class Driver:
         """The normal forms of several nodes, by the keys they came with."""
         nodes = reach(roots.values(), self._ends if self.marks else None)
         self.budget += BUDGET * len(nodes)
+        done = self._done
         for node in nodes:  # in creation order, so that no stack grows deep
-            if node.serial not in self._done:
+            if node.serial not in done and not self.marks:
+                self._step(node)  # its operands are normal: most are done by that
+            if node.serial not in done:
                 self.normal(node)
         return {key: self.normal(root) for key, root in roots.items()}
 

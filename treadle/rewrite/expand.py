@@ -14,12 +14,11 @@ from typing import Any
 
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
-from treadle.base.options import current
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import opened, reach
 from treadle.graph.variable import Update, unbound
 from treadle.ops.call import Call, without_calls
@@ -28,6 +27,7 @@ from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
 from treadle.ops.flow import Again
 from treadle.rewrite.straighten import ordered
+from treadle.rewrite.written import written
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
@@ -74,56 +74,6 @@ class Expanded:
         """The old node whose value an argument takes."""
         assert isinstance(argument.op, Argument)
         return self.leaves[argument.op.position]
-
-
-@dataclass(frozen=True)
-class _Written:
-    """An op written in smaller ones: nodes over arguments, in order."""
-
-    arguments: tuple[Tensor, ...]
-    nodes: list[Tensor]
-    outputs: tuple[Tensor, ...]
-    several: bool
-
-
-KNOWN = 1024  # ops on operands of some types
-_known: dict[Any, _Written] = {}
-
-
-def _bits(x: Tensor) -> bytes | None:
-    """The value of a number that is written in the graph."""
-    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
-
-
-def _written(op: Any, operands: Sequence[Tensor]) -> _Written:
-    """What an op is written out as; done once for operands of the same types.
-
-    A rule may look at a number that is an operand, and at which operands are the same.
-    """
-    first: dict[int, int] = {}
-    places = [first.setdefault(x.serial, len(first)) for x in operands]
-    types = [(without_names(x.type), _bits(x)) for x in operands]
-    key = op, current().dtype, *places, *types
-    found = _known.get(key)
-    if found is not None:
-        return found
-    own: dict[int, Tensor] = {}
-    for x in operands:
-        if x.serial not in own:
-            bare = Tensor(Argument(len(own)), (), without_names(x.type))
-            own[x.serial] = x if x.op is LITERAL else bare
-    arguments = tuple([own[x.serial] for x in operands])
-    made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
-    outputs = made if isinstance(made, tuple) else (made,)
-    known = {x.serial for x in arguments}
-    nodes = [x for x in reach(outputs) if x.serial not in known]
-    found = _Written(arguments, nodes, outputs, isinstance(made, tuple))
-    if len(_known) >= KNOWN:
-        _known.clear()
-    # A node of numbers alone would be a part of every graph.
-    if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
-        _known[key] = found
-    return found
 
 
 class _Kind(Enum):
@@ -173,15 +123,16 @@ class _Numbering:
             op, type_ = op.unnamed(), without_names(type_)
         key = (op, type_, *[x.serial for x in inputs])
         found = self.table.get(key) if once else None
-        if found is None:
-            same = op is like.op and type_ is like.type
-            if inputs and same and all(map(is_, inputs, like.inputs)):
-                found = like
-            else:
-                found = Tensor(op, inputs, type_)
-                found.origin = like.origin
-            self.table[key] = found
-            self.done[found.serial] = found
+        return self._first(key, op, inputs, like) if found is None else found
+
+    def _first(
+        self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
+    ) -> Tensor:
+        """The first node that computes what a key says."""
+        same = inputs and op is like.op and key[1] is like.type
+        same = same and all(map(is_, inputs, like.inputs))
+        found = like if same else remade(like, op, inputs, key[1])
+        self.table[key] = self.done[found.serial] = found
         return found
 
     def constant(self, node: Tensor) -> Tensor:
@@ -262,7 +213,7 @@ class _Numbering:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
         wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
-        own = _written(node.op, wide)
+        own = written(node.op, wide)
         known: dict[int, Results] = {
             x.serial: y for x, y in zip(own.arguments, wide, strict=True)
         }
@@ -284,7 +235,7 @@ class _Numbering:
 
     def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
         """Convert nodes in order; `made` maps old serials to what they became."""
-        done = self.done
+        done, table, kinds, plain = self.done, self.table, _kinds, _Kind.PLAIN
         for node in nodes:
             serial = node.serial
             if serial in made:
@@ -293,6 +244,14 @@ class _Numbering:
                 made[serial] = done[serial]
             elif node.stored is not None:
                 made[serial] = self.constant(node)
+            elif kinds.get(type(node.op)) is plain and not has_names(node.type):
+                # As `convert` does it, without the calls: most nodes are such.
+                inputs: Any = tuple([made[x.serial] for x in node.inputs])
+                key = (node.op, node.type, *[x.serial for x in inputs])
+                found = table.get(key)
+                if found is None:
+                    found = self._first(key, node.op, inputs, node)
+                made[serial] = found
             else:
                 made[serial] = self.convert(node, made)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import is_not
 
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
@@ -25,6 +25,8 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
     alone -= {x.serial for x in roots.values()}
     made: dict[int, Tensor] = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
+    if not alone and all(map(_is_ordered, nodes)):
+        return dict(roots)
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         op = node.op
@@ -43,9 +45,17 @@ def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
             whole = Contract(f"{a},{b}->{moved}")
             made[node.serial] = ordered(whole, inner.inputs, node)
         elif any(map(is_not, inputs, node.inputs)):
-            made[node.serial] = Tensor(op, inputs, node.type)
-            made[node.serial].origin = node.origin
+            made[node.serial] = remade(node, op, inputs, node.type)
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+
+
+def _is_ordered(node: Tensor) -> bool:
+    """Whether a node is no contraction, or one that stays as it is."""
+    op = node.op
+    if not isinstance(op, Contract):
+        return True
+    whole, swaps, *orders = _order(op.spec)
+    return whole == op and not swaps and orders == [None] * 3
 
 
 def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:

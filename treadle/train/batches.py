@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from treadle.data.dataset import ArrayDataset, Dataset
 from treadle.data.loader import Loader
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Batch", "Batches", "held_out", "parts_of", "size_of"]
+__all__ = ["Batch", "Batches", "by_class", "held_out", "parts_of", "size_of"]
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[Any, Any, Any]
@@ -90,6 +90,45 @@ def parts_of(batch: Any) -> Batch:
             hint="put several inputs or targets into a list or a dict",
         )
     return (*batch, *(None,) * (3 - len(batch)))
+
+
+def by_class(batch: Batch, classes: Mapping[int, float] | None) -> Batch:
+    """A batch whose examples count as their classes do, times their own weights.
+
+    Whole-number targets are classes, others a row of numbers for each example, whose
+    greatest tells the class, or one that is rounded. A class without a weight has 1.
+
+    >>> by_class((None, np.array([0, 1, 2]), None), {1: 3.0})[2].tolist()
+    [1.0, 3.0, 1.0]
+    """
+    if classes is None:
+        return batch
+    inputs, target, weight = batch
+    for label, value in classes.items():
+        known = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+        if not known or not 0.0 <= float(value) < float("inf"):
+            raise ArgumentError(
+                f"class_weight has weights by class, not {label!r}: {value!r}",
+                hint="{0: 1.0, 1: 5.0}",
+            )
+    if not (isinstance(target, (np.ndarray, Tensor)) and target.ndim):
+        raise ArgumentError(
+            f"class_weight goes with an array of classes, not {type(target).__name__}",
+            hint="give sample_weight",
+        )
+    labels = _array(target)
+    if labels.dtype.kind == "f":
+        rows = labels.ndim > 1 and labels.shape[-1] > 1
+        labels = labels.argmax(-1) if rows else np.rint(labels)
+    if labels.ndim > 1 and labels.shape[-1] == 1:
+        labels = labels[..., 0]
+    found = np.ones(labels.shape, current().dtype)
+    for label, value in classes.items():
+        found[labels == label] = value
+    if weight is not None:
+        own = _array(weight)
+        found = found * own.reshape(own.shape + (1,) * (found.ndim - own.ndim))
+    return inputs, target, found
 
 
 def held_out(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.checkpoint import Checkpoint
-from treadle.train.batches import Batch, Batches, size_of
+from treadle.train.batches import Batch, Batches, by_class, size_of
 from treadle.train.callback import Callback, History, Logs
 from treadle.train.metrics import Mean
 from treadle.train.snapshot import restore_snapshot, save_snapshot
@@ -37,11 +37,13 @@ class Fit:
         validation_freq: int,
         callbacks: Sequence[Callback],
         split: int,
+        flush: bool = False,
+        class_weight: Mapping[int, float] | None = None,
     ) -> None:
         self.model, self.batches, self.epochs = model, batches, epochs
         self.steps_per_epoch = steps_per_epoch
         self.validation, self.validation_freq = validation, validation_freq
-        self.split = split
+        self.split, self.flush, self.class_weight = split, flush, class_weight
         self.history = History()
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
@@ -92,6 +94,8 @@ class Fit:
                 "an epoch has no batch",
                 hint="a generator makes batches once: give steps_per_epoch or a list",
             )
+        if self.flush:
+            model.optimizer.flush()
         logs = self._results()
         if self.validation is not None and (epoch + 1) % self.validation_freq == 0:
             logs |= self._validated()
@@ -128,7 +132,7 @@ class Fit:
         parts = [batch] if self.split == 1 else list(_parts(batch, self.split))
         for part in parts:
             count = size_of(part)
-            value, prediction = self.model.step(part)
+            value, prediction = self.model.step(by_class(part, self.class_weight))
             self.loss.add(value, count)
             for metric in self.model.metrics:
                 metric.update(part[1], prediction, part[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,14 @@ from treadle.io.tensors import load_arrays, save_arrays
 from treadle.nn.module import Module
 from treadle.ops.create import constant
 from treadle.optim.optimizer import Optimizer
-from treadle.train.batches import Batch, Batches, held_out, parts_of, size_of
+from treadle.train.batches import (
+    Batch,
+    Batches,
+    by_class,
+    held_out,
+    parts_of,
+    size_of,
+)
 from treadle.train.callback import Callback, History
 from treadle.train.fitting import Fit
 from treadle.train.losses import Loss
@@ -94,17 +101,21 @@ class Model:
         validation_freq: int = 1,
         shuffle: bool = True,
         sample_weight: Any = None,
+        class_weight: Mapping[int, float] | None = None,
         steps_per_epoch: int | None = None,
         split: int = 1,
+        flush: bool = False,
         seed: int = 0,
     ) -> History:
         """Train, and return the logs of each epoch.
 
         `x` and `y` are arrays (several in a list or dict), or `x` alone is a data set,
-        a Loader, or an iterable of batches (inputs, targets, weights). The order of the
-        examples follows from `seed` and the epoch. `validation_split` holds the last
-        examples out; `split` makes so many steps of each batch. `verbose` 0 prints
-        nothing, 1 shows a bar on a terminal and a line for each epoch, 2 the line.
+        a Loader, or an iterable of batches (inputs, targets, weights). Their order
+        follows from `seed` and the epoch. `validation_split` holds the last examples
+        out; `class_weight` {class: weight} weighs them in the training's loss; `split`
+        makes so many steps of each batch, and `flush` ends an epoch with an update of
+        what the optimizer accumulates. `verbose` 0 prints nothing, 1 shows a bar on a
+        terminal and a line for each epoch, 2 the line.
 
         >>> import numpy as np, treadle as td
         >>> x = np.linspace(-1, 1, 20, dtype=np.float32)[:, None]
@@ -113,9 +124,7 @@ class Model:
         >>> list(history.history)
         ['loss', 'val_loss']
         """
-        for name, value in (("epochs", epochs), ("split", split)):
-            if not isinstance(value, int) or value < 1:
-                raise ArgumentError(f"{name} is a positive number, not {value!r}")
+        _positive(epochs=epochs, split=split)
         if validation_split:
             if validation_data is not None:
                 raise ArgumentError("give validation_split or validation_data")
@@ -133,7 +142,9 @@ class Model:
                 return self._evaluated(others, validation_steps)
 
         every = steps_per_epoch, validation, validation_freq
-        return Fit(self, batches, epochs, *every, chosen, split).run()
+        return Fit(
+            self, batches, epochs, *every, chosen, split, flush, class_weight
+        ).run()
 
     def step(self, batch: Batch) -> tuple[float, Any]:
         """One step of the optimizer on a batch: the loss, and where there are metrics
@@ -146,7 +157,13 @@ class Model:
         value = self.optimizer.step(loss)
         return float(value), prediction
 
-    def train_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping[int, float] | None = None,
+    ) -> float:
         """One step on these examples; the loss.
 
         >>> import treadle as td
@@ -155,7 +172,7 @@ class Model:
         True
         """
         self.module.train()
-        return self.step((x, y, sample_weight))[0]
+        return self.step(by_class((x, y, sample_weight), class_weight))[0]
 
     # -- use -----------------------------------------------------------------------
 
@@ -276,6 +293,12 @@ class Model:
         for each in self.metrics:
             found[each.name] = each.result()
         return found
+
+
+def _positive(**given: Any) -> None:
+    for name, value in given.items():
+        if not isinstance(value, int) or value < 1:
+            raise ArgumentError(f"{name} is a positive number, not {value!r}")
 
 
 def _is_array(x: Any) -> bool:

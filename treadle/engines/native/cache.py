@@ -5,6 +5,10 @@ nothing; it carries the hash of its key and content and is looked at only if tha
 right. Whatever goes wrong (no home, no space, no right to write, foreign or damaged
 files) means a miss, never an error. TREADLE_CACHE_DIR names another directory,
 TREADLE_CACHE=0 turns the cache off. Systems without POSIX owners have none.
+
+Entries lie in 256 folders by the first byte of their keys, which are hashes, so that a
+folder holds its share of the whole. Space is made folder by folder, in one write of 16:
+however many entries there are, no write goes through more than a few hundred.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 
 import platformdirs
 
@@ -24,6 +29,10 @@ __all__ = ["DiskCache", "disk_cache", "key"]
 _MAGIC = b"TREADLE1"
 _HASH = 32  # bytes of a SHA-256 digest
 _LIMIT = 256 << 20  # bytes
+_FOLDERS = 256
+_FILES = 256  # in a folder at most,
+_SIGHT = 2 * _FILES  # and so many are looked at, whatever lies there
+_EVERY = 16  # writes, of which one makes space
 _ABANDONED = 3600.0  # seconds after which a temporary file has no writer any more
 _SEEN = 86400.0  # seconds for which the time of use of an entry is not renewed
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -63,7 +72,7 @@ def _opened(path: str) -> DiskCache | None:
 
 
 class DiskCache:
-    """Entries by key in one directory, of at most `limit` bytes together.
+    """Entries by key in one directory, of about `limit` bytes together at most.
 
     The directory is held open, and must belong to this user with nobody else able to
     write; otherwise OSError.
@@ -72,8 +81,9 @@ class DiskCache:
     def __init__(self, path: str, limit: int = _LIMIT) -> None:
         self.path = path
         self.limit = limit
+        self._share = limit // _FOLDERS
         self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW)
-        self._unseen = limit  # bytes written since the last look at the whole: look
+        self._strays = True  # whether there may be entries of an earlier version
         if not _private(os.fstat(self._folder), stat.S_ISDIR):
             raise PermissionError(f"{path} is not private")
 
@@ -84,12 +94,12 @@ class DiskCache:
     def read(self, key: bytes) -> bytes | None:
         """The content of an entry; None if there is none or it is not as written."""
         try:
-            file = os.open(key.hex(), os.O_RDONLY | _NO_FOLLOW, dir_fd=self._folder)
+            file = os.open(_place(key), os.O_RDONLY | _NO_FOLLOW, dir_fd=self._folder)
         except OSError:
             return None
         try:
             about = os.fstat(file)
-            if not _private(about, stat.S_ISREG) or about.st_size > self.limit:
+            if not _private(about, stat.S_ISREG) or about.st_size > self._share:
                 return None
             data = _read_all(file, about.st_size)
             content = _checked(key, data)
@@ -104,11 +114,15 @@ class DiskCache:
     def write(self, key: bytes, content: bytes) -> bool:
         """Keep an entry, in place of any under its key; whether that succeeded."""
         data = b"".join([_MAGIC, _digest(key, content), content])
-        if len(data) > self.limit // 4:
+        if len(data) > self._share:
             return False
-        name = f".{os.getpid():x}-{os.urandom(8).hex()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
+        place = _place(key)
+        folder = place[:2]
+        name = f"{folder}/.{os.getpid():x}-{os.urandom(8).hex()}"
         try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700, dir_fd=self._folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
             file = os.open(name, flags, 0o600, dir_fd=self._folder)
         except OSError:
             return False
@@ -118,62 +132,101 @@ class DiskCache:
                 while rest:
                     rest = rest[stream.write(rest) :]
             places = {"src_dir_fd": self._folder, "dst_dir_fd": self._folder}
-            os.replace(name, key.hex(), **places)
+            os.replace(name, place, **places)
         except OSError:
-            self._remove(name)
+            _remove(name, self._folder)
             return False
-        self._unseen += len(data)
-        if self._unseen > self.limit // 16:
-            self._unseen = 0
-            self.evict()
+        if key[-1] % _EVERY == 0:  # keys are hashes: one in as many
+            self.evict(key)
         return True
 
-    def evict(self) -> None:
-        """Remove the entries longest unused until 7/8 of the limit are left.
+    def evict(self, key: bytes) -> None:
+        """Make space in the folder of a key, if it holds more than its share.
 
-        Also what writers that died have left behind.
+        The entries longest unused go until 7/8 of it are left, and what writers that
+        died have left behind; so do entries outside of all folders, some at a time.
         """
         now = time.time()
-        entries = []
-        for name, about in self._entries():
-            if not name.startswith("."):
-                entries.append((about.st_mtime, about.st_size, name))
-            elif now - about.st_mtime > _ABANDONED:
-                self._remove(name)
-        total = sum(size for _, size, _ in entries)
-        if total <= self.limit:
-            return
-        for _, size, name in sorted(entries):
-            self._remove(name)
-            total -= size
-            if total <= self.limit // 8 * 7:
-                return
+        with self._opened(_place(key)[:2]) as folder:
+            entries = []
+            for name, about in _files(folder):
+                if not name.startswith("."):
+                    entries.append((about.st_mtime, about.st_size, name))
+                elif now - about.st_mtime > _ABANDONED:
+                    _remove(name, folder)
+            total, count = sum(size for _, size, _ in entries), len(entries)
+            if total > self._share or count > _FILES:
+                for _, size, name in sorted(entries):
+                    if total <= self._share * 7 // 8 and count <= _FILES * 7 // 8:
+                        break
+                    _remove(name, folder)
+                    total -= size
+                    count -= 1
+        if self._strays:
+            strays = [name for name, _ in _files(self._folder)]
+            self._strays = bool(strays)
+            for name in strays:
+                _remove(name, self._folder)
 
     def count(self) -> tuple[int, int]:
         """How many entries there are, and their bytes."""
-        sizes = [a.st_size for n, a in self._entries() if not n.startswith(".")]
+        sizes = []
+        for k in range(_FOLDERS):
+            with self._opened(f"{k:02x}") as folder:
+                found = _files(folder, most=None)
+                sizes += [about.st_size for n, about in found if not n.startswith(".")]
         return len(sizes), sum(sizes)
 
     def clear(self) -> None:
         """Remove all entries; what others write at this moment may stay."""
-        for name, _ in self._entries():
-            if not name.startswith("."):
-                self._remove(name)
+        for k in range(_FOLDERS):
+            with self._opened(f"{k:02x}") as folder:
+                for name, _ in _files(folder, most=None):
+                    if not name.startswith("."):
+                        _remove(name, folder)
+        for name, _ in _files(self._folder, most=None):
+            _remove(name, self._folder)
 
-    def _entries(self) -> Iterator[tuple[str, os.stat_result]]:
+    @contextlib.contextmanager
+    def _opened(self, folder: str) -> Iterator[int | None]:
+        """A folder of entries, or None where there is none."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW
         try:
-            names = os.listdir(self._folder)
+            found = os.open(folder, flags, dir_fd=self._folder)
         except OSError:
+            yield None
             return
-        for name in names:
-            with contextlib.suppress(OSError):
-                about = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
-                if stat.S_ISREG(about.st_mode):
-                    yield name, about
+        try:
+            yield found
+        finally:
+            os.close(found)
 
-    def _remove(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=self._folder)
+
+def _place(key: bytes) -> str:
+    """Where an entry lies."""
+    name = key.hex()
+    return f"{name[:2]}/{name[2:]}"
+
+
+def _files(
+    folder: int | None, most: int | None = _SIGHT
+) -> list[tuple[str, os.stat_result]]:
+    """The files among the first so many that lie in a folder."""
+    found: list[tuple[str, os.stat_result]] = []
+    if folder is None:
+        return found
+    with contextlib.suppress(OSError), os.scandir(folder) as lying:
+        for entry in islice(lying, most):
+            with contextlib.suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(about.st_mode):
+                    found.append((entry.name, about))
+    return found
+
+
+def _remove(name: str, folder: int | None) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _private(about: os.stat_result, kind: Callable[[int], bool]) -> bool:

@@ -7,7 +7,6 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -130,7 +129,8 @@ class Linked:
             size = buffers[n].type.nbytes
             if n in over:
                 k = place[n] = place[over[n]]
-                self.ranges[k] = replace(self.ranges[k], last=last[n])
+                old = self.ranges[k]
+                self.ranges[k] = Range(old.bytes, old.first, last[n])
             else:
                 place[n] = len(self.ranges)
                 self.ranges.append(Range(size, first[n], last[n]))
@@ -178,7 +178,9 @@ class Linked:
                 start = functions[code.name], len(table)
                 records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])
                 for x in code.arguments:
-                    if isinstance(x, tuple):
+                    if type(x) is int:
+                        table.append(x)
+                    elif isinstance(x, tuple):
                         slots.append(len(table))
                         which.append(special[x[0]] if isinstance(x[0], str) else x[0])
                         shifts.append(x[1])

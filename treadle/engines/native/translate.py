@@ -50,7 +50,7 @@ def _computes(op: Op, *types: Type) -> bool:
         return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
     if isinstance(op, Elementwise):
         return supports(op, dtypes, dtype)
-    return has_rule(op)
+    return has_rule(op, len(dtypes))
 
 
 def direct(node: Tensor) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.base.errors import ShapeError
+from treadle.base import trees
+from treadle.base.errors import AxisError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.nn.recurrent.cell import State, first
 from treadle.ops.join import concat, stack
+from treadle.ops.naming import named_like, unname
 
-__all__ = ["beside", "joined", "one_by_one", "parted"]
+__all__ = ["beside", "joined", "named_state", "one_by_one", "parted", "plain_state"]
 
 
 def one_by_one(
@@ -62,6 +64,27 @@ def _rows(part: Any, count: int) -> list[Any]:
             f"got {node.node().type}"
         )
     return [node[k] for k in range(count)]
+
+
+def plain_state(state: State, axes: Sequence[str | None]) -> State:
+    """A state without axis names; those of its batch, if it has some, are these."""
+    leaves, structure = trees.flatten(state)
+    for x in leaves:
+        names = x.axes if isinstance(x, Operand) else None
+        if names is not None and names[1:-1] != axes[1:-1]:
+            raise AxisError(
+                f"a state {x.node().type} beside a batch of axes {axes[1:-1]}",
+                hint="a state is (layers directions, ..., hidden): td.rename_axes",
+            )
+    return trees.unflatten(
+        structure, [unname(x) if isinstance(x, Operand) else x for x in leaves]
+    )
+
+
+def named_state(state: State, axes: Sequence[str | None]) -> State:
+    """A state with these axis names."""
+    leaves, structure = trees.flatten(state)
+    return trees.unflatten(structure, [named_like(x, tuple(axes)) for x in leaves])
 
 
 def joined(states: Sequence[State]) -> State:

@@ -15,7 +15,14 @@ from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
-from treadle.nn.recurrent.sequence import beside, joined, one_by_one, parted
+from treadle.nn.recurrent.sequence import (
+    beside,
+    joined,
+    named_state,
+    one_by_one,
+    parted,
+    plain_state,
+)
 from treadle.nn.recurrent.state import RecurrentState
 from treadle.ops.create import ones
 from treadle.ops.join import stack
@@ -123,11 +130,14 @@ class Recurrent(Module):
     ) -> tuple[Any, State]:
         """(outputs of the last layer, last states of every layer and direction).
 
-        Outputs have the axis names of the input; states, which stand by layers, none.
+        Outputs have the axis names of the input, and so have states but for the time,
+        behind the axis of layers, which has none.
         """
         if isinstance(x, Operand) and x.axes is not None:
-            outputs, lasts = self.forward(unname(x), state, lengths)
-            return named_like(outputs, x.axes), lasts
+            time = 1 if self.batch_first and x.ndim == 3 else 0
+            axes = None, *x.axes[:time], *x.axes[time + 1 :]
+            outputs, lasts = self.forward(unname(x), plain_state(state, axes), lengths)
+            return named_like(outputs, x.axes), named_state(lasts, axes)
         batch = batch_of(x, lengths, self.input_size, self.batch_first)
         if batch is not None:
             return self._ragged(batch, state)

@@ -226,7 +226,7 @@ def _distributed(m: Match) -> Any:
 
     Only where every such divisor meets a factor: until then the sum stays whole.
     """
-    if not any(_divides(v) for total in _sums(m.root) for v in total.inputs):
+    if not _sums_quotients(m.root):
         return None
     product = Product(m.root)
     for total in product.factors:
@@ -245,31 +245,37 @@ def _distributed(m: Match) -> Any:
     return None
 
 
-def _within(root: Tensor) -> list[Tensor]:
-    """The nodes that a product is made of, and perhaps more, at little cost."""
-    found: list[Tensor] = []
-    waiting = [root]
-    while waiting and len(found) < 4 * FACTORS:
-        node = waiting.pop()
-        found.append(node)
-        if type(node.op) in _PARTS:
-            waiting += node.inputs
-    return found
-
-
 _DIVISIONS = {Divide, Reciprocal}
 _PARTS = {Multiply, Square, Negative} | _DIVISIONS
 
 
-def _sums(root: Tensor) -> list[Tensor]:
-    return [v for v in _within(root) if type(v.op) is Add or type(v.op) is Subtract]
+def _sums_quotients(root: Tensor) -> bool:
+    """Whether a product may have a sum as a factor of which a term has a divisor."""
+    # Most have none: no lists of all that is looked at.
+    waiting, left = [root], 4 * FACTORS
+    while waiting and left:
+        node = waiting.pop()
+        left -= 1
+        kind = type(node.op)
+        if kind in _PARTS:
+            waiting += node.inputs
+        elif (kind is Add or kind is Subtract) and any(map(_divides, node.inputs)):
+            return True
+    return False
 
 
 def _divides(v: Tensor) -> bool:
-    """Whether a product may have divisors: most have none, which is quickly seen."""
-    if type(v.op) not in _PARTS:
-        return False
-    return any(type(u.op) in _DIVISIONS for u in _within(v))
+    """Whether a product may have divisors."""
+    waiting, left = [v], 4 * FACTORS
+    while waiting and left:
+        node = waiting.pop()
+        left -= 1
+        kind = type(node.op)
+        if kind in _DIVISIONS:
+            return True
+        if kind in _PARTS:
+            waiting += node.inputs
+    return False
 
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:

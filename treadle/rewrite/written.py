@@ -1,0 +1,61 @@
+"""What an op is written out as in smaller ones: found once for equal types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.base.options import current
+from treadle.base.types import without_names
+from treadle.graph.leaves import LITERAL, Argument, bits_of
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
+from treadle.ops.families import Composite
+
+__all__ = ["Written", "written"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """An op written in smaller ones: nodes over arguments, in order."""
+
+    arguments: tuple[Tensor, ...]
+    nodes: list[Tensor]
+    outputs: tuple[Tensor, ...]
+    several: bool
+
+
+KNOWN = 1024  # ops on operands of some types
+_known: dict[Any, Written] = {}
+
+
+def written(op: Any, operands: Sequence[Tensor]) -> Written:
+    """What an op is written out as; done once for operands of the same types.
+
+    A rule may look at a number that is an operand, and at which operands are the same.
+    """
+    first: dict[int, int] = {}
+    places = [first.setdefault(x.serial, len(first)) for x in operands]
+    types = [(without_names(x.type), bits_of(x)) for x in operands]
+    key = op, current().dtype, *places, *types
+    found = _known.get(key)
+    if found is not None:
+        return found
+    own: dict[int, Tensor] = {}
+    for x in operands:
+        if x.serial not in own:
+            bare = Tensor(Argument(len(own)), (), without_names(x.type))
+            own[x.serial] = x if x.op is LITERAL else bare
+    arguments = tuple([own[x.serial] for x in operands])
+    made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
+    outputs = made if isinstance(made, tuple) else (made,)
+    known = {x.serial for x in arguments}
+    nodes = [x for x in reach(outputs) if x.serial not in known]
+    found = Written(arguments, nodes, outputs, isinstance(made, tuple))
+    if len(_known) >= KNOWN:
+        _known.clear()
+    # A node of numbers alone would be a part of every graph.
+    if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
+        _known[key] = found
+    return found
