@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+import treadle as td
+
+pytest.importorskip("onnx")
+
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-
-import treadle as td
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -239,6 +239,8 @@ def test_a_network_trains_on(tmp_path: Path) -> None:
         losses.append(float(loss))
     assert losses == sorted(losses, reverse=True)
     assert net(f(7, 3)).shape == (7, 2)  # the batch is open
+    traced = td.function(lambda value: net(value))
+    np.testing.assert_allclose(traced(x["x"]).numpy(), net(x["x"]).numpy(), 1e-6)
     assert net.computation(batch=2)(f(2, 3)).shape == (2, 2)
     td.save(tmp_path / "w.safetensors", net)
     other = td.from_onnx(tmp_path / "m.onnx")

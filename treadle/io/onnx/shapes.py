@@ -210,10 +210,12 @@ def _gather_nd(node: Node, x: Tensor, ids: Tensor) -> Tensor:
 @row("OneHot", static=(1,))
 def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
     count, axis = integers(depth, "depth")[0], node.get("axis", -1)
+    if not 0 <= count <= MOST:
+        raise ValueError(f"{count} classes")
     _size((*ids.type.shape, count), values.type.dtype)
     whole = td.astype(ids, td.int64)
     hot = td.expand_dims(td.where(whole < 0, whole + count, whole), -1)
-    chosen = td.equal(hot, td.asarray(np.arange(min(max(count, 0), MOST))))
+    chosen = td.equal(hot, td.asarray(np.arange(count)))
     found = td.where(chosen, values[1], values[0])
     return td.moveaxis(found, -1, axis)
 
