@@ -12,7 +12,8 @@ import treadle as td
 from treadle.autodiff import derivative as recorded
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.base.errors import GradientError
-from treadle.graph.tensor import Tensor
+from treadle.graph import frame
+from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import reach
 
 ENGINES = ["native", "reference", "device"]
@@ -267,3 +268,18 @@ def test_updates_in_a_row_are_derived_in_order() -> None:
                 np.frombuffer(train(True), np.float32),
                 rtol=1e-5,
             )
+
+
+def test_no_grad_holds_after_an_interrupt_within_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One came between counting a watcher and putting it where nodes are told.
+    monkeypatch.setattr(frame, "_watching", frame._watching + 1)
+    x = td.param("x", init=2.0)
+    with td.no_grad():
+        target = x * 3
+    monkeypatch.undo()
+    assert float(td.grad(x * target, [x])[0]) == 6.0
+    with td.no_grad():
+        pass
+    assert frame._note not in watchers

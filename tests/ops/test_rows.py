@@ -22,6 +22,10 @@ from treadle.ops.families import drawn, outputs_of
 
 # Ops without a rule, and why.
 NONE = {
+    "After": "its effects are done once",
+    "Callback": "what it tells is of one value",
+    "Host": "a function of the host takes one value",
+    "HostEffect": "a function of the host takes one value",
     "Debug": "what it tells is of one value",
     "DebugGradient": "what it tells is of one value",
     "Print": "what it tells is of one value",
@@ -161,7 +165,8 @@ def test_ops_without_a_rule_are_few() -> None:
     silent = {name for name, cls in registry.items() if cls.rows is Op.rows}
     leaves = {name for name, cls in registry.items() if issubclass(cls, Leaf)}
     # A version is one for all rows; derivatives are written out before, or run apart.
-    assert silent == leaves | {"Update", "Derivative", "TapeGradient"}
+    told = {"After", "Callback", "Host", "HostEffect"}
+    assert silent == leaves | told | {"Update", "Derivative", "TapeGradient"}
     for name in NONE:
         sample = OPS[name].samples()[0]
         given = (True,) * len(sample.inputs)

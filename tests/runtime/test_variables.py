@@ -125,3 +125,18 @@ def test_backward_accumulates_until_it_is_zeroed() -> None:
     assert float(x.grad) == 7.0  # type: ignore[arg-type]
     x.zero_grad()
     assert x.grad is None
+
+
+def test_a_layer_computes_the_same_bits_right_after_loading() -> None:
+    rng = np.random.default_rng(0)
+    x = td.asarray(rng.normal(size=(2, 5, 8)), "float32")
+    memory = td.asarray(rng.normal(size=(2, 3, 8)), "float32")
+
+    def made() -> td.nn.Module:
+        kind = "average-attention"
+        return td.nn.TransformerDecoderLayer(8, 2, 16, autoregression=kind).eval()
+
+    one, two = made(), made()
+    two.load_state_dict(one.state_dict())
+    found = [layer(x, memory).numpy().tobytes() for layer in (one, two, two, one)]
+    assert len(set(found)) == 1

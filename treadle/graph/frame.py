@@ -153,10 +153,11 @@ def _watch(more: int) -> None:
     """Have `_note` see new nodes while any thread needs it."""
     global _watching
     with _lock:
-        before, _watching = _watching, _watching + more
-        if not before:
+        _watching += more
+        # As it is found, not as it should be: Ctrl-C may have come in between.
+        if _watching and _note not in watchers:
             watchers.append(_note)
-        elif not _watching:
+        elif not _watching and _note in watchers:
             watchers.remove(_note)
 
 

@@ -169,7 +169,6 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
 
 
 def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) -> bool:
-    options = current()
     walk = Walk(found)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
@@ -177,7 +176,19 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     units = collect(walk, asked)
     if len(units.nodes) < FEW or units.size > LARGE:
         return False
-    _evaluate(units.expressions)
+    fresh = _evaluate(units.expressions)
+    if _pays(roots, units, held, asked):
+        return True
+    for node in fresh:  # who looks again, and does not try, sees the same graph
+        node.stored = None
+    return False
+
+
+def _pays(
+    roots: Sequence[Tensor], units: Any, held: Any, asked: Container[int]
+) -> bool:
+    """Run units as rows, if they are enough for it."""
+    options = current()
     forest = Forest(units, asked)
     if forest.rows < PAYS * forest.groups or not forest.groups:
         return False
@@ -209,13 +220,14 @@ def _looks(found: Columns) -> Any:
     return len(found.nodes), int(found.depths[-1]), tuple(ends)
 
 
-def _evaluate(nodes: Sequence[Tensor]) -> None:
-    """Give nodes their values; they can still be derived."""
+def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """Give nodes their values, and tell which had none; they can still be derived."""
     keep = {node.serial for node in nodes if node.stored is None}
     values = engine(current().engine).run(pending(nodes), {}, keep)
-    for node in nodes:
-        if node.serial in keep:
-            settle(node, values[node.serial])
+    fresh = [node for node in nodes if node.serial in keep]
+    for node in fresh:
+        settle(node, values[node.serial])
+    return fresh
 
 
 def _derivable(forest: Forest) -> bool:
