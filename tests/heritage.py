@@ -203,7 +203,8 @@ D: checkpoint and revert of the graph; automatic batching; weights saved: DyNet'
 MNOS: several graphs at once; a model with fit and predict
 M: equal expressions computed once; memory of gradients traded for time; weights
   saved: Marian's bin, mapped; parameters copied from another graph (copyParams); the
-  largest batch that fits (fits, mini-batch-fit)
+  largest batch that fits (fits, mini-batch-fit); graph exported: ONNX
+N: importers: TensorFlow, Caffe, Caffe2, CNTK, MXNet, ONNX (all write ONNX today)
 NO: what nobody reads is not computed; derivatives as graphs, of any order; a whole
   training step compiled once; picture of the memory; layers in a row; batches: full,
   small, drawn, one by one

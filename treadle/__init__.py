@@ -123,6 +123,8 @@ if _TYPE_CHECKING:
     from treadle import io as io
     from treadle import train as train
     from treadle.io.graph import load_computation as load_computation
+    from treadle.io.onnx import from_onnx as from_onnx
+    from treadle.io.onnx import to_onnx as to_onnx
     from treadle.io.store import load as load
     from treadle.io.store import save as save
     from treadle.train.model import Model as Model
@@ -131,10 +133,12 @@ if _TYPE_CHECKING:
 _LATER = {
     "Model": "train.model",
     "data": "data",
+    "from_onnx": "io.onnx",
     "io": "io",
     "load": "io.store",
     "load_computation": "io.graph",
     "save": "io.store",
+    "to_onnx": "io.onnx",
     "train": "train",
 }
 

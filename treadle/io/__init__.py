@@ -4,6 +4,9 @@ from treadle.io.checkpoint import Checkpoint as Checkpoint
 from treadle.io.checkpoint import load_checkpoint as load_checkpoint
 from treadle.io.checkpoint import save_checkpoint as save_checkpoint
 from treadle.io.graph import load_computation as load_computation
+from treadle.io.onnx import OnnxModule as OnnxModule
+from treadle.io.onnx import from_onnx as from_onnx
+from treadle.io.onnx import to_onnx as to_onnx
 from treadle.io.store import Arrays as Arrays
 from treadle.io.store import load as load
 from treadle.io.store import save as save

@@ -1,0 +1,299 @@
+"""Importers of ops element by element, along axes and over them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.file import DTYPES
+from treadle.io.onnx.table import Node, axis_of, integers, row
+
+__all__: list[str] = []
+
+Function = Callable[..., Any]
+
+# Ops that a function of Treadle is, operand by operand.
+_SAME: dict[str, Function] = {
+    "Abs": td.abs,
+    "Acos": td.acos,
+    "Acosh": td.acosh,
+    "Add": td.add,
+    "And": td.logical_and,
+    "Asin": td.asin,
+    "Asinh": td.asinh,
+    "Atan": td.atan,
+    "Atanh": td.atanh,
+    "BitwiseAnd": td.bitwise_and,
+    "BitwiseNot": td.bitwise_invert,
+    "BitwiseOr": td.bitwise_or,
+    "BitwiseXor": td.bitwise_xor,
+    "Ceil": td.ceil,
+    "Cos": td.cos,
+    "Cosh": td.cosh,
+    "Equal": td.equal,
+    "Erf": td.erf,
+    "Exp": td.exp,
+    "Floor": td.floor,
+    "Greater": td.greater,
+    "GreaterOrEqual": td.greater_equal,
+    "HardSwish": td.hard_swish,
+    "Identity": td.positive,
+    "IsNaN": td.isnan,
+    "Less": td.less,
+    "LessOrEqual": td.less_equal,
+    "Log": td.log,
+    "MatMul": td.matmul,
+    "Mish": td.mish,
+    "Mul": td.multiply,
+    "Neg": td.negative,
+    "Not": td.logical_not,
+    "Or": td.logical_or,
+    "Reciprocal": td.reciprocal,
+    "Relu": td.relu,
+    "Round": td.round,
+    "Sigmoid": td.sigmoid,
+    "Sign": td.sign,
+    "Sin": td.sin,
+    "Sinh": td.sinh,
+    "Softplus": td.softplus,
+    "Softsign": td.softsign,
+    "Sqrt": td.sqrt,
+    "Sub": td.subtract,
+    "Tan": td.tan,
+    "Tanh": td.tanh,
+    "Where": td.where,
+    "Xor": td.logical_xor,
+}
+
+
+def _same(function: Function) -> Function:
+    return lambda node, *xs: function(*xs)
+
+
+for _kind, _function in _SAME.items():
+    row(_kind)(_same(_function))
+
+
+def number(x: Tensor, value: float) -> Tensor:
+    """A number of the dtype of x."""
+    return td.asarray(np.array(value, x.type.dtype))
+
+
+@row("Div")
+def _divide(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    if x.type.dtype.kind not in "iu":
+        return td.divide(x, y)
+    if x.type.dtype.kind == "u":
+        return td.floor_divide(x, y)
+    size = td.floor_divide(td.abs(x), td.abs(y))  # integers are cut towards 0
+    return size * td.sign(x) * td.sign(y)
+
+
+@row("Pow")
+def _power(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    return td.pow(x, td.astype(y, x.type.dtype))
+
+
+@row("Mod")
+def _modulo(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    return td.fmod(x, y) if node.get("fmod", 0) else td.remainder(x, y)
+
+
+def _folded(function: Function) -> Function:
+    return lambda node, *xs: functools.reduce(function, xs)
+
+
+for _kind, _function in {
+    "Max": td.maximum,
+    "Min": td.minimum,
+    "Sum": td.add,
+}.items():
+    row(_kind)(_folded(_function))
+
+
+@row("Mean")
+def _mean(node: Node, *xs: Tensor) -> Tensor:
+    return functools.reduce(td.add, xs) / number(xs[0], len(xs))
+
+
+@row("LeakyRelu")
+def _leaky(node: Node, x: Tensor) -> Tensor:
+    return td.leaky_relu(x, number(x, node.get("alpha", 0.01)))
+
+
+@row("PRelu")
+def _prelu(node: Node, x: Tensor, slope: Tensor) -> Tensor:
+    return td.where(x < 0, x * slope, x)
+
+
+@row("Elu")
+def _elu(node: Node, x: Tensor) -> Tensor:
+    return td.elu(x, number(x, node.get("alpha", 1.0)))
+
+
+@row("Celu")
+def _celu(node: Node, x: Tensor) -> Tensor:
+    return td.celu(x, number(x, node.get("alpha", 1.0)))
+
+
+@row("Selu")
+def _selu(node: Node, x: Tensor) -> Tensor:
+    alpha = node.get("alpha", 1.6732631921768188)
+    gamma = node.get("gamma", 1.0507010221481323)
+    return number(x, gamma) * td.elu(x, number(x, alpha))
+
+
+@row("HardSigmoid")
+def _hard(node: Node, x: Tensor) -> Tensor:
+    a, b = node.get("alpha", 0.2), node.get("beta", 0.5)
+    return td.clip(x * number(x, a) + number(x, b), 0.0, 1.0)
+
+
+@row("ThresholdedRelu")
+def _thresholded(node: Node, x: Tensor) -> Tensor:
+    return td.thresholded_relu(x, number(x, node.get("alpha", 1.0)))
+
+
+@row("Swish")
+def _swish(node: Node, x: Tensor) -> Tensor:
+    return x * td.sigmoid(x * number(x, node.get("alpha", 1.0)))
+
+
+@row("Gelu")
+def _gelu(node: Node, x: Tensor) -> Tensor:
+    return td.gelu(x, node.get("approximate", "none"))
+
+
+@row("Clip")
+def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    bounds = node.get("min"), node.get("max")  # attributes before version 11
+    low = number(x, bounds[0]) if low is None and bounds[0] is not None else low
+    high = number(x, bounds[1]) if high is None and bounds[1] is not None else high
+    y = x if low is None else td.maximum(x, low)
+    return y if high is None else td.minimum(y, high)
+
+
+@row("IsInf")
+def _infinite(node: Node, x: Tensor) -> Tensor:
+    found = td.isinf(x)
+    if not node.get("detect_positive", 1):
+        found = td.logical_and(found, x < 0)
+    if not node.get("detect_negative", 1):
+        found = td.logical_and(found, x > 0)
+    return found
+
+
+def to_dtype(code: int) -> Any:
+    """The dtype of a number in a file."""
+    if code not in DTYPES:
+        raise ValueError(f"the dtype with the number {code} is not read")
+    return DTYPES[code]
+
+
+@row("Cast")
+def _cast(node: Node, x: Tensor) -> Tensor:
+    return td.astype(x, to_dtype(node.get("to", 0)))
+
+
+@row("CastLike")
+def _cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
+    return td.astype(x, like.type.dtype)
+
+
+@row("Dropout")
+def _dropout(node: Node, x: Tensor, *rest: Any) -> Any:
+    # A file is a network that is used: nothing is left out.
+    return (x, td.full(x.type.shape, True)) if len(node.outputs) > 1 else x
+
+
+# -- along an axis -----------------------------------------------------------------
+
+
+def _along(function: Function) -> Function:
+    def make(node: Node, x: Tensor) -> Tensor:
+        if node.opset >= 13:
+            return function(x, axis_of(node.get("axis", -1), x))
+        axis = axis_of(node.get("axis", 1), x)  # that axis and all behind as one
+        front = int(np.prod(x.type.shape[:axis]))
+        flat = td.reshape(x, (front, int(np.prod(x.type.shape[axis:]))))
+        return td.reshape(function(flat, 1), x.type.shape)
+
+    return make
+
+
+row("Softmax")(_along(td.softmax))
+row("LogSoftmax")(_along(td.log_softmax))
+
+
+@row("CumSum", static=(1,))
+def _cumulative(node: Node, x: Tensor, axis: Any) -> Tensor:
+    return td.cumulative_sum(
+        x,
+        axis_of(int(axis), x),
+        reverse=bool(node.get("reverse", 0)),
+        exclusive=bool(node.get("exclusive", 0)),
+    )
+
+
+def _place(function: Function, flipped: bool = False) -> Function:
+    def make(node: Node, x: Tensor) -> Tensor:
+        axis, keep = axis_of(node.get("axis", 0), x), bool(node.get("keepdims", 1))
+        if not node.get("select_last_index", 0):
+            return td.astype(function(x, axis, keepdims=keep), td.int64)
+        back = function(td.flip(x, axis), axis, keepdims=keep)
+        return x.type.shape[axis] - 1 - td.astype(back, td.int64)
+
+    return make
+
+
+row("ArgMax")(_place(td.argmax))
+row("ArgMin")(_place(td.argmin))
+
+
+@row("TopK", static=(1,))
+def _top(node: Node, x: Tensor, k: Any) -> Any:
+    axis, count = axis_of(node.get("axis", -1), x), integers(k, "k")[0]
+    signed = x if node.get("largest", 1) else -x
+    values, places = td.top_k(signed, count, axis)
+    values = values if node.get("largest", 1) else -values
+    return values, td.astype(places, td.int64)
+
+
+# -- over axes ---------------------------------------------------------------------
+
+_REDUCTIONS: dict[str, Function] = {
+    "ReduceL1": lambda x, a, keepdims: td.sum(td.abs(x), a, keepdims=keepdims),
+    "ReduceL2": lambda x, a, keepdims: td.sqrt(td.sum(x * x, a, keepdims=keepdims)),
+    "ReduceLogSum": lambda x, a, keepdims: td.log(td.sum(x, a, keepdims=keepdims)),
+    "ReduceLogSumExp": td.logsumexp,
+    "ReduceMax": td.max,
+    "ReduceMean": td.mean,
+    "ReduceMin": td.min,
+    "ReduceProd": td.prod,
+    "ReduceSum": td.sum,
+    "ReduceSumSquare": lambda x, a, keepdims: td.sum(x * x, a, keepdims=keepdims),
+}
+
+
+def _reduced(function: Function) -> Function:
+    def make(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+        own = node.get("axes") if axes is None else axes
+        found = integers(own, "axes") if own is not None and len(own) else None
+        if found is None:
+            if node.get("noop_with_empty_axes", 0):
+                return x
+            found = tuple(range(x.type.ndim))
+        places = tuple(sorted(axis_of(a, x) for a in found))
+        y = function(x, places, keepdims=bool(node.get("keepdims", 1)))
+        return td.astype(y, x.type.dtype)
+
+    return make
+
+
+for _kind, _function in _REDUCTIONS.items():
+    row(_kind, static=(1,))(_reduced(_function))

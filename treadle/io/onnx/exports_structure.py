@@ -1,0 +1,239 @@
+"""Exporters of ops that move, join, pick, sum products and repeat."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import broadcast_shapes
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.exports_elements import number, type_of
+from treadle.io.onnx.file import CODES
+from treadle.io.onnx.writer import Names, Writer, export
+from treadle.ops.contract import letters
+
+__all__: list[str] = []
+
+_MOST_STEPS = 4096
+
+
+# -- shapes ------------------------------------------------------------------------
+
+
+@export("Reshape")
+def _reshape(w: Writer, node: Tensor, x: str) -> str:
+    zero = int(0 in node.type.shape)
+    return w.add("Reshape", x, w.integers(node.type.shape), allowzero=zero)
+
+
+@export("PermuteDims")
+def _permute(w: Writer, node: Tensor, x: str) -> str:
+    order = node.op.order  # type: ignore[attr-defined]
+    if not order:
+        return w.add("Identity", x)
+    return w.add("Transpose", x, perm=[k % len(order) for k in order])
+
+
+@export("BroadcastTo")
+def _broadcast(w: Writer, node: Tensor, x: str) -> str:
+    return w.add("Expand", x, w.integers(node.type.shape))
+
+
+def _cut(w: Writer, x: str, starts: Any, stops: Any, axes: Any, steps: Any) -> str:
+    return w.add("Slice", x, *map(w.integers, (starts, stops, axes, steps)))
+
+
+@export("Slice")
+def _slice(w: Writer, node: Tensor, x: str) -> str:
+    op: Any = node.op
+    if not op.starts:
+        return w.add("Identity", x)
+    pairs = zip(op.stops, op.steps, strict=True)
+    stops = [-(1 << 62) if b < 0 and step < 0 else b for b, step in pairs]
+    return _cut(w, x, op.starts, stops, range(len(stops)), op.steps)
+
+
+@export("Flip")
+def _flip(w: Writer, node: Tensor, x: str) -> str:
+    axes = node.op.axes  # type: ignore[attr-defined]
+    ones = [-1] * len(axes)
+    return _cut(w, x, ones, [-(1 << 62)] * len(axes), axes, ones) if axes else x
+
+
+@export("Roll")
+def _roll(w: Writer, node: Tensor, x: str) -> str:
+    op: Any = node.op
+    n = type_of(node).shape[op.axis]
+    place = -op.shift % max(n, 1)
+    tail = _cut(w, x, [place], [n], [op.axis], [1])
+    return w.add("Concat", tail, _cut(w, x, [0], [place], [op.axis], [1]), axis=op.axis)
+
+
+@export("Concat")
+def _concat(w: Writer, node: Tensor, *xs: str) -> str:
+    return w.add("Concat", *xs, axis=node.op.axis)  # type: ignore[attr-defined]
+
+
+@export("Pad")
+def _pad(w: Writer, node: Tensor, x: str, value: str) -> str:
+    widths = node.op.widths  # type: ignore[attr-defined]
+    if not widths:
+        return w.add("Identity", x)
+    pads = [a for a, _ in widths] + [b for _, b in widths]
+    return w.add("Pad", x, w.integers(pads), value, mode="constant")
+
+
+# -- positions ---------------------------------------------------------------------
+
+
+def _wide(w: Writer, ids: str) -> str:
+    return w.add("Cast", ids, to=CODES[np.dtype(np.int64)])
+
+
+@export("Index")
+def _index(w: Writer, node: Tensor, x: str, *ids: str) -> str:
+    op: Any = node.op
+    if op.axes == (op.place,):
+        return w.add("Gather", x, _wide(w, ids[0]), axis=op.place)
+    t, shape = type_of(node), broadcast_shapes(*[i.type.shape for i in node.inputs[1:]])
+    count, every = len(shape), w.integers(shape)
+    rest = [k for k in range(t.ndim) if k not in op.axes]
+    front = w.add("Transpose", x, perm=[*op.axes, *rest])
+    last = w.integers([-1])
+    whole = [w.add("Expand", _wide(w, i), every) for i in ids]
+    places = [w.add("Unsqueeze", i, last) for i in whole]
+    found = w.add("GatherND", front, w.add("Concat", *places, axis=-1))
+    order = list(range(count, count + len(rest)))
+    order[op.place : op.place] = range(count)
+    return w.add("Transpose", found, perm=order) if order else found
+
+
+@export("Embedding")
+def _embedding(w: Writer, node: Tensor, table: str, ids: str) -> str:
+    return w.add("Gather", table, _wide(w, ids), axis=0)
+
+
+@export("TakeAlong")
+def _along(w: Writer, node: Tensor, x: str, ids: str) -> str | None:
+    axis = node.op.axis  # type: ignore[attr-defined]
+    return w.add("GatherElements", x, _wide(w, ids), axis=axis)
+
+
+@export("OneHot")
+def _one_hot(w: Writer, node: Tensor, ids: str) -> str:
+    op: Any = node.op
+    labels = w.add("Unsqueeze", _wide(w, ids), w.integers([-1]))
+    found = w.add("Equal", labels, w.integers(range(op.count)))
+    return w.add("Cast", found, to=CODES[node.type.dtype])
+
+
+@export("Unslice")
+def _unslice(w: Writer, node: Tensor, x: str) -> str | None:
+    op: Any = node.op
+    if set(op.steps) - {1}:
+        return None
+    if not op.shape:
+        return w.add("Identity", x)
+    ends = [n - b for n, b in zip(op.shape, op.stops, strict=True)]
+    return w.add("Pad", x, w.integers([*op.starts, *ends]), number(w, node, 0))
+
+
+# -- products and windows ----------------------------------------------------------
+
+
+@export("Contract")
+def _contract(w: Writer, node: Tensor, x: str, y: str) -> str:
+    spec = node.op.spec  # type: ignore[attr-defined]
+    a, b, out = letters(spec)
+    if len(a) == len(b) >= 2 and a[:-2] == b[:-2] and a[-1] == b[-2]:
+        if out == a[:-1] + b[-1] and a[-2] != b[-1]:
+            return w.add("MatMul", x, y)
+        if out == a[:-2] + b[-1] + a[-2]:
+            order = [*range(len(out) - 2), len(out) - 1, len(out) - 2]
+            return w.add("Transpose", w.add("MatMul", x, y), perm=order)
+    return w.add("Einsum", x, y, equation=spec)
+
+
+def _sliding(op: Any) -> dict[str, Any]:
+    pads = [a for a, _ in op.padding] + [b for _, b in op.padding]
+    return {"strides": op.stride, "pads": pads, "dilations": op.dilation}
+
+
+@export("Conv")
+def _conv(w: Writer, node: Tensor, x: str, weight: str) -> str:
+    op: Any = node.op
+    return w.add("Conv", x, weight, group=op.groups, **_sliding(op))
+
+
+@export("ConvInputGradient")
+def _conv_back(w: Writer, node: Tensor, x: str, weight: str) -> str:
+    op: Any = node.op
+    shapes = node.inputs[0].type.shape[2:], node.inputs[1].type.shape[2:]
+    parts = zip(op.extents, *shapes, op.stride, op.padding, op.dilation, strict=True)
+    more = [
+        n - (s * (m - 1) + d * (k - 1) + 1 - sum(pair)) for n, m, k, s, pair, d in parts
+    ]
+    return w.add(
+        "ConvTranspose",
+        x,
+        weight,
+        group=op.groups,
+        output_padding=more,
+        **_sliding(op),
+    )
+
+
+@export("MaxPool")
+def _max_pool(w: Writer, node: Tensor, x: str) -> str:
+    op: Any = node.op
+    return w.add("MaxPool", x, kernel_shape=op.kernel, **_sliding(op))
+
+
+@export("SumPool")
+def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
+    # A sum is the average times the count; a border of zeros is written out.
+    op: Any = node.op
+    fields = _sliding(op)
+    widths = ((0, 0), (0, 0), *op.padding)
+    if any(map(any, widths)):
+        pads = [a for a, _ in widths] + [b for _, b in widths]
+        zero = number(w, node, 0)
+        x = w.add("Pad", x, w.integers(pads), zero, mode="constant")
+    fields["pads"] = [0] * len(fields["pads"])
+    if set(op.dilation) == {1}:
+        del fields["dilations"]
+    average = w.add("AveragePool", x, kernel_shape=op.kernel, **fields)
+    return w.add("Mul", average, number(w, node, math.prod(op.kernel)))
+
+
+# -- loops -------------------------------------------------------------------------
+
+
+@export("Scan")
+def _scan(w: Writer, node: Tensor, *xs: str) -> Names | None:
+    """The steps of a loop one by one: their number is known."""
+    op: Any = node.op
+    if op.draws or op.length > _MOST_STEPS:
+        return None
+    c, s = op.carries, op.carries + op.scanned
+    carry = list(xs[:c])
+    stacks: list[list[str]] = [[] for _ in range(len(op.body.outputs) - c)]
+    steps = range(op.length)
+    first = w.integers([0])
+    for t in reversed(steps) if op.reverse else steps:
+        place = w.array(t, np.int64)
+        rows = [w.add("Gather", x, place, axis=0) for x in xs[c:s]]
+        found = w.body(op.body, [*carry, *rows, *xs[s:]])
+        carry = found[:c]
+        for stack, y in zip(stacks, found[c:], strict=True):
+            stack.append(w.add("Unsqueeze", y, first))
+    for stack in stacks:
+        if op.reverse:
+            stack.reverse()
+    if not op.length:
+        types: Any = node.type
+        empty = [w.array(np.zeros(t.shape, t.dtype)) for t in types[c:]]
+        return (*[w.add("Identity", x) for x in carry], *empty)
+    return (*carry, *[w.add("Concat", *stack, axis=0) for stack in stacks])

@@ -1,0 +1,276 @@
+"""Importers of ops that make, move, join and pick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+from treadle.base.types import broadcast_shapes
+from treadle.graph.tensor import Tensor
+from treadle.io.files import check_shape
+from treadle.io.onnx.table import Node, axis_of, integers, row
+
+__all__: list[str] = []
+
+Array = np.ndarray[Any, Any]
+MOST = 1 << 20  # elements of what a node makes out of nothing
+
+
+@row("Constant")
+def _constant(node: Node) -> Any:
+    for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
+        if name in node.attributes:
+            value = node.attributes[name]
+            if isinstance(value, np.ndarray):
+                return value
+            wanted = np.float32 if "float" in name else np.int64
+            return np.array(value, wanted)
+    raise ValueError("it has no value that is read")
+
+
+def _size(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+    check_shape(shape, np.dtype(dtype))
+    return shape
+
+
+@row("ConstantOfShape", static=(0,))
+def _filled(node: Node, shape: Array) -> Tensor:
+    value = node.get("value")
+    value = np.zeros(1, np.float32) if value is None else value
+    if not isinstance(value, np.ndarray) or value.size != 1:
+        raise ValueError("its value is not one number")
+    extents = _size(integers(shape, "the shape"), value.dtype)
+    return td.broadcast_to(td.asarray(value.reshape(())), extents)
+
+
+@row("Shape")
+def _shape(node: Node, x: Tensor) -> Array:
+    shape = x.type.shape
+    start, end = node.get("start", 0), node.get("end", len(shape))
+    return np.array(shape[start:end], np.int64)
+
+
+@row("Size")
+def _count(node: Node, x: Tensor) -> Array:
+    return np.array(x.type.size, np.int64)
+
+
+@row("Range", static=(0, 1, 2))
+def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
+    count = float((stop - start) / step) if step else np.inf
+    if not count <= MOST:
+        raise ValueError(f"a range from {start} to {stop} by {step}")
+    places = np.arange(max(int(np.ceil(count)), 0))
+    return np.asarray(start + step * places, start.dtype)
+
+
+@row("EyeLike")
+def _eye(node: Node, x: Tensor) -> Tensor:
+    if x.type.ndim != 2 or x.type.size > MOST or "dtype" in node.attributes:
+        raise ValueError(f"an identity like {x.type}")
+    rows, columns = x.type.shape
+    return td.asarray(np.eye(rows, columns, node.get("k", 0), dtype=x.type.dtype))
+
+
+@row("Reshape", static=(1,))
+def _reshape(node: Node, x: Tensor, shape: Any = None) -> Tensor:
+    wanted = integers(node.get("shape") if shape is None else shape, "the shape")
+    own = x.type.shape
+    if not node.get("allowzero", 0):
+        wanted = tuple(own[k] if n == 0 else n for k, n in enumerate(wanted))
+    if -1 in wanted and 0 in own:
+        rest = int(np.prod([n for n in wanted if n != -1]))
+        wanted = tuple(0 if n == -1 and rest else n for n in wanted)
+    return td.reshape(x, wanted)
+
+
+@row("Flatten")
+def _flatten(node: Node, x: Tensor) -> Tensor:
+    axis, shape = node.get("axis", 1), x.type.shape
+    if not -len(shape) <= axis <= len(shape):
+        raise ValueError(f"axis {axis} is none of {x.type}")
+    axis = axis if axis >= 0 else axis + len(shape)
+    return td.reshape(x, (int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
+
+
+@row("Transpose")
+def _transpose(node: Node, x: Tensor) -> Tensor:
+    order = tuple(node.get("perm") or reversed(range(x.type.ndim)))
+    return td.permute_dims(x, order)
+
+
+@row("Squeeze", static=(1,))
+def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+    own = node.get("axes") if axes is None else axes
+    if own is None:
+        return td.squeeze(x)
+    return td.squeeze(x, tuple(axis_of(a, x) for a in integers(own, "axes")))
+
+
+@row("Unsqueeze", static=(1,))
+def _unsqueeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+    own = integers(node.get("axes") if axes is None else axes, "axes")
+    ndim = x.type.ndim + len(own)
+    if not all(-ndim <= a < ndim for a in own) or len({a % ndim for a in own}) < len(
+        own
+    ):
+        raise ValueError(f"axes {own} of a result of {ndim} dimensions")
+    shape = list(x.type.shape)
+    for a in sorted(a % ndim for a in own):
+        shape.insert(a, 1)
+    return td.reshape(x, tuple(shape))
+
+
+@row("Expand", static=(1,))
+def _expand(node: Node, x: Tensor, shape: Array) -> Tensor:
+    wanted = _size(integers(shape, "the shape"), x.type.dtype)
+    return td.broadcast_to(x, broadcast_shapes(x.type.shape, wanted))
+
+
+@row("Tile", static=(1,))
+def _tile(node: Node, x: Tensor, counts: Array) -> Tensor:
+    repeats = integers(counts, "repeats")
+    pairs = zip(x.type.shape, repeats, strict=True)
+    _size(tuple(n * k for n, k in pairs), x.type.dtype)
+    return td.tile(x, repeats)
+
+
+@row("Concat")
+def _concat(node: Node, *xs: Tensor) -> Tensor:
+    return td.concat(list(xs), axis_of(node.get("axis", 1), xs[0]))
+
+
+@row("Split", static=(1,))
+def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
+    axis, count = axis_of(node.get("axis", 0), x), len(node.outputs)
+    own = node.get("split") if sizes is None else sizes
+    if own is not None:
+        parts = integers(own, "sizes")
+    else:
+        each = -(-x.type.shape[axis] // count)
+        parts = (*[each] * (count - 1), x.type.shape[axis] - each * (count - 1))
+    if len(parts) != count or sum(parts) != x.type.shape[axis] or min(parts) < 0:
+        raise ValueError(f"{parts} do not split {x.type}")
+    found, start = [], 0
+    for n in parts:
+        key = [slice(None)] * axis + [slice(start, start + n)]
+        found.append(x[tuple(key)])
+        start += n
+    return tuple(found)
+
+
+@row("Slice", static=(1, 2, 3, 4))
+def _slice(
+    node: Node,
+    x: Tensor,
+    starts: Any = None,
+    ends: Any = None,
+    axes: Any = None,
+    steps: Any = None,
+) -> Tensor:
+    own = starts if starts is not None else node.get("starts")
+    first = integers(own, "starts")
+    last = integers(ends if ends is not None else node.get("ends"), "ends")
+    axes = axes if axes is not None else node.get("axes")
+    places = range(len(first)) if axes is None else integers(axes, "axes")
+    by = [1] * len(first) if steps is None else integers(steps, "steps")
+    key = [slice(None)] * x.type.ndim
+    for a, b, axis, step in zip(first, last, places, by, strict=True):
+        k = axis_of(axis, x)
+        # An end below all places, with a step back, means through the first.
+        end = None if step < 0 and b < -x.type.shape[k] else b
+        key[k] = slice(a, end, step)
+    return x[tuple(key)]
+
+
+@row("Gather")
+def _gather(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+    return td.take(x, ids, axis_of(node.get("axis", 0), x))
+
+
+@row("GatherElements")
+def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+    axis = axis_of(node.get("axis", 0), x)
+    if ids.type.ndim != x.type.ndim:
+        raise ValueError(f"positions {ids.type} in {x.type}")
+    key = [slice(0, n) for n in ids.type.shape]
+    key[axis] = slice(None)
+    return td.take_along_axis(x[tuple(key)], ids, axis)
+
+
+@row("GatherND")
+def _gather_nd(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+    if node.get("batch_dims", 0) or not 0 < ids.type.shape[-1] <= x.type.ndim:
+        raise ValueError(f"positions {ids.type} in {x.type}")
+    return x[tuple(ids[..., k] for k in range(ids.type.shape[-1]))]
+
+
+@row("OneHot", static=(1,))
+def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
+    count, axis = integers(depth, "depth")[0], node.get("axis", -1)
+    if not 0 <= count <= MOST:
+        raise ValueError(f"{count} classes")
+    _size((*ids.type.shape, count), values.type.dtype)
+    whole = td.astype(ids, td.int64)
+    hot = td.expand_dims(td.where(whole < 0, whole + count, whole), -1)
+    chosen = td.equal(hot, td.asarray(np.arange(count)))
+    found = td.where(chosen, values[1], values[0])
+    return td.moveaxis(found, -1, axis)
+
+
+@row("Pad", static=(1, 3))
+def _pad(
+    node: Node, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
+) -> Tensor:
+    mode = node.get("mode", "constant")
+    own = integers(pads if pads is not None else node.get("pads"), "pads")
+    if value is None and "value" in node.attributes:
+        value = node.get("value", 0.0)
+    places = range(x.type.ndim) if axes is None else integers(axes, "axes")
+    if len(own) != 2 * len(places):
+        raise ValueError(f"{len(own)} widths for {len(places)} dimensions")
+    widths, half = [(0, 0)] * x.type.ndim, len(own) // 2
+    for k, axis in enumerate(places):
+        widths[axis_of(axis, x)] = own[k], own[half + k]
+    cut = [
+        slice(max(-a, 0), n + min(b, 0))
+        for n, (a, b) in zip(x.type.shape, widths, strict=True)
+    ]
+    if any(a < 0 or b < 0 for a, b in widths):
+        x = x[tuple(cut)]
+        widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    pairs = zip(x.type.shape, widths, strict=True)
+    _size(tuple(n + a + b for n, (a, b) in pairs), x.type.dtype)
+    if mode == "constant":
+        return td.pad(x, widths, value=0 if value is None else value)
+    if mode not in ("reflect", "edge") or x.type.size > MOST:
+        raise ValueError(f"a border of mode {mode[:20]!r} of {x.type}")
+    return td.pad(x, widths, mode)
+
+
+@row("Trilu", static=(1,))
+def _triangle(node: Node, x: Tensor, k: Any = None) -> Tensor:
+    diagonal = 0 if k is None else integers(k, "k")[0]
+    return td.triu(x, diagonal) if node.get("upper", 1) else td.tril(x, diagonal)
+
+
+@row("DepthToSpace")
+def _to_space(node: Node, x: Tensor) -> Tensor:
+    n, c, h, w = x.type.shape
+    b, mode = node.get("blocksize", 1), node.get("mode", "DCR")
+    if mode == "DCR":
+        order, parts = (0, 3, 4, 1, 5, 2), (n, b, b, c // b**2, h, w)
+    else:
+        order, parts = (0, 1, 4, 2, 5, 3), (n, c // b**2, b, b, h, w)
+    y = td.permute_dims(td.reshape(x, parts), order)
+    return td.reshape(y, (n, c // b**2, h * b, w * b))
+
+
+@row("SpaceToDepth")
+def _to_depth(node: Node, x: Tensor) -> Tensor:
+    n, c, h, w = x.type.shape
+    b = node.get("blocksize", 1)
+    y = td.reshape(x, (n, c, h // b, b, w // b, b))
+    return td.reshape(td.permute_dims(y, (0, 3, 5, 1, 2, 4)), (n, -1, h // b, w // b))

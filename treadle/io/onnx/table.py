@@ -1,0 +1,89 @@
+"""What a row of the table of importers is: an op of ONNX in terms of Treadle's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.tensor import Tensor
+
+__all__ = ["IMPORTS", "Node", "Row", "row"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of an ONNX graph as a row sees it."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    opset: int
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute of the node, of the type of its default."""
+        found = self.attributes.get(name, default)
+        if default is None or isinstance(found, type(default)):
+            return found
+        if isinstance(default, float) and isinstance(found, int):
+            return float(found)
+        if isinstance(default, tuple) and isinstance(found, list):
+            return tuple(found)
+        raise ValueError(f"{name!r} is {str(found)[:60]}")
+
+
+Maker = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What makes the values of a node: `make(node, *inputs)`, one or a tuple of them.
+
+    Inputs at `static` come as arrays: shapes, axes, what the structure depends on. The
+    others are tensors; None stands for one that is left out. `first` and `last` are
+    the versions of ONNX that the row holds for.
+    """
+
+    make: Maker
+    static: tuple[int, ...] = ()
+    first: int = 1
+    last: int | None = None
+
+
+IMPORTS: dict[str, Row] = {}
+
+
+def row(
+    *kinds: str, static: tuple[int, ...] = (), first: int = 1, last: int | None = None
+) -> Callable[[Maker], Maker]:
+    """Enter a function into the table under the names of ops."""
+
+    def enter(make: Maker) -> Maker:
+        for kind in kinds:
+            assert kind not in IMPORTS, kind
+            IMPORTS[kind] = Row(make, static, first, last)
+        return make
+
+    return enter
+
+
+def integers(x: Any, what: str) -> tuple[int, ...]:
+    """A list of numbers that says something of the structure."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > 1024:
+        raise ValueError(f"{what} is no short list of integers")
+    return tuple(int(v) for v in np.atleast_1d(array))
+
+
+def axis_of(axis: int, x: Tensor) -> int:
+    """An axis counted from the front."""
+    ndim = len(x.type.shape)
+    if not -ndim <= axis < max(ndim, 1):
+        raise ValueError(f"axis {axis} is none of {x.type}")
+    return axis % max(ndim, 1)

@@ -1,0 +1,168 @@
+"""The graph of an ONNX file while it is written: nodes, weights and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.extras import extra
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument, Leaf
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.file import CODES
+from treadle.ops.call import Call, without_calls
+from treadle.ops.families import Composite, Elementwise, Output
+
+__all__ = ["EXPORTS", "Exporter", "Writer", "export"]
+
+Array = np.ndarray[Any, Any]
+Names = str | tuple[str, ...]
+Exporter = Callable[..., Names | None]
+
+# What writes the node of an op: `f(writer, node, *names of the inputs)`, None where
+# it cannot, so that the op's smaller ops are written instead.
+EXPORTS: dict[str, Exporter] = {}
+
+
+def export(*names: str) -> Callable[[Exporter], Exporter]:
+    """Enter a function into the table under the names of ops."""
+
+    def enter(write: Exporter) -> Exporter:
+        for name in names:
+            assert name not in EXPORTS, name
+            EXPORTS[name] = write
+        return write
+
+    return enter
+
+
+class Writer:
+    """Collects what a file holds; `unknown` has the ops that it has no way to say."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.onnx = extra("onnx", "onnx")
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+        self.unknown: dict[str, str] = {}
+        self._used = set(names)
+        self._arrays: dict[Any, str] = {}
+        self._count = 0
+
+    def fresh(self, kind: str) -> str:
+        """A name that nothing else has."""
+        while True:
+            self._count += 1
+            name = f"{kind.lower()}_{self._count}"
+            if name not in self._used:
+                self._used.add(name)
+                return name
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node with one result."""
+        return self.several(kind, 1, *inputs, **attributes)[0]
+
+    def several(
+        self, kind: str, count: int, *inputs: str, **attributes: Any
+    ) -> tuple[str, ...]:
+        """A node with `count` results."""
+        outputs = tuple(self.fresh(kind) for _ in range(count))
+        make = self.onnx.helper.make_node
+        self.nodes.append(make(kind, inputs, outputs, name=outputs[0], **attributes))
+        return outputs
+
+    def tensor(self, name: str, value: Array) -> Any:
+        """The message of an array."""
+        if value.dtype not in CODES:
+            raise ValueError(f"{name!r}: ONNX has no {value.dtype}")
+        return self.onnx.TensorProto(
+            name=name,
+            dims=value.shape,
+            data_type=CODES[value.dtype],
+            raw_data=np.ascontiguousarray(value).tobytes(),
+        )
+
+    def weight(self, name: str, value: Array) -> None:
+        """A weight of the file."""
+        self.tensors.append(self.tensor(name, value))
+
+    def array(self, value: Any, dtype: Any = None) -> str:
+        """The name of a constant: the result of a node, so that it is no weight."""
+        array = np.asarray(value, dtype)
+        key = array.dtype, array.shape, array.tobytes()
+        if key not in self._arrays:
+            self._arrays[key] = self.add("Constant", value=self.tensor("", array))
+        return self._arrays[key]
+
+    def integers(self, values: Sequence[int]) -> str:
+        """A list of int64, as shapes and axes are given."""
+        return self.array(list(values), np.int64)
+
+    def body(self, body: Body, given: Sequence[str]) -> list[str]:
+        """The nodes of a body in its place; the names of its outputs."""
+        plain = without_calls(body)
+        pairs = zip(plain.arguments, given, strict=True)
+        names: dict[int, Names] = {x.serial: name for x, name in pairs}
+        return self.walk(plain.nodes, plain.outputs, names)
+
+    def walk(
+        self,
+        nodes: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        names: dict[int, Names],
+    ) -> list[str]:
+        """Write nodes in order; `names` has what is known of their inputs."""
+        for node in nodes:
+            if node.serial not in names:
+                names[node.serial] = self._node(node, names)
+        return [_one(names[y.serial]) for y in outputs]
+
+    def _node(self, node: Tensor, names: Mapping[int, Names]) -> Names:
+        op = node.op
+        if node.stored is not None and not node.inputs:
+            assert node.array is not None
+            return self.array(node.array)
+        if isinstance(op, Leaf):
+            return self._refuse(node)
+        given = [names[x.serial] for x in node.inputs]
+        if isinstance(op, Output) and isinstance(given[0], tuple):
+            return given[0][op.position]
+        if isinstance(op, Call):
+            return tuple(self.body(op.body, [_one(x) for x in given]))
+        write = EXPORTS.get(op.name)
+        found = write and write(self, node, *given)
+        if found is not None:
+            return found
+        if isinstance(op, Composite) or (
+            isinstance(op, Elementwise) and not op.traits.primitive
+        ):
+            return self._smaller(node, [_one(x) for x in given])
+        return self._refuse(node)
+
+    def _smaller(self, node: Tensor, given: list[str]) -> Names:
+        """An op as the smaller ones that its rule names."""
+        op: Any = node.op
+        rule = op.expand if isinstance(op, Composite) else op.scalar
+        own: dict[int, Tensor] = {}
+        for x in node.inputs:  # numbers stay, for a rule may look at one
+            number = x.stored is not None and not x.inputs
+            fresh = x if number else Tensor(Argument(len(own)), (), x.type)
+            own.setdefault(x.serial, fresh)
+        made = rule(*[own[x.serial] for x in node.inputs])
+        outputs = made if isinstance(made, tuple) else (made,)
+        known = dict(zip([x.serial for x in node.inputs], given, strict=True))
+        body = Body(node.op.name, list(own.values()), outputs)
+        names = self.body(body, [known[serial] for serial in own])
+        return tuple(names) if isinstance(made, tuple) else names[0]
+
+    def _refuse(self, node: Tensor) -> Names:
+        """Note an op that cannot be said; all of them are told at the end."""
+        self.unknown.setdefault(node.op.name, node.line or "")
+        count = len(node.type) if isinstance(node.type, tuple) else 1
+        return ("unknown",) * count if count > 1 else "unknown"
+
+
+def _one(name: Names) -> str:
+    assert isinstance(name, str), "several results where one is meant"
+    return name
