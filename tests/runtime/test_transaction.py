@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.graph.frame import state
 from treadle.nn.functional import cross_entropy
 
 
@@ -236,6 +237,9 @@ def test_scopes_left_open_are_closed() -> None:
         inner.__enter__()
         raise ValueError
     x = td.param("x", init=2.0)
+    assert float(td.grad(x * x, [x])[0]) == 4.0
+    inner.__exit__(None, None, None)  # as where it is forgotten
+    assert state.no_grad == 0
     assert float(td.grad(x * x, [x])[0]) == 4.0
 
 

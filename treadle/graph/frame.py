@@ -133,11 +133,12 @@ def explicit_updates() -> Iterator[None]:
     >>> int(w), int(update), int(w)
     (0, 1, 1)
     """
-    state.explicit += 1
+    before = state.explicit
+    state.explicit = before + 1
     try:
         yield
     finally:
-        state.explicit -= 1
+        state.explicit = min(state.explicit, before)  # as in no_grad
 
 
 def _note(node: Tensor) -> None:
@@ -172,12 +173,13 @@ def no_grad() -> Iterator[None]:
     >>> float(td.grad(x * target, [x])[0])
     6.0
     """
+    before = state.no_grad
     _watch(1)
-    state.no_grad += 1
+    state.no_grad = before + 1
     try:
         yield
     finally:
-        state.no_grad -= 1
+        state.no_grad = min(state.no_grad, before)  # a transaction may have closed it
         _watch(-1)
 
 
