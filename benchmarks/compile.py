@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from benchmarks.loop import lenet
 from benchmarks.report import Row
 from benchmarks.workloads import workload
 
@@ -124,16 +125,7 @@ def newshape(sizes: str) -> list[Row]:
     work = workload("lenet")
     chosen = work.sizes[sizes]
     given = work.data(chosen, work.parts[0])
-    model = td.nn.Sequential(
-        td.nn.Conv2d(1, chosen.channels, 5, padding=2),
-        td.nn.ReLU(),
-        td.nn.MaxPool2d(2),
-        td.nn.Dropout(0.1),
-        td.nn.Flatten(),
-        td.nn.Linear(chosen.channels * chosen.pooled**2, chosen.hidden),
-        td.nn.ReLU(),
-        td.nn.Linear(chosen.hidden, 10),
-    )
+    model = lenet(chosen)
     optimizer = td.optim.Adagrad(lr=0.005)
 
     def step(batch: int) -> float:

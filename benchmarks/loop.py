@@ -24,8 +24,8 @@ THREADS = 2
 Step = Callable[[Any, Any], Any]
 
 
-def lenet(chosen: Any, weights: Any) -> td.nn.Module:
-    """The network of the lenet workload, at its first weights."""
+def lenet(chosen: Any, weights: Any = None) -> td.nn.Module:
+    """The network of the lenet workload, at its first weights if they are given."""
     model = td.nn.Sequential(
         td.nn.Conv2d(1, chosen.channels, 5, padding=2),
         td.nn.ReLU(),
@@ -36,7 +36,8 @@ def lenet(chosen: Any, weights: Any) -> td.nn.Module:
         td.nn.ReLU(),
         td.nn.Linear(chosen.hidden, 10),
     )
-    model.load_state_dict(weights)
+    if weights is not None:
+        model.load_state_dict(weights)
     return model
 
 

@@ -5,50 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.base.errors import ArgumentError, ArityError, ShapeError
-from treadle.base.types import Type
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.frame import Frame, pushed, state, top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Mistake, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, VariableItem
-from treadle.ops.families import Family
+from treadle.ops.flow import Passing
 
 __all__ = ["assign", "doall", "fill", "sequential", "set_item", "value_of"]
 
 
 @op(tolerance="E")
-class After(Family):
+class After(Passing):
     """The first operand, once all others are computed."""
 
     family = "opaque"
 
-    def infer(self, *types: Type) -> Type:
-        if len(types) < 2:
-            raise ArityError("takes a value and what is to be done before")
-        return types[0]
-
-    def numpy(self, *arrays: Any) -> Array:
-        x: Array = arrays[0]
-        return x
-
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g, *[None] * (len(xs) - 1))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((2, 3)), Input((4,))), (0,)),
-            Sample(cls(), (Input(()), Input((0,)), Input((2, 1))), (0,)),
-        ]
-
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        return [
-            Mistake(lambda: cls()(as_tensor(1.0)), ArityError, "to be done before"),
-            Mistake(lambda: sequential([]), ArgumentError, "nothing"),
-        ]
+        nothing = Mistake(lambda: sequential([]), ArgumentError, "nothing")
+        return [*super().mistakes(), nothing]
 
 
 def assign(target: Any, value: Any) -> Tensor:
