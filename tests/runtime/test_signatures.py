@@ -428,7 +428,7 @@ def test_a_module_that_changes_is_traced_anew(what: str) -> None:
     np.testing.assert_allclose(found, module(x).numpy())
 
 
-def test_calls_by_shortcut_are_what_calls_are() -> None:
+def test_known_calls_are_what_calls_are() -> None:
     @td.function
     def f(pair: Any, k: int, y: Any) -> tuple[Any, Any]:
         a, b = pair
@@ -441,7 +441,7 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
                 a, b = (float(v) for v in pair)
                 found = [float(v) for v in f(pair, k, y)]
                 assert found == [a * k + float(y), b - float(y)]
-    assert len(f.shortcuts) == 2  # for each k, found when no number was in the way
+    assert len(f.plans) == 2  # for each k, found when no number was in the way
     with pytest.raises(ValueError, match="unpack"):
         f((xs[0],), 1, xs[2])
     with td.metadata(where="here"), td.no_grad():
@@ -452,7 +452,7 @@ def test_calls_by_shortcut_are_what_calls_are() -> None:
     assert made.metadata == {"where": "there"} and "test_signatures" in made.line
 
 
-def test_a_named_tuple_of_numbers_has_a_shortcut() -> None:
+def test_a_named_tuple_of_numbers_has_a_plan() -> None:
     class Shape(NamedTuple):
         stride: int
         sides: tuple[int, ...] = (1, 2)
@@ -464,23 +464,23 @@ def test_a_named_tuple_of_numbers_has_a_shortcut() -> None:
     x, first, second = td.constant(2.0), Shape(3), Shape(4)
     for shape in (first, second, first, Shape(3), second):
         assert float(f(shape, x)) == 2.0 * shape.stride + 3.0
-    assert len(f.shortcuts) == 2  # an equal tuple takes the long way
+    assert len(f.plans) == 3  # an equal tuple has one of its own
     assert f.count == 2
 
 
-def test_a_named_tuple_with_data_has_no_shortcut() -> None:
+def test_a_named_tuple_with_data_has_no_plan() -> None:
     class Scaled(NamedTuple):
         by: float
 
     f = td.function(lambda scaled, x: scaled.by * x)
     found = [float(f(Scaled(by), td.constant(2.0))) for by in (5.0, 7.0)]
-    assert found == [10.0, 14.0] and f.count == 1 and not f.shortcuts
+    assert found == [10.0, 14.0] and f.count == 1 and not f.plans
 
 
-def test_items_of_variables_are_tensors_to_a_shortcut() -> None:
+def test_items_of_variables_are_tensors_to_a_plan() -> None:
     table = td.param("table", init=np.arange(6.0).reshape(3, 2))
     f = td.function(lambda x: x * 2.0)
-    assert f(table[1]).tolist() == [4.0, 6.0] and len(f.shortcuts) == 1
+    assert f(table[1]).tolist() == [4.0, 6.0] and len(f.plans) == 1
     assert f(table[2]).tolist() == [8.0, 10.0] and f.count == 1
     assert f(td.constant([1.0, 2.0])).tolist() == [2.0, 4.0] and f.count == 1
-    assert len(f.shortcuts) == 1
+    assert len(f.plans) == 1

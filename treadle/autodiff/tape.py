@@ -47,6 +47,19 @@ class Pull(Protocol):
         """
 
 
+class _Closed:
+    """The run of a tape that was let go of."""
+
+    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
+        raise GradientError(
+            "a step that went wrong has used up the gradient of a batched run",
+            hint="build the graph again",
+        )
+
+
+_CLOSED = _Closed()
+
+
 @dataclass(frozen=True)
 class Part:
     """A piece of the gradient of a source: dense, or at the rows `ids` of a table."""
@@ -83,6 +96,11 @@ class Tape:
         """Know of the rows, in the order of their numbers, as long as they live."""
         self.numbers = {row.serial: k for k, row in enumerate(rows)}
         self._rows = list(map(weakref.ref, rows))
+
+    def close(self) -> None:
+        """Let go of the run: what it read may be written over now."""
+        self.run = _CLOSED
+        self.sources, self.parts = (), ()
 
     @property
     def rows(self) -> list[Tensor]:

@@ -20,7 +20,7 @@ from treadle.graph.tensor import Tensor, new_node
 
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 _FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
-_integers: dict[int, np.ndarray[Any, Any]] = {}
+integers: dict[int, np.ndarray[Any, Any]] = {}
 SCALARS = (bool, int, float, complex, np.generic)
 
 
@@ -125,7 +125,7 @@ def integer_node(value: int) -> Tensor:
 
 def integer_array(value: int) -> np.ndarray[Any, Any]:
     """A whole number as an array."""
-    array = _integers.get(value)
+    array = integers.get(value)
     if array is None:
         try:
             array = np.array(value, int64)
@@ -133,7 +133,7 @@ def integer_array(value: int) -> np.ndarray[Any, Any]:
             raise _no_array(value, error) from None
         array.setflags(write=False)
         if 0 <= value < _FEW:
-            _integers[value] = array
+            integers[value] = array
     return array
 
 

@@ -18,6 +18,7 @@ from treadle.graph.operators import functions
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
 library: dict[str, bool] = {}  # by file name, whether it is of the library
+handing_on: set[CodeType] = set()  # of the library, what only calls other functions
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
 
@@ -34,17 +35,8 @@ class _Held(threading.local):
     origin: Origin | None = None
 
 
-class _Holding:
-    """How many threads hold an origin: if none does, nobody asks for his."""
-
-    __slots__ = ("threads",)
-
-    def __init__(self) -> None:
-        self.threads = 0
-
-
 _held = _Held()
-holding = _Holding()
+holding: list[int] = []  # the threads that hold an origin: if none does, nobody asks
 
 
 @contextlib.contextmanager
@@ -52,17 +44,17 @@ def held() -> Iterator[None]:
     """Let all nodes made within have the origin of here: a compilation makes many."""
     before = _held.origin
     _held.origin = capture()
-    holding.threads += 1
+    holding.append(threading.get_ident())
     try:
         yield
     finally:
-        holding.threads -= 1
+        holding.remove(threading.get_ident())
         _held.origin = before
 
 
 def capture(depth: int = 2) -> Origin:
     """The first frame outside the library as (code, offset): cheap, resolved later."""
-    if holding.threads and _held.origin is not None:
+    if holding and _held.origin is not None:
         return _held.origin
     try:
         frame: FrameType | None = _getframe(depth)
@@ -87,7 +79,9 @@ def call() -> tuple[str, str, str]:
     while frame is not None and library.get(
         frame.f_code.co_filename, _is_ours(frame.f_code.co_filename)
     ):
-        inner, frame = frame, frame.f_back
+        if frame.f_code not in handing_on:
+            inner = frame
+        frame = frame.f_back
     if inner is None or frame is None:
         return "", "", ""
     code, given = inner.f_code, inner.f_locals
@@ -126,7 +120,8 @@ def is_written(value: float) -> bool:
             kind = type(value)
             return any(type(c) is kind and c == value for c in known)
         name = code.co_name
-        if not (name in _PLUMBING or name in _provided or name[:2] == "__"):
+        passes = name in _PLUMBING or name in _provided or name[:2] == "__"
+        if not (passes or code in handing_on):
             return True
         frame = frame.f_back
     return False

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.scope import initial_array, param
 from treadle.graph.tensor import Tensor
@@ -44,6 +45,14 @@ def bias_like_torch(
     limit = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
     chosen = init.uniform(low=-limit, high=limit) if given is None else given
     return param(shape=(count,), init=chosen, dtype=dtype)
+
+
+@recorded
+@by_role()
+def affine(x: Any, weight: Any, bias: Any) -> Tensor:
+    """x Wᵀ + b, or without b if it is None."""
+    y = matmul(x, weight.T)
+    return y if bias is None else y + bias
 
 
 def above_zero(**given: int) -> None:
@@ -98,10 +107,8 @@ class Linear(Module):
             else None
         )
 
-    @by_role(1)
     def forward(self, x: Any) -> Tensor:
-        y = matmul(x, self.weight.T)
-        return y if self.bias is None else y + self.bias
+        return affine(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return (

@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.base.dtypes import kind
 from treadle.base.errors import ArgumentError
+from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
@@ -70,6 +71,7 @@ class Relu(Activation):
 
 
 @provide
+@recorded
 def relu(x: Any) -> Tensor:
     """max(x, 0); its derivative at 0 is 0.
 
@@ -101,6 +103,7 @@ class Sigmoid(Activation):
 
 
 @provide
+@recorded
 def sigmoid(x: Any) -> Tensor:
     """1 / (1 + e**-x), exact on both sides; complex numbers too.
 
@@ -137,6 +140,7 @@ class LogSigmoid(Activation):
 
 
 @provide
+@recorded
 def log_sigmoid(x: Any) -> Tensor:
     """The logarithm of the sigmoid, without overflow.
 
@@ -167,6 +171,7 @@ class Softplus(Activation):
 
 
 @provide
+@recorded
 def softplus(x: Any) -> Tensor:
     """log(1 + e**x), without overflow.
 
@@ -223,6 +228,7 @@ class Silu(Activation):
 
 
 @provide
+@recorded
 def silu(x: Any) -> Tensor:
     """x sigmoid(x), also named swish (Elfwing et al., 2018); complex numbers too.
 
@@ -260,6 +266,7 @@ class Gelu(Activation):
 
 
 @provide
+@recorded
 def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -149,6 +150,7 @@ _PLAIN = {
 
 
 @provide
+@recorded
 def matmul(x: Any, y: Any) -> Tensor:
     """The matrix product over the last dimension of x and the last but one of y.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
@@ -35,6 +36,7 @@ class Exp(Elementwise):
 
 
 @provide
+@recorded
 def exp(x: Any) -> Tensor:
     """e to the power x.
 
@@ -64,6 +66,7 @@ class Sin(Elementwise):
 
 
 @provide
+@recorded
 def sin(x: Any) -> Tensor:
     """The sine of x in radians.
 
@@ -93,6 +96,7 @@ class Cos(Elementwise):
 
 
 @provide
+@recorded
 def cos(x: Any) -> Tensor:
     """The cosine of x in radians.
 

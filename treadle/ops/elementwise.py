@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
+from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
@@ -43,6 +44,7 @@ class Add(Elementwise):
 
 
 @provide
+@recorded
 def add(x: Any, y: Any) -> Tensor:
     """x + y, element by element.
 
@@ -72,6 +74,7 @@ class Subtract(Elementwise):
 
 
 @provide
+@recorded
 def subtract(x: Any, y: Any) -> Tensor:
     """x - y, element by element.
 
@@ -100,6 +103,7 @@ class Multiply(Elementwise):
 
 
 @provide
+@recorded
 def multiply(x: Any, y: Any) -> Tensor:
     """x y, element by element.
 
@@ -130,6 +134,7 @@ class Divide(Elementwise):
 
 
 @provide
+@recorded
 def divide(x: Any, y: Any) -> Tensor:
     """x / y, element by element; integers divide as floats.
 
@@ -162,6 +167,7 @@ class Negative(Elementwise):
 
 
 @provide
+@recorded
 def negative(x: Any) -> Tensor:
     """-x.
 

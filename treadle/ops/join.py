@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -28,6 +29,7 @@ from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor, new_node, node_at, site
 from treadle.ops.cast import operands
 from treadle.ops.families import Family, same_dtype
+from treadle.ops.movement import reshape
 from treadle.ops.rearrange import expand_dims, squeeze
 from treadle.ops.slice import Slice
 
@@ -149,6 +151,7 @@ def _nothing() -> ArityError:
 
 
 @provide
+@recorded
 def concat(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors one after the other along `axis` (None: flattened ones).
 
@@ -164,6 +167,11 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
     place = resolve_axis(axis, nodes[0].type)
     return nodes[0] if len(nodes) == 1 else shared(Concat, place)(*nodes)
+
+
+def _bare(nodes: Sequence[Tensor]) -> Iterator[bool]:
+    """Of each tensor, whether it has no axis names."""
+    return (x.type.axes is None for x in nodes)
 
 
 @provide
@@ -186,6 +194,9 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
                 hint="give all one shape with td.pad, or td.concat along one they have",
             ).located("stack", f"{first}, {x.type}")
     place = normalize_axis(axis, first.ndim + 1)
+    if place == 0 and len(nodes) > 1 and first.ndim and all(_bare(nodes)):
+        # The same in row-major order, without a node for each of them.
+        return reshape(shared(Concat, 0)(*nodes), (len(nodes), *first.shape))
     wide = [expand_dims(nodes[0], place)]
     put, type_ = wide[0].op, wide[0].type
     for x in nodes[1:]:
@@ -195,6 +206,7 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
 
 
 @provide
+@recorded
 def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
     """Parts along `axis`: so many equal ones, or ones of the sizes listed.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
@@ -68,6 +69,7 @@ class Log(Elementwise):
 
 
 @provide
+@recorded
 def log(x: Any) -> Tensor:
     """The natural logarithm.
 
@@ -97,6 +99,7 @@ class Log1p(Elementwise):
 
 
 @provide
+@recorded
 def log1p(x: Any) -> Tensor:
     """log(1 + x), exact near 0.
 
@@ -126,6 +129,7 @@ class Log2(Elementwise):
 
 
 @provide
+@recorded
 def log2(x: Any) -> Tensor:
     """The logarithm to base 2.
 

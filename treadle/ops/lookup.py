@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
+from treadle.graph.calls import recorded_with_data
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -124,6 +125,7 @@ def row_step(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type] | Non
 
 
 @provide
+@recorded_with_data
 def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
 

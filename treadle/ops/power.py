@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
@@ -37,6 +38,7 @@ class Sqrt(Elementwise):
 
 
 @provide
+@recorded
 def sqrt(x: Any) -> Tensor:
     """The square root.
 
@@ -77,6 +79,7 @@ def squared_modulus(x: Tensor) -> Tensor:
 
 
 @provide
+@recorded
 def square(x: Any) -> Tensor:
     """x x.
 

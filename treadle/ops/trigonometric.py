@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
@@ -224,6 +225,7 @@ class Tanh(Elementwise):
 
 
 @provide
+@recorded
 def tanh(x: Any) -> Tensor:
     """The hyperbolic tangent.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.derivative import endangered, needed
-from treadle.autodiff.tape import TWICE, Row, TapeGradient
+from treadle.autodiff.tape import TWICE, Row, Tape, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import StateError
 from treadle.base.options import Options, current, on_change
@@ -118,7 +118,7 @@ def run(
     del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
-        _prepare(wanted)
+        _close(_prepare(wanted), spent)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
     values = values_of(nodes, feeds or {}, keep, old, asked)
@@ -145,13 +145,28 @@ def run(
     return done
 
 
-def _prepare(wanted: Sequence[Tensor]) -> None:
-    """Run what can run as rows, and gradients of rows, before the program."""
+def _prepare(wanted: Sequence[Tensor]) -> list[Tape]:
+    """Run what can run as rows, and gradients of rows, before the program; the tapes
+    that were gone through.
+    """
     nodes = few(wanted, FEW)
     if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
         run_rows(wanted)
-        _pull_tapes(wanted)
+        return _pull_tapes(wanted)
+    return []
+
+
+def _close(tapes: Sequence[Tape], spent: Sequence[Tensor]) -> None:
+    """Let go of tapes whose rows are cut with what is spent: then a table that they
+    have read is changed where it lies.
+    """
+    if not tapes or not spent:
+        return
+    inside = {node.serial for node in reach(spent)}
+    for tape in tapes:
+        if all(row.serial in inside for row in tape.rows):
+            tape.close()
 
 
 def work(
@@ -176,16 +191,17 @@ def work(
     return nodes, keep, old
 
 
-def _pull_tapes(wanted: Sequence[Tensor]) -> None:
+def _pull_tapes(wanted: Sequence[Tensor]) -> list[Tape]:
     """Go backward through the batched runs whose gradients are asked for.
 
     They are apart from the programs before and after, which stay the same for each.
     """
+    gone: list[Tape] = []
     while True:
         nodes = pending(wanted)
         pulls = [node for node in nodes if type(node.op) is TapeGradient]
         if not pulls:
-            return
+            return gone
         first = pulls[0]
         after: set[int] = set()
         for node in nodes:
@@ -195,6 +211,7 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> None:
         evaluable = [x for x in before if not isinstance(x.op, Update)]
         _settle_all([*first.inputs, *evaluable])
         found = first.op.numpy(*[x.array for x in first.inputs])
+        gone.append(first.op.tape)  # type: ignore[attr-defined]
         refuse_pulled(first, found)
         for node in nodes:
             if node.inputs and node.inputs[0] is first:

@@ -16,6 +16,7 @@ from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.types import Type
 from treadle.graph.body import Trace, effect_of, trace
+from treadle.graph.calls import Called
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
@@ -25,12 +26,11 @@ from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
 from treadle.runtime.evaluate import forget, run
 from treadle.runtime.guard import Guard, Wrapper
-from treadle.runtime.shortcut import MISS, shortcut
+from treadle.runtime.plans import plan_of_call
 
 __all__ = ["Function", "checkpoint", "function"]
 
 TRACES = 64
-SHORTCUTS = 4
 _TAKEN = (Operand, np.ndarray, np.generic, float)  # what is data in a call
 
 
@@ -93,20 +93,18 @@ class Known:
     holds: Callable[[], bool]
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
-    guard: Guard
-    tries: int = 3  # to write a shortcut, as long as there is none
+    tries: int = 8  # to plan calls like it: some have a number in the way
 
 
-class Function(Wrapper):
+class Function(Wrapper, Called):
     """A function that is traced at the first call of each signature."""
 
     def __init__(self, f: Callable[..., Any], again: bool = False) -> None:
+        super().__init__(self.call)
         self.f = f
         self.again = again  # whether gradients compute what is inside anew
         self.traces: OrderedDict[Any, Traced] = OrderedDict()
         self.known: dict[Any, Known] = {}
-        # For the signatures of late, each a function of the arguments by position.
-        self.shortcuts: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         self.count = 0  # traces made so far, for looking
         self._lock = threading.RLock()
         self._active: set[Any] = set()
@@ -117,12 +115,8 @@ class Function(Wrapper):
             return self
         return types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            for short in self.shortcuts:
-                found = short(args)
-                if found is not MISS:
-                    return found
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call of any signature: traced if it is new, then a node."""
         leaves, structure = trees.flatten((args, kwargs))
         tensors: list[Tensor] = []
         kinds: list[Any] = []
@@ -140,13 +134,11 @@ class Function(Wrapper):
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
-        if (
-            known.tries and not kwargs and not known.entry.open
-        ):  # a number among the arguments is in the way
-            made = shortcut(args, known.entry, known.guard)
-            known.tries = 0 if made else known.tries - 1
-            if made is not None:
-                self.shortcuts = (made, *self.shortcuts[: SHORTCUTS - 1])
+        if known.tries and not kwargs and not known.entry.open:
+            known.tries -= 1
+            plan = plan_of_call(args, known.entry, known.holds)
+            if plan is not None:
+                self.know(args, plan)
         return known.entry.call(tuple(tensors))
 
     def _look(
@@ -162,7 +154,7 @@ class Function(Wrapper):
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return Known(guard.check(), entry, tuple(kinds), guard)
+        return Known(guard.check(), entry, tuple(kinds))
 
     def _find(
         self,

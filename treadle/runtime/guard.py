@@ -33,6 +33,7 @@ def make({names}):
 class Wrapper:
     """What stands for a Python function: its surroundings are that function's."""
 
+    __slots__ = ()
     f: Callable[..., Any]
 
 

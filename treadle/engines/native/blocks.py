@@ -163,20 +163,9 @@ class Pool:
         # A destructor may run while this very thread holds the lock, so none waits
         # for it: whoever holds it sorts in what was returned meanwhile.
         self._returned.append(block)
-        while self._returned and self._sorted():
-            pass
-
-    def _sorted(self) -> bool:
-        """Sort in what was returned, unless somebody holds the lock."""
-        mine = False
-        try:  # Ctrl-C may come at any line
-            mine = self._lock.acquire(blocking=False)
-            if mine:
+        while self._returned and not self._lock.locked():
+            with self._lock:
                 self._sort_in()
-            return mine
-        finally:
-            if mine:
-                self._lock.release()
 
     def count(self, bytes: int) -> None:
         """Counts memory in use that is no block of the pool."""

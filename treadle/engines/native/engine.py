@@ -28,6 +28,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
+from treadle.engines.native.objects.call import provide_calls
 from treadle.engines.native.objects.make import provide_makers
 from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.programs import Programs
@@ -52,6 +53,7 @@ class Native(Engine):
 
     def __init__(self) -> None:
         provide_makers()
+        provide_calls()
         self._thread = threading.local()
         self.programs = Programs()
         self.residuals = Residuals()

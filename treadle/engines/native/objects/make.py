@@ -14,6 +14,7 @@ node comes to refer to something else it is shown to the collector (`track`).
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -22,10 +23,10 @@ from treadle.engines.native.objects.layout import offsets
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import LOOK, makers, next_serial, warn_if_growing
 
-__all__ = ["built", "provide_makers"]
+__all__ = ["FRESH", "RESULTS", "addresses", "builtin", "numbers", "provide_makers"]
 
-# What `self` of the functions is: bytes that hold the addresses of these, in order.
-_API = {
+# Bytes hold the addresses of these, in order: `self` of a function, or part of it.
+_FUNCTIONS = {
     "ALLOC": "PyType_GenericAlloc",
     "NOARGS": "PyObject_CallNoArgs",
     "ONEARG": "PyObject_CallOneArg",
@@ -36,11 +37,33 @@ _API = {
     "TRACKED": "PyObject_GC_IsTracked",
     "TRACK": "PyObject_GC_Track",
     "UNTRACK": "PyObject_GC_UnTrack",
+    "FRAME": "PyEval_GetFrame",
+    "CODE": "PyFrame_GetCode",
+    "LASTI": "PyFrame_GetLasti",
+    "GETATTR": "PyObject_GetAttr",
+    "GETITEM": "PyDict_GetItemWithError",
+    "BACK": "PyFrame_GetBack",
+    "VECTOR": "PyObject_Vectorcall",
+    "MAKEBYTES": "PyBytes_FromStringAndSize",
+    "LIST": "PyList_New",
+    "SETITEM": "PyList_SetItem",
+    "OCCURRED": "PyErr_Occurred",
+    "CLEAR": "PyErr_Clear",
 }
-_OBJECTS = {"NEXT": next_serial, "WARN": warn_if_growing, "NONE": None, "TRUE": True}
+_OBJECTS = {
+    "NEXT": next_serial,
+    "WARN": warn_if_growing,
+    "NONE": None,
+    "TRUE": True,
+    "FALSE": False,
+    "TUPLETYPE": tuple,
+    "LISTTYPE": list,
+    "INTTYPE": int,
+    "CLOSED": sys.intern("closed"),
+}
 BYTES = bytes.__basicsize__ - 1  # where the contents of a bytes object begin
 
-_FRESH = """
+FRESH = """
 define internal ptr @item(ptr %tuple, i64 %k) {
   %items = getelementptr i8, ptr %tuple, i64 $ITEMS
   %p = getelementptr ptr, ptr %items, i64 %k
@@ -68,6 +91,49 @@ define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) {
   %p = getelementptr i8, ptr %node, i64 %offset
   store ptr %x, ptr %p
   ret void
+}
+
+; Whether notes are plain data; 0 also where they do not tell.
+define internal i1 @plain(ptr %self, ptr %notes) {
+entry:
+  %getattr = call ptr @api(ptr %self, i64 $GETATTR)
+  %name = call ptr @api(ptr %self, i64 $CLOSED)
+  %x = call ptr %getattr(ptr %notes, ptr %name)
+  %none = icmp eq ptr %x, null
+  br i1 %none, label %nothing, label %some
+some:
+  %true = call ptr @api(ptr %self, i64 $TRUE)
+  %found = icmp eq ptr %x, %true
+  call void @drop(ptr %self, ptr %x)
+  ret i1 %found
+nothing:
+  %clear = call ptr @api(ptr %self, i64 $CLEAR)
+  call void %clear()
+  ret i1 0
+}
+
+; How deep a node lies that reads some others.
+define internal i64 @depth(ptr %inputs) {
+entry:
+  %sp = getelementptr i8, ptr %inputs, i64 $SIZE
+  %count = load i64, ptr %sp
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %body]
+  %depth = phi i64 [0, %entry], [%more, %body]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %end
+body:
+  %x = call ptr @item(ptr %inputs, i64 %k)
+  %held = call ptr @field(ptr %x, i64 $depth)
+  %below = call i64 @number(ptr %held)
+  %above = add i64 %below, 1
+  %deeper = icmp sgt i64 %above, %depth
+  %more = select i1 %deeper, i64 %above, i64 %depth
+  %k1 = add i64 %k, 1
+  br label %loop
+end:
+  ret i64 %depth
 }
 
 ; A node that lies `depth` deep, out of the collector's sight if it is closed; null
@@ -149,36 +215,16 @@ entry:
   %flag = call ptr @field(ptr %args, i64 64)
   %true = call ptr @api(ptr %self, i64 $TRUE)
   %closed = icmp eq ptr %flag, %true
-  %sp = getelementptr i8, ptr %inputs, i64 $SIZE
-  %count = load i64, ptr %sp
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %body]
-  %depth = phi i64 [0, %entry], [%more, %body]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %end
-body:
-  %x = call ptr @item(ptr %inputs, i64 %k)
-  %held = call ptr @field(ptr %x, i64 $depth)
-  %below = call i64 @number(ptr %held)
-  %above = add i64 %below, 1
-  %deeper = icmp sgt i64 %above, %depth
-  %more = select i1 %deeper, i64 %above, i64 %depth
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
+  %depth = call i64 @depth(ptr %inputs)
   %node = call ptr @fresh(ptr %self, ptr %class, ptr %op, ptr %inputs, ptr %type,
     ptr %stored, i64 %depth, ptr %code, ptr %offset, ptr %notes, i1 %closed)
   ret ptr %node
 }
 """
-_RESULTS = """
-; results(class, node, ops): a tuple of nodes, one for each op.
-define ptr @treadle_results(ptr %self, ptr %args, i64 %given) {
+RESULTS = """
+; A tuple of nodes, one for each op.
+define internal ptr @selected(ptr %self, ptr %class, ptr %node, ptr %ops) {
 entry:
-  %class = load ptr, ptr %args
-  %node = call ptr @field(ptr %args, i64 8)
-  %ops = call ptr @field(ptr %args, i64 16)
   %none = call ptr @api(ptr %self, i64 $NONE)
   %types = call ptr @field(ptr %node, i64 $type)
   %code = call ptr @field(ptr %node, i64 $_code)
@@ -230,6 +276,15 @@ undo:
 nothing:
   ret ptr null
 }
+
+; results(class, node, ops)
+define ptr @treadle_results(ptr %self, ptr %args, i64 %given) {
+  %class = load ptr, ptr %args
+  %node = call ptr @field(ptr %args, i64 8)
+  %ops = call ptr @field(ptr %args, i64 16)
+  %found = call ptr @selected(ptr %self, ptr %class, ptr %node, ptr %ops)
+  ret ptr %found
+}
 """
 _TRACK = """
 ; track(node): let the collector see a node, and what it reads.
@@ -278,15 +333,28 @@ def built() -> dict[str, Callable[..., Any]]:
     fields = offsets()
     if fields is None:
         return {}
-    texts = {"node": _NODE, "results": _RESULTS, "track": _TRACK}
-    places = {name: k for k, name in enumerate([*_API, *_OBJECTS])}
-    numbers = {"BYTES": BYTES, "LOOK": LOOK, **places}
+    texts = {"node": _NODE, "results": RESULTS, "track": _TRACK}
     return {
-        name: _builtin(
-            name, loaded(f"treadle_{name}", _FRESH + text, fields, **numbers)
+        name: builtin(
+            name,
+            loaded(f"treadle_{name}", FRESH + text, fields, **numbers()),
+            addresses(),
         )
         for name, text in texts.items()
     }
+
+
+def numbers() -> dict[str, int]:
+    """What the texts say by name: the place of each address, and more."""
+    places = {name: k for k, name in enumerate([*_FUNCTIONS, *_OBJECTS])}
+    return {"BYTES": BYTES, "LOOK": LOOK, **places}
+
+
+@cache
+def addresses() -> bytes:
+    """Where the interpreter's functions and some objects are, in the order of names."""
+    found = [*map(_address, _FUNCTIONS.values()), *map(id, _OBJECTS.values())]
+    return bytes((ctypes.c_int64 * len(found))(*found))
 
 
 def provide_makers() -> None:
@@ -295,17 +363,21 @@ def provide_makers() -> None:
         setattr(makers, name, function)
 
 
-def _builtin(name: str, code: int) -> Callable[..., Any]:
-    """A built-in function of machine code; both stay for good."""
-    method = _Method(name.encode(), code, _FASTCALL, None)
-    found = [*map(_address, _API.values()), *map(id, _OBJECTS.values())]
-    table = bytes((ctypes.c_int64 * len(found))(*found))
-    _kept.append((method, code, table))
+def builtin(
+    name: str, code: int, own: object, flags: int = _FASTCALL
+) -> Callable[..., Any]:
+    """A built-in function of machine code, which `own` is the `self` of.
+
+    The code, an `Address`, stays loaded for good.
+    """
+    method = _methods.get((code, flags))
+    if method is None:
+        method = _methods[code, flags] = _Method(name.encode(), code, flags, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p
-    built: Callable[..., Any] = make(ctypes.byref(method), table, None)
-    return built
+    made: Callable[..., Any] = make(ctypes.byref(method), own, None)
+    return made
 
 
 def _address(name: str) -> int:
@@ -314,4 +386,4 @@ def _address(name: str) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-_kept: list[Any] = []
+_methods: dict[tuple[int, int], _Method] = {}

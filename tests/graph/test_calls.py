@@ -1,0 +1,181 @@
+"""Plans of calls: what follows one makes the nodes that the long way makes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.graph.calls import LONGEST, Called, signature
+from treadle.graph.traversal import reach
+from treadle.nn.linear import affine
+
+
+def x(*shape: int) -> Any:
+    return td.constant(np.ones(shape, np.float32))
+
+
+W = td.param("w", init=np.ones((4, 3), np.float32))
+B = td.param("b", init=np.ones(4, np.float32))
+TABLE = td.lookup("table", (5, 3), init=1.0)
+
+CALLS: dict[str, tuple[Any, Callable[[], tuple[Any, ...]]]] = {
+    "tanh": (td.tanh, lambda: (x(3),)),
+    "of a Variable": (td.tanh, lambda: (W,)),
+    "add": (td.add, lambda: (x(3), x(3))),
+    "broadcast": (td.multiply, lambda: (x(2, 3), x(3))),
+    "twice the same": (td.add, lambda: (x(3),) * 2),
+    "matmul": (td.matmul, lambda: (x(2, 3), x(3, 4))),
+    "affine": (affine, lambda: (x(3), W, B)),
+    "without a bias": (affine, lambda: (x(2, 3), W, None)),
+    "concat of a list": (td.concat, lambda: ([x(2), x(3)],)),
+    "concat of a tuple": (td.concat, lambda: ((x(2, 1), x(2, 3)), 1)),
+    "split": (td.split, lambda: (x(6), 3)),
+    "a row": (td.embedding, lambda: (TABLE, 4)),
+    "a row of a tensor": (td.embedding, lambda: (x(5, 3), 2)),
+}
+
+
+def told(found: Any) -> Any:
+    """All about the nodes behind some results but the numbers they have."""
+    results = found if isinstance(found, (tuple, list)) else [found]
+    nodes = reach(results)
+    place = {node.serial: k for k, node in enumerate(nodes)}
+    return type(found), [
+        (
+            repr(node.op),
+            node.type,
+            [place[y.serial] for y in node.inputs],
+            node.depth,
+            node.metadata,
+            node.stored is None or node.stored.tolist(),  # type: ignore[union-attr]
+        )
+        for node in nodes
+    ]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_plan_makes_what_the_function_makes(name: str) -> None:
+    f, make = CALLS[name]
+    td.tanh(x(1)).numpy()  # the engine is there
+    args = make()
+    with td.metadata(who="me"):
+        wanted = told(f.f(*args))
+    for args in (make(), make(), make()):
+        with td.metadata(who="me"):
+            assert told(f(*args)) == wanted
+    assert told(f(*args)) == told(f.f(*args))
+    assert name == "twice the same" or signature(args, f.data) in f.plans
+
+
+def test_equal_arguments_say_nothing_of_unequal_ones() -> None:
+    a, b = td.constant([1.0]), td.constant([2.0])
+    f = Called(lambda *args: None)
+    assert isinstance(td.add, Called) and isinstance(f, Called)
+    shape = td.constant(np.ones((1, 1, 7), np.float32))
+    assert float(td.subtract(shape, shape).sum()) == 0.0
+    assert float(td.subtract(shape, shape * 3.0).sum()) == -14.0
+    assert [float(td.multiply(*pair)[0]) for pair in ((a, a), (a, b))] == [1.0, 2.0]
+
+
+def test_lines_are_the_users() -> None:
+    td.tanh(x(2)), td.tanh(x(2))
+    y = td.tanh(x(2)); line = sys._getframe().f_lineno  # fmt: skip  # noqa: E702
+    assert (y.filename, y.lineno) == (__file__, line)
+    layer = td.nn.Linear(3, 2)
+    for _ in range(3):
+        z = layer(x(3))
+    assert z.filename == __file__ and z.metadata["module"] == "Linear"
+
+
+def test_what_is_around_a_call_counts() -> None:
+    v = td.Variable([1.0])
+    assert td.negative(v).tolist() == [-1.0] == td.negative(v).tolist()
+    v.assign([5.0])
+    assert td.negative(v).tolist() == [-5.0]
+    traced = td.function(lambda: td.negative(v))
+    assert traced().tolist() == [-5.0]
+    v.assign([6.0])
+    assert traced().tolist() == [-6.0]
+    w = td.param("w", init=[2.0])
+    with td.no_grad():
+        y = td.negative(w)
+    z = td.negative(w)
+    assert td.grad((y * z).sum(), [w])[0].tolist() == [2.0]
+    with td.options(eager=True):
+        assert td.negative(w).stored is not None
+    assert td.negative(w).stored is None
+
+
+def test_other_arguments_take_the_long_way() -> None:
+    assert td.tanh(x=0.0).item() == 0.0  # by name
+    assert td.add(1.0, x(2)).tolist() == [2.0, 2.0]
+    many = [td.constant([float(k)]) for k in range(LONGEST)]
+    for _ in range(2):
+        assert td.concat(many).tolist() == [float(k) for k in range(LONGEST)]
+    with pytest.raises(td.ShapeError, match=r"td\.|\(2,\)"):
+        td.add(x(2), x(3))
+    with pytest.raises(TypeError):
+        td.tanh()
+    table = td.constant(np.arange(6.0).reshape(3, 2))
+    for _ in range(2):
+        assert td.embedding(table, True + 1).tolist() == [4.0, 5.0]
+        with pytest.raises(td.TreadleError, match="too large"):
+            td.embedding(table, 1 << 70)
+        with pytest.raises(td.RunError, match="id 7"):
+            td.embedding(table, 7).numpy()
+
+
+def test_no_reference_is_kept_or_lost() -> None:
+    for name, (f, make) in CALLS.items():
+        args = make()
+        things = [*args, *(y.type for y in args if isinstance(y, td.Tensor)), None]
+        for _ in range(3):
+            f(*args)
+        before = list(map(sys.getrefcount, things))
+        for _ in range(1000):
+            f(*args)
+        after = list(map(sys.getrefcount, things))
+        off = [abs(b - a) for a, b in zip(before, after, strict=True)]
+        assert max(off) < 500, (name, off)
+    gc.collect()
+
+
+def test_an_error_on_the_way_loses_nothing() -> None:
+    around = {"scale": td.constant(2.0)}
+    f = td.function(lambda a: a + around["scale"])
+    a = td.constant(1.0)
+    assert [float(f(a)) for _ in range(3)] == [3.0] * 3
+    around["scale"] = td.constant(5.0)  # what it names is another one
+    assert [float(f(a)) for _ in range(3)] == [6.0] * 3
+    before = sys.getrefcount(a)
+    del around["scale"]
+    for _ in range(100):
+        with pytest.raises(KeyError):
+            f(a)
+    assert sys.getrefcount(a) - before < 20
+
+
+def test_threads_call_side_by_side() -> None:
+    wrong: list[float] = []
+
+    def work(k: int) -> None:
+        for _ in range(300):
+            y = td.tanh(td.add(td.constant([float(k)]), td.constant([1.0])))
+            if y.op.name != "Tanh" or y.inputs[0].op.name != "Add":
+                wrong.append(k)
+        if not np.isclose(float(y[0]), np.tanh(k + 1.0)):
+            wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

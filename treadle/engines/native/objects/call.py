@@ -1,0 +1,156 @@
+"""Plans of calls (`graph/calls.py`) followed in machine code.
+
+A function that is `Called` gets a built-in one in its place: it puts the signature of a
+call together, looks its plan up, asks whether that holds, finds the user's line and
+makes the nodes. All other calls take the long way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from treadle.engines.native.objects.layout import WORD, offsets
+from treadle.engines.native.objects.make import FRESH, addresses, builtin, numbers
+from treadle.engines.native.objects.plan_nodes import CALL, NODES
+from treadle.engines.native.objects.plan_text import HOLDS, SIGNATURE, SITE
+from treadle.engines.native.objects.text import loaded
+from treadle.graph import calls
+from treadle.graph.calls import Called, Plan
+from treadle.graph.frame import state
+from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
+from treadle.graph.origin import capture, holding, library
+from treadle.graph.tensor import Tensor, scope, watchers
+from treadle.graph.variable import VariableItem
+
+__all__ = ["provide_calls"]
+
+# `self` of such a function is a tuple of these,
+_OWN = (
+    "api",
+    "plans",
+    "long",
+    "class",
+    "item",
+    "library",
+    "capture",
+    "above",
+    "scope",
+    "notes",
+    "state",
+    "frames",
+    "tracing",
+    "versions",
+    "committed",
+    "watchers",
+    "holding",
+    "data",
+    "integers",
+    "integer",
+    "constant",
+    "whole",
+    "empty",
+)
+# a plan one of these.
+_PLAN = ("numbers", "holds", "variables", "captured", "ops", "types", "things")
+_HEAD = 7  # numbers of a plan before the places of its results
+_TEXT = SIGNATURE + HOLDS + SITE + NODES + CALL
+_KEYWORDS = 0x82  # METH_FASTCALL | METH_KEYWORDS
+
+
+def provide_calls() -> None:
+    """Let plans be followed by machine code from here on."""
+    code = _code()
+    if code is None:
+        return
+
+    def made(known: Called, long: Callable[..., Any]) -> Callable[..., Any]:
+        own = _own(known, long)
+        return builtin("call", code, own, _KEYWORDS)
+
+    calls.follow(made, _written)
+
+
+@cache
+def _code() -> int | None:
+    """The function; None where things do not lie as it expects."""
+    fields, filename = offsets(), _filename()
+    if fields is None or filename is None:
+        return None
+    known = {**numbers(), "FILENAME": filename, "HEAD": _HEAD}
+    known |= {f"own_{name}": k for k, name in enumerate(_OWN)}
+    known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
+    known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
+    known["NUMBER"] = calls.NUMBER
+    known |= {"OTHER": calls.OTHER, "LONGEST": calls.LONGEST, "LISTITEMS": 3 * WORD}
+    known["ROOM"] = calls.LONGEST + 2
+    return loaded("treadle_call", FRESH + _TEXT, fields, **known)
+
+
+def _own(known: Called, long: Callable[..., Any]) -> tuple[Any, ...]:
+    """What a function knows, in the order of `_OWN`."""
+    found = {
+        "api": addresses(),
+        "plans": known.plans,
+        "long": long,
+        "class": Tensor,
+        "item": VariableItem,
+        "library": library,
+        "capture": capture,
+        "above": 1,  # frames, from where `capture` looks
+        "scope": scope,
+        "state": state,
+        "watchers": watchers,
+        "holding": holding,
+        "data": known.data,
+        "integers": integers,
+        "integer": integer_array,
+        "constant": CONSTANT,
+        "whole": INTEGER,
+        "empty": (),
+    }
+    return tuple(found.get(name, sys.intern(name)) for name in _OWN)
+
+
+def _written(plan: Plan) -> tuple[Any, ...]:
+    """A plan in the order of `_PLAN`."""
+    found = [
+        plan.given,
+        len(plan.variables) + len(plan.captured),
+        len(plan.steps),
+        plan.form,
+        len(plan.results),
+        plan.holds is not None or bool(plan.variables),  # whether a trace is another
+        len(plan.data),
+        *plan.results,
+        *plan.data,
+    ]
+    before: tuple[int, ...] | None = None
+    for step in plan.steps:
+        # What reads the same as the node before shares its tuple of inputs.
+        same = step.places == before
+        found += [step.op.closed, -1] if same else [step.op.closed, len(step.places)]
+        found += () if same else step.places
+        before = step.places
+    known = {
+        "numbers": bytes((ctypes.c_int64 * len(found))(*found)),
+        "holds": plan.holds,
+        "variables": plan.variables,
+        "captured": plan.captured,
+        "ops": tuple(step.op for step in plan.steps),
+        "types": tuple(step.type for step in plan.steps),
+        "things": plan.things,
+    }
+    return tuple(known[name] for name in _PLAN)
+
+
+def _filename() -> int | None:
+    """The byte of a code object where it refers to the name of its file."""
+    code = provide_calls.__code__
+    count = type(code).__basicsize__ // WORD
+    words = (ctypes.c_int64 * count).from_address(id(code))
+    places = [k for k, word in enumerate(words) if word == id(code.co_filename)]
+    return places[0] * WORD if len(places) == 1 else None

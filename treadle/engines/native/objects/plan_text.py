@@ -1,0 +1,390 @@
+"""The text of the function that follows plans (`call.py`): may it, and where is it."""
+
+from __future__ import annotations
+
+__all__ = ["HOLDS", "SIGNATURE", "SITE"]
+
+SIGNATURE = """
+; Tell some arguments in a key, from number n on, and put down the tensors among them,
+; from `seen` on; how many numbers there are then, or -1 if they are too many.
+define internal i64 @tell(ptr %self, ptr %items, i64 %count, ptr %key, i64 %n,
+    ptr %values, ptr %seen) {
+entry:
+  %class = call ptr @item(ptr %self, i64 $own_class)
+  %items_of = call ptr @item(ptr %self, i64 $own_item)
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %ints = call ptr @api(ptr %api, i64 $INTTYPE)
+  %true = call ptr @api(ptr %api, i64 $TRUE)
+  %flag = call ptr @item(ptr %self, i64 $own_data)
+  %takes = icmp eq ptr %flag, %true
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %at = phi i64 [%n, %entry], [%at2, %next]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %end
+body:
+  %room = icmp slt i64 %at, $LONGEST
+  br i1 %room, label %look, label %other
+look:
+  %xp = getelementptr ptr, ptr %items, i64 %k
+  %x = load ptr, ptr %xp
+  %kind = call ptr @field(ptr %x, i64 $KIND)
+  %tp = getelementptr i64, ptr %key, i64 %at
+  %at1 = add i64 %at, 1
+  %vp = getelementptr ptr, ptr %key, i64 %at1
+  %plain = icmp eq ptr %kind, %class
+  %part = icmp eq ptr %kind, %items_of
+  %tensor = or i1 %plain, %part
+  br i1 %tensor, label %typed, label %untyped
+typed:
+  %type = call ptr @field(ptr %x, i64 $type)
+  br label %value
+untyped:
+  %int = icmp eq ptr %kind, %ints
+  %number = and i1 %int, %takes
+  br i1 %number, label %value, label %thing
+value:
+  %mark = phi i64 [$TENSOR, %typed], [$NUMBER, %untyped]
+  %what = phi ptr [%type, %typed], [null, %untyped]
+  store i64 %mark, ptr %tp
+  store ptr %what, ptr %vp
+  %s = load i64, ptr %seen
+  %to = getelementptr ptr, ptr %values, i64 %s
+  store ptr %x, ptr %to
+  %s1 = add i64 %s, 1
+  store i64 %s1, ptr %seen
+  br label %next
+thing:
+  store i64 $OTHER, ptr %tp
+  store ptr %x, ptr %vp
+  br label %next
+next:
+  %at2 = add i64 %at, 2
+  %k1 = add i64 %k, 1
+  br label %loop
+end:
+  ret i64 %at
+other:
+  ret i64 -1
+}
+
+; The key of a call, the items of tuples and lists among its arguments included.
+define internal i64 @sign(ptr %self, ptr %args, i64 %count, ptr %key, ptr %values,
+    ptr %seen) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %tuples = call ptr @api(ptr %api, i64 $TUPLETYPE)
+  %lists = call ptr @api(ptr %api, i64 $LISTTYPE)
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %n = phi i64 [0, %entry], [%n1, %next]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %end
+body:
+  %ap = getelementptr ptr, ptr %args, i64 %k
+  %x = load ptr, ptr %ap
+  %kind = call ptr @field(ptr %x, i64 $KIND)
+  %tuple = icmp eq ptr %kind, %tuples
+  br i1 %tuple, label %open_tuple, label %not_tuple
+open_tuple:
+  %within = getelementptr i8, ptr %x, i64 $ITEMS
+  br label %open
+not_tuple:
+  %list = icmp eq ptr %kind, %lists
+  br i1 %list, label %open_list, label %tell
+open_list:
+  %held = call ptr @field(ptr %x, i64 $LISTITEMS)
+  br label %open
+open:
+  %parts = phi ptr [%within, %open_tuple], [%held, %open_list]
+  %mark = phi i64 [$TUPLE_ARG, %open_tuple], [$LIST_ARG, %open_list]
+  %room = icmp slt i64 %n, $LONGEST
+  br i1 %room, label %sized, label %other
+sized:
+  %sp = getelementptr i8, ptr %x, i64 $SIZE
+  %size = load i64, ptr %sp
+  %mp = getelementptr i64, ptr %key, i64 %n
+  store i64 %mark, ptr %mp
+  %n2 = add i64 %n, 1
+  %np = getelementptr i64, ptr %key, i64 %n2
+  store i64 %size, ptr %np
+  %n3 = add i64 %n, 2
+  br label %tell
+tell:
+  %items = phi ptr [%ap, %not_tuple], [%parts, %sized]
+  %many = phi i64 [1, %not_tuple], [%size, %sized]
+  %from = phi i64 [%n, %not_tuple], [%n3, %sized]
+  %n1 = call i64 @tell(ptr %self, ptr %items, i64 %many, ptr %key, i64 %from,
+    ptr %values, ptr %seen)
+  %long = icmp slt i64 %n1, 0
+  br i1 %long, label %other, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %loop
+end:
+  ret i64 %n
+other:
+  ret i64 -1
+}
+
+; The plan of a call, a reference that is the caller's, with the tensors among its
+; arguments put down; null where there is none, or where something was raised.
+define internal ptr @planned(ptr %self, ptr %args, i64 %count, ptr %values) {
+entry:
+  %key = alloca [$ROOM x i64]
+  %seen = alloca i64
+  store i64 0, ptr %seen
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %n = call i64 @sign(ptr %self, ptr %args, i64 %count, ptr %key, ptr %values,
+    ptr %seen)
+  %long = icmp slt i64 %n, 0
+  br i1 %long, label %nothing, label %find
+find:
+  %bytes = call ptr @api(ptr %api, i64 $MAKEBYTES)
+  %length = mul i64 %n, 8
+  %made = call ptr %bytes(ptr %key, i64 %length)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %nothing, label %get
+get:
+  %plans = call ptr @item(ptr %self, i64 $own_plans)
+  %getitem = call ptr @api(ptr %api, i64 $GETITEM)
+  %plan = call ptr %getitem(ptr %plans, ptr %made)
+  %none = icmp eq ptr %plan, null
+  br i1 %none, label %end, label %hold
+hold:
+  %incref = call ptr @api(ptr %api, i64 $INCREF)
+  call void %incref(ptr %plan)
+  br label %end
+end:
+  call void @drop(ptr %api, ptr %made)
+  ret ptr %plan
+nothing:
+  ret ptr null
+}
+"""
+HOLDS = """
+; An attribute of an object, a reference that is the caller's.
+define internal ptr @ask(ptr %self, i64 %object, i64 %name) {
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %x = call ptr @item(ptr %self, i64 %object)
+  %key = call ptr @item(ptr %self, i64 %name)
+  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
+  %y = call ptr %getattr(ptr %x, ptr %key)
+  ret ptr %y
+}
+
+; Whether a list is empty.
+define internal i1 @empty(ptr %self, i64 %list) {
+  %x = call ptr @item(ptr %self, i64 %list)
+  %sp = getelementptr i8, ptr %x, i64 $SIZE
+  %size = load i64, ptr %sp
+  %none = icmp eq i64 %size, 0
+  ret i1 %none
+}
+
+; Whether this thread is in no trace, and has assigned nothing that waits.
+define internal i1 @outside(ptr %self) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %frames = call ptr @ask(ptr %self, i64 $own_state, i64 $own_frames)
+  %lost = icmp eq ptr %frames, null
+  br i1 %lost, label %nothing, label %some
+some:
+  %sp = getelementptr i8, ptr %frames, i64 $SIZE
+  %size = load i64, ptr %sp
+  %last = sub i64 %size, 1
+  %items = call ptr @field(ptr %frames, i64 $LISTITEMS)
+  %fp = getelementptr ptr, ptr %items, i64 %last
+  %frame = load ptr, ptr %fp
+  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
+  %tracing = call ptr @item(ptr %self, i64 $own_tracing)
+  %versions = call ptr @item(ptr %self, i64 $own_versions)
+  %flag = call ptr %getattr(ptr %frame, ptr %tracing)
+  %own = call ptr %getattr(ptr %frame, ptr %versions)
+  call void @drop(ptr %api, ptr %frames)
+  %a = icmp eq ptr %flag, null
+  %b = icmp eq ptr %own, null
+  %either = or i1 %a, %b
+  br i1 %either, label %nothing, label %look
+look:
+  %false = call ptr @api(ptr %api, i64 $FALSE)
+  %plain = icmp eq ptr %flag, %false
+  %np = getelementptr i8, ptr %own, i64 $SIZE
+  %n = load i64, ptr %np
+  %bare = icmp eq i64 %n, 0
+  %found = and i1 %plain, %bare
+  call void @drop(ptr %api, ptr %flag)
+  call void @drop(ptr %api, ptr %own)
+  ret i1 %found
+nothing:
+  %clear = call ptr @api(ptr %api, i64 $CLEAR)
+  call void %clear()
+  ret i1 0
+}
+
+; Whether a call may follow its plan here and now; 2 where something was raised.
+define internal i8 @allowed(ptr %self, ptr %plan, ptr %numbers) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %alone = call i1 @empty(ptr %self, i64 $own_watchers)
+  %free = call i1 @empty(ptr %self, i64 $own_holding)
+  %both = and i1 %alone, %free
+  br i1 %both, label %begin, label %no
+begin:
+  %rp = getelementptr i64, ptr %numbers, i64 5
+  %reads = load i64, ptr %rp
+  %looks = icmp ne i64 %reads, 0
+  br i1 %looks, label %trace, label %guard
+trace:
+  %outside = call i1 @outside(ptr %self)
+  br i1 %outside, label %guard, label %no
+guard:
+  %holds = call ptr @item(ptr %plan, i64 $plan_holds)
+  %none = call ptr @api(ptr %api, i64 $NONE)
+  %always = icmp eq ptr %holds, %none
+  br i1 %always, label %yes, label %call
+call:
+  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
+  %said = call ptr %noargs(ptr %holds)
+  %raised = icmp eq ptr %said, null
+  br i1 %raised, label %failed, label %know
+know:
+  %true = call ptr @api(ptr %api, i64 $TRUE)
+  %same = icmp eq ptr %said, %true
+  call void @drop(ptr %api, ptr %said)
+  br i1 %same, label %yes, label %no
+yes:
+  ret i8 1
+no:
+  ret i8 0
+failed:
+  ret i8 2
+}
+"""
+SITE = """
+; Code and offset of the user's call, each a reference that is the caller's; 0 where the
+; interpreter has raised something.
+define internal i1 @located(ptr %self, ptr %code_at, ptr %offset_at) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %files = call ptr @item(ptr %self, i64 $own_library)
+  %incref = call ptr @api(ptr %api, i64 $INCREF)
+  %getframe = call ptr @api(ptr %api, i64 $FRAME)
+  %getcode = call ptr @api(ptr %api, i64 $CODE)
+  %getback = call ptr @api(ptr %api, i64 $BACK)
+  %get = call ptr @api(ptr %api, i64 $GETITEM)
+  %false = call ptr @api(ptr %api, i64 $FALSE)
+  %true = call ptr @api(ptr %api, i64 $TRUE)
+  %inner = call ptr %getframe()
+  %outside = icmp eq ptr %inner, null
+  br i1 %outside, label %search, label %own
+own:
+  call void %incref(ptr %inner)
+  br label %loop
+loop:
+  %frame = phi ptr [%inner, %own], [%back, %behind]
+  %code = call ptr %getcode(ptr %frame)
+  %file = call ptr @field(ptr %code, i64 $FILENAME)
+  %ours = call ptr %get(ptr %files, ptr %file)
+  %users = icmp eq ptr %ours, %false
+  br i1 %users, label %found, label %skip
+skip:
+  call void @drop(ptr %api, ptr %code)
+  %library = icmp eq ptr %ours, %true
+  br i1 %library, label %up, label %strange
+up:
+  %back = call ptr %getback(ptr %frame)
+  call void @drop(ptr %api, ptr %frame)
+  %top = icmp eq ptr %back, null
+  br i1 %top, label %search, label %behind
+behind:
+  br label %loop
+found:
+  %lasti = call ptr @api(ptr %api, i64 $LASTI)
+  %place = call i32 %lasti(ptr %frame)
+  call void @drop(ptr %api, ptr %frame)
+  %wide = sext i32 %place to i64
+  %long = call ptr @api(ptr %api, i64 $LONG)
+  %offset = call ptr %long(i64 %wide)
+  store ptr %code, ptr %code_at
+  store ptr %offset, ptr %offset_at
+  %made = icmp ne ptr %offset, null
+  br i1 %made, label %end, label %lost
+lost:
+  call void @drop(ptr %api, ptr %code)
+  ret i1 0
+strange:
+  call void @drop(ptr %api, ptr %frame)
+  br label %search
+search:
+  %capture = call ptr @item(ptr %self, i64 $own_capture)
+  %above = call ptr @item(ptr %self, i64 $own_above)
+  %onearg = call ptr @api(ptr %api, i64 $ONEARG)
+  %pair = call ptr %onearg(ptr %capture, ptr %above)
+  %raised = icmp eq ptr %pair, null
+  br i1 %raised, label %failed, label %apart
+apart:
+  %first = call ptr @item(ptr %pair, i64 0)
+  %second = call ptr @item(ptr %pair, i64 1)
+  call void %incref(ptr %first)
+  call void %incref(ptr %second)
+  store ptr %first, ptr %code_at
+  store ptr %second, ptr %offset_at
+  call void @drop(ptr %api, ptr %pair)
+  br label %end
+end:
+  ret i1 1
+failed:
+  ret i1 0
+}
+
+; Put the newest versions of Variables and what was captured behind the arguments, each
+; a reference that is the caller's; how many were put down.
+define internal i64 @shared(ptr %self, ptr %plan, ptr %values) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %variables = call ptr @item(ptr %plan, i64 $plan_variables)
+  %captured = call ptr @item(ptr %plan, i64 $plan_captured)
+  %name = call ptr @item(ptr %self, i64 $own_committed)
+  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
+  %incref = call ptr @api(ptr %api, i64 $INCREF)
+  %vp = getelementptr i8, ptr %variables, i64 $SIZE
+  %vs = load i64, ptr %vp
+  %cp = getelementptr i8, ptr %captured, i64 $SIZE
+  %cs = load i64, ptr %cp
+  br label %versions
+versions:
+  %k = phi i64 [0, %entry], [%k1, %version]
+  %left = icmp slt i64 %k, %vs
+  br i1 %left, label %read, label %rest
+read:
+  %v = call ptr @item(ptr %variables, i64 %k)
+  %x = call ptr %getattr(ptr %v, ptr %name)
+  %none = icmp eq ptr %x, null
+  br i1 %none, label %stop, label %version
+version:
+  %xp = getelementptr ptr, ptr %values, i64 %k
+  store ptr %x, ptr %xp
+  %k1 = add i64 %k, 1
+  br label %versions
+stop:
+  ret i64 %k
+rest:
+  %j = phi i64 [0, %versions], [%j1, %hold]
+  %more = icmp slt i64 %j, %cs
+  br i1 %more, label %hold, label %end
+hold:
+  %c = call ptr @item(ptr %captured, i64 %j)
+  call void %incref(ptr %c)
+  %place = add i64 %vs, %j
+  %yp = getelementptr ptr, ptr %values, i64 %place
+  store ptr %c, ptr %yp
+  %j1 = add i64 %j, 1
+  br label %rest
+end:
+  %all = add i64 %vs, %cs
+  ret i64 %all
+}
+"""

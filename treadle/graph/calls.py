@@ -1,0 +1,283 @@
+"""What calls come to: nodes that are made again by a plan, not by running Python.
+
+A loop that builds its graph anew calls the same functions with operands of the same
+types, thousands of times between two runs. What such a call makes is put down as a
+`Plan` by the signature of the call; an engine may follow plans in machine code.
+
+A signature is a row of numbers, argument by argument: of a tensor its type, of a tuple
+or a list of arguments how many and then those, of anything else that very object. Some
+functions take ints as data, which a signature does not tell: they become leaves.
+"""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from treadle.graph.leaves import CONSTANT, INTEGER
+from treadle.graph.op import Op
+from treadle.graph.operators import Operand
+from treadle.graph.origin import handing_on
+from treadle.graph.tensor import Tensor, newest_serial, scope
+from treadle.graph.variable import Variable, VariableItem
+
+__all__ = [
+    "Called",
+    "Plan",
+    "Step",
+    "follow",
+    "recorded",
+    "recorded_with_data",
+    "signature",
+    "things_of",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+OTHER, TENSOR, TUPLE, LIST, NUMBER = range(5)  # how an argument is told
+SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
+LONGEST = 64  # numbers of a signature, and values of a plan
+PLANS = 256  # of a function
+TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
+_TAKEN = (Operand, np.ndarray, np.generic, float, complex, list, dict, set)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node of a plan: its op, the places of the values it reads, its type."""
+
+    op: Op
+    places: tuple[int, ...]
+    type: Any
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The nodes of a call. Values are numbered: the tensors among the arguments, the
+    newest versions of `variables`, what is `captured`, then the steps. At the places in
+    `data` an argument is an int, which becomes a leaf.
+
+    `form` says what the results are in. `holds` is asked before: whether the call still
+    means this. What a signature tells by identity is kept alive in `things`.
+    """
+
+    given: int
+    variables: tuple[Any, ...]
+    captured: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+    form: int
+    results: tuple[int, ...]
+    things: tuple[Any, ...]
+    holds: Callable[[], bool] | None = None
+    data: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        leaves = self.given + len(self.variables) + len(self.captured)
+        return leaves + len(self.steps)
+
+
+Follow = Callable[["Called", Callable[..., Any]], Callable[..., Any]]
+
+
+class Called:
+    """A function whose calls are planned.
+
+    What a call comes to is an attribute: a function of Python, or what follows `plans`
+    and leaves all other calls to it.
+    """
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
+
+    def __init__(self, long: Callable[..., Any], data: bool = False) -> None:
+        """`long` is the way of a call that has no plan; `data`: whether ints are."""
+        self.long = long
+        self.data = data
+        self.plans: dict[bytes, Any] = {}
+        self.__call__ = long
+        _every.add(self)
+        if _follow is not None:
+            self.__call__ = _follow(self, long)
+
+    def know(self, args: Sequence[Any], plan: Plan) -> None:
+        """Have calls like this one follow a plan, if they can be told from others."""
+        key = signature(args, self.data)
+        if key is None or _compiled is None or plan.size > LONGEST:
+            return
+        if len(self.plans) >= PLANS:
+            self.plans.clear()
+        self.plans[key] = _compiled(plan)
+
+
+_every: weakref.WeakSet[Called] = weakref.WeakSet()
+_follow: Follow | None = None
+_compiled: Callable[[Plan], Any] | None = None
+
+
+def follow(calls: Follow, compiled: Callable[[Plan], Any]) -> None:
+    """Let plans be followed: `calls` makes the function of one that is `Called`,
+    `compiled` what that reads of a plan.
+    """
+    global _follow, _compiled
+    _follow, _compiled = calls, compiled
+    for known in list(_every):
+        known.plans.clear()
+        known.__call__ = calls(known, known.long)
+
+
+def signature(args: Sequence[Any], data: bool) -> bytes | None:
+    """The key of a call by its arguments; None where it cannot tell them.
+
+    `data`: whether ints are data.
+    """
+    found: list[int] = []
+    for x in args:
+        if type(x) in (tuple, list):
+            found += [_told_as(x), len(x)]
+            parts = [_told(part, data) for part in x]
+        else:
+            parts = [_told(x, data)]
+        for part in parts:
+            if part is None:
+                return None
+            found += part
+    return array("q", found).tobytes() if len(found) <= LONGEST else None
+
+
+def _told_as(x: object) -> int:
+    """How a tuple or a list is told."""
+    return TUPLE if type(x) is tuple else LIST
+
+
+def _told(x: Any, data: bool) -> tuple[int, int] | None:
+    if type(x) in TENSORS:
+        return TENSOR, id(x.type)
+    if data and type(x) is int:
+        return NUMBER, 0
+    return (OTHER, id(x)) if _is_fixed(x) else None
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether this very object always stands for the same: no data, no list."""
+    if isinstance(x, tuple):
+        return all(map(_is_fixed, x))
+    return isinstance(x, Variable) or not isinstance(x, _TAKEN)
+
+
+def things_of(args: Iterable[Any]) -> Iterator[Any]:
+    """The arguments, those in tuples and lists one by one."""
+    for x in args:
+        if type(x) in (tuple, list):
+            yield from x
+        else:
+            yield x
+
+
+# -- functions of the library ----------------------------------------------------------
+
+
+class _Recorded(Called):
+    """A function of the library that makes the same nodes for the same signature."""
+
+    def __init__(self, f: Callable[..., Any], data: bool) -> None:
+        super().__init__(self.run, data)
+        self.f = f
+        update_wrapper(self, f)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function, and put down what it made."""
+        if kwargs or _compiled is None or signature(args, self.data) is None:
+            return self.f(*args, **kwargs)
+        start = newest_serial()
+        found = self.f(*args)
+        plan = _plan(args, found, start, self.data)
+        if plan is not None:
+            self.know(args, plan)
+        return found
+
+
+handing_on.add(_Recorded.run.__code__)
+
+
+def recorded(f: F) -> F:
+    """Have the nodes that `f` makes put down by its signature.
+
+    They must be decided by that: by the types of tensors, and other arguments.
+    """
+    return cast(F, _Recorded(f, False))
+
+
+def recorded_with_data(f: F) -> F:
+    """As `recorded`, for a function that takes ints as data, each for a leaf."""
+    return cast(F, _Recorded(f, True))
+
+
+def _plan(args: Sequence[Any], found: Any, start: int, data: bool) -> Plan | None:
+    """What a call made from serial `start` on; None where that is no plan."""
+    things = list(things_of(args))
+    given = [x for x in things if isinstance(x, Tensor) or (data and type(x) is int)]
+    variables = [x for x in things if isinstance(x, Variable)]
+    tensors = [(k, x) for k, x in enumerate(given) if isinstance(x, Tensor)]
+    place = {x.serial: k for k, x in reversed(tensors)}
+    numbers = [k for k, x in enumerate(given) if not isinstance(x, Tensor)]
+    nodes = {*place, *(v.committed.serial for v in set(variables))}
+    if len(nodes) < len(tensors) + len(set(variables)):
+        return None  # which of two equal arguments is read, others would not tell
+    for k, v in enumerate(variables, len(given)):
+        place.setdefault(v.committed.serial, k)
+    results = found if type(found) in (tuple, list) else (found,)
+    if not all(type(y) in TENSORS for y in results):
+        return None
+    steps: list[Step] = []
+    made = _made(results, place, start)
+    leaves = [x for x in made if x.op is CONSTANT and x.type is INTEGER]
+    if len(leaves) != len(numbers):
+        return None
+    place.update({x.serial: k for k, x in zip(numbers, leaves, strict=True)})
+    for node in made:
+        if node.serial in place:
+            continue
+        if not _plain(node) or any(x.serial not in place for x in node.inputs):
+            return None
+        own = tuple(place[x.serial] for x in node.inputs)
+        place[node.serial] = len(given) + len(variables) + len(steps)
+        steps.append(Step(node.op, own, node.type))
+    if any(y.serial not in place for y in results):
+        return None
+    form = SINGLE if isinstance(found, Tensor) else _told_as(found)
+    return Plan(
+        len(given),
+        tuple(variables),
+        (),
+        tuple(steps),
+        form,
+        tuple(place[y.serial] for y in results),
+        tuple(x.type if isinstance(x, Tensor) else x for x in things),
+        data=tuple(numbers),
+    )
+
+
+def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[Tensor]:
+    """The nodes behind results that are younger than `start`, in creation order."""
+    seen: dict[int, Tensor] = {}
+    stack = list(results)
+    while stack:
+        x = stack.pop()
+        if x.serial > start and x.serial not in place and x.serial not in seen:
+            seen[x.serial] = x
+            stack += x.inputs
+    return [seen[serial] for serial in sorted(seen)]
+
+
+def _plain(node: Tensor) -> bool:
+    """Whether a node is no more than its op on its inputs."""
+    bare = node.stored is None and node.mark is None and node._name is None
+    same = node._metadata is scope.notes
+    return bare and same and bool(node.inputs) and node.op.closed
