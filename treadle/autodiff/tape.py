@@ -16,13 +16,14 @@ import numpy as np
 
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
-from treadle.graph.leaves import Leaf, constant_node
+from treadle.graph.leaves import Leaf, constant_node, cut_of
 from treadle.graph.op import Cotangents, Op, op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, cut
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
 __all__ = [
+    "SPENT",
     "TWICE",
     "Part",
     "Row",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 TWICE = "the gradient of a batched run"  # what a Cut says that it was
+SPENT = cut_of("row", True)  # what a row is when its tape has been used up
 _numbers = itertools.count()
 
 
@@ -45,19 +47,6 @@ class Pull(Protocol):
         """An array for each part and then for each row asked for, by cotangents of
         rows by their number.
         """
-
-
-class _Closed:
-    """The run of a tape that was let go of."""
-
-    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
-        raise GradientError(
-            "a step that went wrong has used up the gradient of a batched run",
-            hint="build the graph again",
-        )
-
-
-_CLOSED = _Closed()
 
 
 @dataclass(frozen=True)
@@ -85,7 +74,7 @@ class Tape:
         data: Set[int] = frozenset(),
     ) -> None:
         self.number = next(_numbers)
-        self.run = run
+        self.run: Pull | None = run
         self.sources = tuple(sources)
         self.parts = tuple(parts)
         self.data = frozenset(data) - {x.serial for x in sources}
@@ -98,9 +87,10 @@ class Tape:
         self._rows = list(map(weakref.ref, rows))
 
     def close(self) -> None:
-        """Let go of the run: what it read may be written over now."""
-        self.run = _CLOSED
-        self.sources, self.parts = (), ()
+        """Cut the rows, and let go of the run: what it read may be written over now."""
+        for row in self.rows:  # which have their values already
+            cut(row, SPENT)
+        self.run, self.sources, self.parts = None, (), ()
 
     @property
     def rows(self) -> list[Tensor]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.tape import tape_of
-from treadle.graph.leaves import cut_of
-from treadle.graph.tensor import Tensor, cut
+from treadle.autodiff.tape import SPENT, tape_of
+from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
 from treadle.runtime.evaluate import forget
@@ -22,7 +21,6 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     """
     stale: set[int] = set()
     tapes: dict[int, bool] = {}
-    spent = cut_of("row", True)
     nodes = reach(roots)
     for node in nodes:
         variable = variable_of(node)
@@ -30,14 +28,16 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
             if id(variable) in chosen:
                 stale.add(node.serial)
             continue
+        if node.op is SPENT:
+            stale.add(node.serial)
+            continue
         tape = tape_of(node)
         if tape is not None:
             if tape.number not in tapes:
                 read = {id(variable_of(x)) for x in behind([node])}
                 tapes[tape.number] = not chosen.isdisjoint(read)
                 if tapes[tape.number]:
-                    for row in tape.rows:  # which have their values already
-                        cut(row, spent)
+                    tape.close()
             if tapes[tape.number]:
                 stale.add(node.serial)
             continue

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.derivative import endangered, needed
-from treadle.autodiff.tape import TWICE, Row, Tape, TapeGradient
+from treadle.autodiff.tape import SPENT, TWICE, Row, Tape, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import StateError
 from treadle.base.options import Options, current, on_change
@@ -326,7 +326,7 @@ def _trim() -> None:
 def forget(node: Tensor) -> None:
     """Cut an evaluated node: its value stays, its recipe goes."""
     if type(node.op) is Row:
-        cut(node, cut_of("row", node.op.tape is not None))
+        cut(node, SPENT if node.op.tape is not None else cut_of("row", False))
     elif node.inputs and node.stored is not None:
         carried = bool(node.mark and node.mark.get("carried"))
         cut(node, cut_of(node.op.name, carried))

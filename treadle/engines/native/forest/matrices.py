@@ -55,7 +55,11 @@ class Read:
         nodes = leaves.nodes
         inside = {view.leaf for view in views}
         whole = [k for k in range(len(nodes)) if k not in inside]
-        self.arrays: list[Any] = [nodes[k].array for k in whole]
+        stored = [nodes[k].stored for k in whole]
+        self.arrays: list[Any] = [
+            x if type(x) is np.ndarray else nodes[k].array
+            for k, x in zip(whole, stored, strict=True)
+        ]
         self.most = max((t.nbytes for t, _ in leaves.types), default=0)
         if self.most > WIDEST:  # a single element lies in one piece anyway
             self.arrays = [np.asarray(x, order="C") for x in self.arrays]
