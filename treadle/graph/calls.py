@@ -22,7 +22,7 @@ import numpy as np
 
 from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
-from treadle.graph.operators import Operand
+from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import handing_on
 from treadle.graph.tensor import Tensor, newest_serial, scope
 from treadle.graph.variable import Variable, VariableItem
@@ -43,6 +43,15 @@ OTHER, TENSOR, TUPLE, LIST, NUMBER = range(5)  # how an argument is told
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
+NOTHING = b"-"  # no key: those are whole numbers
+OPERATORS = {  # whose methods are these functions
+    "__add__": "add",
+    "__sub__": "subtract",
+    "__mul__": "multiply",
+    "__truediv__": "divide",
+    "__matmul__": "matmul",
+    "__neg__": "negative",
+}
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, np.generic, float, complex, list, dict, set)
 
@@ -101,6 +110,10 @@ class Called:
         self.long = long
         self.data = data
         self.plans: dict[bytes, Any] = {}
+        self.latest: list[Any] = [
+            NOTHING,
+            None,
+        ]  # the key and the plan of the last call
         self.__call__ = long
         _every.add(self)
         if _follow is not None:
@@ -111,6 +124,7 @@ class Called:
         key = signature(args, self.data)
         if key is None or _compiled is None or plan.size > LONGEST:
             return
+        self.latest[:] = NOTHING, None
         if len(self.plans) >= PLANS:
             self.plans.clear()
         self.plans[key] = _compiled(plan)
@@ -121,15 +135,21 @@ _follow: Follow | None = None
 _compiled: Callable[[Plan], Any] | None = None
 
 
-def follow(calls: Follow, compiled: Callable[[Plan], Any]) -> None:
+def follow(
+    calls: Follow,
+    compiled: Callable[[Plan], Any],
+    method: Callable[[Callable[..., Any]], Any],
+) -> None:
     """Let plans be followed: `calls` makes the function of one that is `Called`,
-    `compiled` what that reads of a plan.
+    `compiled` what that reads of a plan, `method` a method of a function.
     """
     global _follow, _compiled
     _follow, _compiled = calls, compiled
     for known in list(_every):
         known.plans.clear()
         known.__call__ = calls(known, known.long)
+    for name, own in OPERATORS.items():
+        setattr(Operand, name, method(getattr(functions, own).__call__))
 
 
 def signature(args: Sequence[Any], data: bool) -> bytes | None:

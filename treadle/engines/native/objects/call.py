@@ -15,8 +15,9 @@ from typing import Any
 
 from treadle.engines.native.objects.layout import WORD, offsets
 from treadle.engines.native.objects.make import FRESH, addresses, builtin, numbers
+from treadle.engines.native.objects.plan_key import SIGNATURE
 from treadle.engines.native.objects.plan_nodes import CALL, NODES
-from treadle.engines.native.objects.plan_text import HOLDS, SIGNATURE, SITE
+from treadle.engines.native.objects.plan_site import HOLDS, SITE
 from treadle.engines.native.objects.text import loaded
 from treadle.graph import calls
 from treadle.graph.calls import Called, Plan
@@ -32,6 +33,7 @@ __all__ = ["provide_calls"]
 _OWN = (
     "api",
     "plans",
+    "latest",
     "long",
     "class",
     "item",
@@ -71,7 +73,9 @@ def provide_calls() -> None:
         own = _own(known, long)
         return builtin("call", code, own, _KEYWORDS)
 
-    calls.follow(made, _written)
+    method = ctypes.pythonapi.PyInstanceMethod_New
+    method.restype, method.argtypes = ctypes.py_object, (ctypes.py_object,)
+    calls.follow(made, _written, method)
 
 
 @cache
@@ -95,6 +99,7 @@ def _own(known: Called, long: Callable[..., Any]) -> tuple[Any, ...]:
     found = {
         "api": addresses(),
         "plans": known.plans,
+        "latest": known.latest,
         "long": long,
         "class": Tensor,
         "item": VariableItem,
