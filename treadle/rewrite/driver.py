@@ -21,6 +21,7 @@ from treadle.graph.tensor import Tensor, copied
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update
 from treadle.ops.movement import BroadcastTo
+from treadle.rewrite.index import Signs
 from treadle.rewrite.rule import Rule, RuleSet
 
 __all__ = ["Driver", "RewriteError", "rewrite"]
@@ -68,9 +69,11 @@ class Driver:
         self.marks = marks  # whether derivatives may yet be taken: no_grad is kept
         self.watch = watch
         self.count = 0  # applications so far
+        self.tried = 0  # and what was tried for them
         self.budget = 1000
         self.last: deque[str] = deque(maxlen=LAST)
         self._table: dict[Any, Tensor] = {}
+        self._signs: Signs = {}  # of nodes with normal operands
         self._done: dict[int, Tensor] = {}  # normal forms, by serial
         self._next: dict[int, Tensor] = {}  # what a rule made of a node, on the way
 
@@ -143,11 +146,13 @@ class Driver:
             self._next[own.serial] = found
 
     def _applied(self, node: Tensor) -> Tensor | None:
+        rules = self.rules.of(node, self._signs)
         if isinstance(node.type, TupleType) or node.type.dtype.kind == "c":
             return None
         if self.marks and _is_marked(node):
             return None
-        for rule in self.rules.of(node):
+        for rule in rules:
+            self.tried += 1
             made = rule.apply(node)
             if made is None:
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.graph.op import Op, Traits, registry
@@ -23,6 +24,7 @@ __all__ = [
     "Over",
     "Pattern",
     "Trait",
+    "Within",
     "captures",
     "numbers",
     "lift",
@@ -45,17 +47,37 @@ def shape_of(node: Tensor) -> Shape:
     )
 
 
+@dataclass(frozen=True)
+class Within:
+    """What stands in nodes that fit, or below them through ops of some kinds.
+
+    `found` tells it of a node by its operands, and is asked of ops in `at`.
+    """
+
+    found: Test
+    at: tuple[type[Op], ...]
+    through: tuple[type[Op], ...]
+
+
 class Pattern:
     """What a node may look like; operators make patterns of patterns."""
 
     __slots__ = ()
+
+    @property
+    def within(self) -> Within | None:
+        """What a node has in it or further below if it fits; for the index of rules."""
+        return None
 
     def match(self, node: Tensor, found: Found) -> Iterator[Found]:
         """Each way in which the node fits, with what the captures stand for."""
         raise NotImplementedError
 
     def could(self, shape: Shape) -> bool:
-        """Whether a node of this shape may fit at all; for the index of rules."""
+        """Whether a node of this shape may fit at all; for the index of rules.
+
+        Operands that are None may be any.
+        """
         return True
 
     @property
@@ -263,7 +285,10 @@ class Constants(Pattern):
     __slots__ = ()
 
     def could(self, shape: Shape) -> bool:
-        return bool(shape[1]) and all(s[0] in CONSTANTS for s in shape[1])
+        inputs = shape[1]
+        if inputs is None:
+            return True
+        return bool(inputs) and all(s[0] in CONSTANTS for s in inputs)
 
     def match(self, node: Tensor, found: Found) -> Iterator[Found]:
         if node.inputs and all(type(x.op) in CONSTANTS for x in node.inputs):
