@@ -23,7 +23,7 @@ _state = _State()
 
 
 class HeldBack:
-    """A block in which the collector does not run of itself; afterwards it is as it was.
+    """A block in which the collector does not run by itself; then it is as it was.
 
     A compilation makes a million objects, hardly any of them in cycles: they are freed
     by their counts, and going through what lives of them again and again costs a tenth

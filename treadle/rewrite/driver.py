@@ -134,16 +134,20 @@ class Driver:
 
     def _step(self, node: Tensor) -> None:
         """Rewrite a node whose operands are normal, once."""
+        done = self._done
         own = self._numbered(node)
+        if own.serial in done:
+            done[node.serial] = done[own.serial]
+            return
         if own is not node:
             self._next[node.serial] = own
-            if own.serial in self._done or own.serial in self._next:
+            if own.serial in self._next:
                 return
         found = self._applied(own)
-        if found is None:
-            self._done[own.serial] = own
-        else:
+        if found is not None:
             self._next[own.serial] = found
+        else:
+            done[own.serial] = done[node.serial] = own
 
     def _applied(self, node: Tensor) -> Tensor | None:
         rules = self.rules.of(node, self._signs)

@@ -9,21 +9,34 @@ are matched with the rules once, however often they stand there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.rewrite.pattern import Within, shape_of
+from treadle.rewrite.pattern import shape_of
 
 if TYPE_CHECKING:
     from treadle.rewrite.rule import Rule
 
-__all__ = ["Index", "Signs"]
+__all__ = ["Index", "Signs", "Within"]
 
 KNOWN = 20_000  # signs, and kinds of nodes with their rules
 
 Signs = dict[int, int]  # of nodes by serial, each after its operands
+
+
+@dataclass(frozen=True)
+class Within:
+    """What stands in nodes that fit, or below them through ops of some kinds.
+
+    `found` tells it of a node by its operands, and is asked of ops in `at`.
+    """
+
+    found: Callable[[Tensor], bool]
+    at: tuple[type[Op], ...]
+    through: tuple[type[Op], ...]
 
 
 class Index:
@@ -31,7 +44,7 @@ class Index:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
-        needed = {r.left.within: None for r in rules if r.left.within is not None}
+        needed = {r.within: None for r in rules if r.within is not None}
         self._bits = {w: 1 << k for k, w in enumerate(needed)}
         self._all = (1 << len(needed)) - 1
         self._steps: dict[type[Op], tuple[list[Within], int]] = {}
@@ -107,7 +120,7 @@ class Index:
         return tuple(
             r
             for r in rules
-            if (r.left.within is None or bits & self._bits[r.left.within])
+            if (r.within is None or bits & self._bits[r.within])
             and (twins or not r.left.twins)
             and r.left.could(shape)
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from treadle.graph.op import Op, Traits, registry
@@ -24,7 +23,6 @@ __all__ = [
     "Over",
     "Pattern",
     "Trait",
-    "Within",
     "captures",
     "numbers",
     "lift",
@@ -47,27 +45,10 @@ def shape_of(node: Tensor) -> Shape:
     )
 
 
-@dataclass(frozen=True)
-class Within:
-    """What stands in nodes that fit, or below them through ops of some kinds.
-
-    `found` tells it of a node by its operands, and is asked of ops in `at`.
-    """
-
-    found: Test
-    at: tuple[type[Op], ...]
-    through: tuple[type[Op], ...]
-
-
 class Pattern:
     """What a node may look like; operators make patterns of patterns."""
 
     __slots__ = ()
-
-    @property
-    def within(self) -> Within | None:
-        """What a node has in it or further below if it fits; for the index of rules."""
-        return None
 
     def match(self, node: Tensor, found: Found) -> Iterator[Found]:
         """Each way in which the node fits, with what the captures stand for."""

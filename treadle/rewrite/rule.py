@@ -13,7 +13,7 @@ from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.rewrite.facts import number_of
-from treadle.rewrite.index import Index, Signs
+from treadle.rewrite.index import Index, Signs, Within
 from treadle.rewrite.pattern import Found, Pattern, lift
 
 __all__ = ["Match", "Rule", "RuleSet"]
@@ -45,7 +45,8 @@ class Rule:
     `when` is asked after the left side fits. `exact`: both sides have the same bits;
     else they are equal in mathematics. `stable`: the right side is also right where
     the left overflows or divides 0 by 0. `enables`: it costs more by itself, and lets
-    others fit. `takes`: the kinds of dtype of the result.
+    others fit. `takes`: the kinds of dtype of the result. `within`: what stands in all
+    nodes that fit, or further below.
     `example` makes a graph the rule fits, from a source of random operands; without
     one it is the left side itself, on such operands.
 
@@ -63,6 +64,7 @@ class Rule:
     stable: bool = False
     enables: bool = False
     takes: str = "real"
+    within: Within | None = None
     example: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     def apply(self, node: Tensor) -> Tensor | None:

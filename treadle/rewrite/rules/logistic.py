@@ -19,8 +19,8 @@ from treadle.ops.elementary import Exp
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
 from treadle.ops.power import Reciprocal, Square
 from treadle.rewrite.facts import is_number, number_of
-from treadle.rewrite.pattern import Within
-from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.index import Within
+from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.products import Products, stable
 
 __all__ = ["LOGISTIC"]
@@ -248,22 +248,22 @@ def _product(d: Any) -> Any:
     return (s * d("t", (3, 4)) / (1 - s)) * (1 - s)
 
 
-_INSIDE = (Divide, Exp, Sigmoid)
 # Most products in a sigmoid, as in a gate, have nothing that overflows in them.
 _DANGER = Within(
     lambda node: _overflows(node) is not None, (Divide, Reciprocal, Exp), _OPEN
 )
 
 
-def _sums(root: type[Op]) -> Products:
-    return Products(root, *_INSIDE, within=_DANGER)
+def _rule(name: str, root: type[Op], example: Any) -> Rule:
+    inside = Products(root, Divide, Exp, Sigmoid)
+    return stable(name, inside, _logistic, example, within=_DANGER)
 
 
 LOGISTIC = RuleSet(
     "logistic",
     [
-        stable("sum in a sigmoid", _sums(Add), _logistic, _slope_sum),
-        stable("difference in a sigmoid", _sums(Subtract), _logistic, _slope),
-        stable("product in a sigmoid", _sums(Multiply), _logistic, _product),
+        _rule("sum in a sigmoid", Add, _slope_sum),
+        _rule("difference in a sigmoid", Subtract, _slope),
+        _rule("product in a sigmoid", Multiply, _product),
     ],
 )

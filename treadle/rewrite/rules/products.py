@@ -20,7 +20,7 @@ from treadle.ops.power import Reciprocal, Square
 from treadle.ops.reduce import Sum
 from treadle.ops.softmax import Softmax
 from treadle.rewrite.facts import is_number, is_positive, number_of
-from treadle.rewrite.pattern import Found, Pattern, Within, captures, of
+from treadle.rewrite.pattern import Found, Pattern, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
 __all__ = ["PRODUCTS", "folded_axis", "overflows", "stable"]
@@ -53,14 +53,8 @@ def folded_axis(total: Tensor, e: Tensor) -> int | None:
 class Products(Pattern):
     """A product or quotient in which operands of these ops stand, at any place."""
 
-    def __init__(
-        self, root: type[Op], *inside: type[Op], within: Within | None = None
-    ) -> None:
-        self.root, self.inside, self._within = root, inside, within
-
-    @property
-    def within(self) -> Within | None:
-        return self._within
+    def __init__(self, root: type[Op], *inside: type[Op]) -> None:
+        self.root, self.inside = root, inside
 
     def could(self, shape: Any) -> bool:
         cls, inputs = shape
