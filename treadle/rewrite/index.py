@@ -31,12 +31,14 @@ Signs = dict[int, int]  # of nodes by serial, each after its operands
 class Within:
     """What stands in nodes that fit, or below them through ops of some kinds.
 
-    `found` tells it of a node by its operands, and is asked of ops in `at`.
+    It is told of an op in `at`, if it is `found` there, by the node and its operands,
+    and if what is `over` stands in one of these.
     """
 
-    found: Callable[[Tensor], bool]
     at: tuple[type[Op], ...]
     through: tuple[type[Op], ...]
+    found: Callable[[Tensor], bool] | None = None
+    over: Within | None = None
 
 
 class Index:
@@ -44,7 +46,11 @@ class Index:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
-        needed = {r.within: None for r in rules if r.within is not None}
+        needed: dict[Within, None] = {}
+        for within in (r.within for r in rules):
+            while within is not None:
+                needed[within] = None
+                within = within.over
         self._bits = {w: 1 << k for k, w in enumerate(needed)}
         self._all = (1 << len(needed)) - 1
         self._steps: dict[type[Op], tuple[list[Within], int]] = {}
@@ -85,12 +91,15 @@ class Index:
             through = sum(bit for w, bit in self._bits.items() if op in w.through)
             step = self._steps[op] = at, through
         at, through = step
-        bits = 0
-        if through:
-            for sign in own:
-                bits |= sign & through
+        if not (at or through):
+            return 0
+        below = 0
+        for sign in own:
+            below |= sign
+        bits = below & through
         for w in at:
-            if w.found(node):
+            over = w.over is None or below & self._bits[w.over]
+            if over and (w.found is None or w.found(node)):
                 bits |= self._bits[w]
         return bits
 

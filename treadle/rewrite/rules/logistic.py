@@ -250,7 +250,7 @@ def _product(d: Any) -> Any:
 
 # Most products in a sigmoid, as in a gate, have nothing that overflows in them.
 _DANGER = Within(
-    lambda node: _overflows(node) is not None, (Divide, Reciprocal, Exp), _OPEN
+    (Divide, Reciprocal, Exp), _OPEN, lambda node: _overflows(node) is not None
 )
 
 

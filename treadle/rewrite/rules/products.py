@@ -20,6 +20,7 @@ from treadle.ops.power import Reciprocal, Square
 from treadle.ops.reduce import Sum
 from treadle.ops.softmax import Softmax
 from treadle.rewrite.facts import is_number, is_positive, number_of
+from treadle.rewrite.index import Within
 from treadle.rewrite.pattern import Found, Pattern, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
@@ -245,8 +246,9 @@ def _distributed(m: Match) -> Any:
     return None
 
 
-_DIVISIONS = {Divide, Reciprocal}
-_PARTS = {Multiply, Square, Negative} | _DIVISIONS
+_DIVISIONS = (Divide, Reciprocal)
+_PARTS = (Multiply, Square, Negative, *_DIVISIONS)
+_SUM_OF_QUOTIENTS = Within((Add, Subtract), _PARTS, over=Within(_DIVISIONS, _PARTS))
 
 
 def _parts_of(root: Tensor) -> list[Tensor]:
@@ -372,6 +374,7 @@ PRODUCTS = RuleSet(
             Products(Multiply, Add, Subtract),
             _distributed,
             _entropy_slope,
+            within=_SUM_OF_QUOTIENTS,
         ),
         stable(
             "reshape of one by exponentials",
