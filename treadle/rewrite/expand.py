@@ -62,6 +62,17 @@ class Expanded:
     again: list[Tensor] = field(default_factory=list)
     inside: dict[int, Inner] = field(default_factory=dict)
     once_more: list[Inner] = field(default_factory=list)
+    _reached: tuple[list[Tensor], list[Tensor]] = field(default=([], []), init=False)
+
+    def nodes(self) -> Sequence[Tensor]:
+        """All that the roots depend on, in creation order; the same roots are
+        followed once.
+        """
+        roots = list(self.roots.values())
+        of, found = self._reached
+        if len(of) != len(roots) or not all(map(is_, of, roots)):
+            self._reached = roots, found = roots, reach(roots)
+        return found
 
     def bound(self, node: Tensor, type_: Type) -> Tensor:
         """A new argument that takes the value of an old node."""
@@ -346,11 +357,15 @@ def _has_weight(node: Tensor) -> bool:
 def write_out(
     arguments: Sequence[Tensor],
     roots: Mapping[int, Tensor],
+    nodes: Sequence[Tensor],
     claimed: Callable[[Op], bool],
 ) -> dict[int, Tensor]:
-    """The roots of a graph over arguments, in the ops that kernels know."""
+    """The roots of a graph over arguments, in the ops that kernels know.
+
+    `nodes` are all that they depend on.
+    """
     numbering = _Numbering(claimed, straight=True)
     made: dict[int, Results] = {x.serial: x for x in arguments}
     numbering.done.update(made)
-    numbering._walk(reach(roots.values()), made)
+    numbering._walk(nodes, made)
     return {k: _one(made[root.serial]) for k, root in roots.items()}

@@ -110,25 +110,27 @@ PIPELINE = (
     ),
     Stage(
         "write out",
-        lambda graph, ways: write_out(graph.arguments, graph.roots, ways.claimed),
+        lambda graph, ways: write_out(
+            graph.arguments, graph.roots, graph.nodes(), ways.claimed
+        ),
         "every op is a primitive, or has loops or a kernel of its own",
         _is_written,
     ),
     Stage(
         "convolve",
-        lambda graph, ways: convolve(graph.roots, ways.direct),
+        lambda graph, ways: convolve(graph.roots, graph.nodes(), ways.direct),
         "a convolution that is left is done directly",
         _is_contracted,
     ),
     Stage(
         "straighten",
-        lambda graph, ways: straighten(graph.roots),
+        lambda graph, ways: straighten(graph.roots, graph.nodes()),
         "contractions begin with their batch dimensions",
         _is_straight,
     ),
     Stage(
         "cut",
-        lambda graph, ways: cut_folds(graph.roots),
+        lambda graph, ways: cut_folds(graph.roots, graph.nodes()),
         "long folds to few results are folds of parts",
         lambda node, ways: True,
     ),
@@ -211,7 +213,7 @@ def _after(stage: Stage, graph: Expanded, ways: Ways) -> None:
     """What is seen to after a stage: its size is noted, what it promises checked."""
     if recording() is None and not current().check:
         return
-    nodes = reach(graph.roots.values())
+    nodes = graph.nodes()
     sized(stage.name, nodes)
     if not current().check:
         return
