@@ -13,6 +13,7 @@ from operator import is_
 from typing import Any
 
 from treadle.autodiff.derivative import Derivative, expansion
+from treadle.autodiff.reverse import Tidy, tidied
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
@@ -201,9 +202,12 @@ class _Numbering:
         ]
         return self.node(made.op, tuple(own), made)
 
-    def derived(self, node: Tensor, made: dict[int, Results]) -> tuple[Tensor, ...]:
+    def derived(
+        self, node: Tensor, made: dict[int, Results], tidy: Tidy | None
+    ) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
-        results = expansion(node)
+        with tidied(tidy):
+            results = expansion(node)
         fresh = reach(results, lambda x: x.serial in made)
         old = [x for x in fresh if x.serial < node.serial and x.serial not in made]
         assert not old, f"a derivative reads {old[0].name}, which the run does not"
@@ -277,11 +281,13 @@ def expand(
     feeds: Mapping[int, Any],
     keep: Set[int],
     claimed: Callable[[Op], bool] = lambda op: False,
+    tidy: Tidy | None = None,
 ) -> Expanded:
     """The graph of a run in the ops that kernels know.
 
     `nodes` are in creation order; those with a value or a feed become arguments. An op
-    for which `claimed` holds is left as it is.
+    for which `claimed` holds is left as it is. What is derived once and stands in the
+    graph many times is rewritten by `tidy`, if that is given.
     """
     numbering = _Numbering(claimed)
     found = Expanded()
@@ -298,7 +304,7 @@ def expand(
             own = found.bound(node, without_names(node.type))
             made[node.serial] = numbering.done[own.serial] = own
         elif isinstance(node.op, Derivative):
-            made[node.serial] = numbering.derived(node, made)
+            made[node.serial] = numbering.derived(node, made, tidy)
         elif isinstance(node.op, Unbound):
             raise unbound(node.op.variable)
         elif isinstance(node.op, Leaf):

@@ -27,7 +27,7 @@ from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, Inner, expand, write_out
 from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
-from treadle.rewrite.simplify import compiled_rules, normal
+from treadle.rewrite.simplify import compiled_rules, normal, tidy
 from treadle.rewrite.straighten import straighten
 
 __all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
@@ -152,7 +152,10 @@ def prepare(
     """
     sized("graph", nodes)
     with timed("inline"):
-        graph = expand(nodes, feeds, keep, lambda op: True)
+        # Who asks what is rewritten sees it all where it stands.
+        rewrites = recording() is None and any(stage.optional for stage in stages)
+        own = tidy if rewrites else None
+        graph = expand(nodes, feeds, keep, lambda op: True, own)
     check = current().check
     _after(_INLINE, graph, ways)
     if check:
