@@ -190,18 +190,16 @@ class Driver:
         inputs = tuple([done[x.serial] for x in node.inputs])
         if kind is _Kind.CONTROL:
             op = with_bodies(op, self.body)
-        same = op is node.op and all(map(is_, inputs, node.inputs))
         each = kind is _Kind.EACH or (kind is _Kind.CONTROL and effect_of(op) == "each")
         if each or (self.marks and _is_marked(node)):
-            return node if same else copied(node, inputs, op)
+            return _over(node, inputs, op)
         serials = [x.serial for x in inputs]
         if kind is _Kind.SWAPS and len(serials) == 2:
             serials.sort()
         key = (op, node.type, *serials)
         found = self._table.get(key)
         if found is None:
-            found = node if same else copied(node, inputs, op)
-            self._table[key] = found
+            found = self._table[key] = _over(node, inputs, op)
         return found
 
     def _leaf(self, node: Tensor) -> Tensor:
@@ -228,6 +226,12 @@ class Driver:
         if raw != raw[: stored.itemsize] * stored.size:
             return node
         return BroadcastTo(node.type.shape)(literal_node(one, stored.dtype))
+
+
+def _over(node: Tensor, inputs: tuple[Tensor, ...], op: Op) -> Tensor:
+    """A node over other operands, or itself if it is over these."""
+    same = op is node.op and all(map(is_, inputs, node.inputs))
+    return node if same else copied(node, inputs, op)
 
 
 def _is_marked(node: Tensor) -> bool:
