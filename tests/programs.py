@@ -20,7 +20,7 @@ from treadle.rewrite.expand import Expanded, expand
 
 def built(graph: Expanded, vector_bytes: int = 64) -> Program:
     """The program of an expanded graph, on a host with vectors of so many bytes."""
-    found = drafts(graph.arguments, graph.roots, supported, vector_bytes)
+    found = drafts(graph.arguments, graph.roots, graph.nodes(), supported, vector_bytes)
     return next(found).build()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 
 import treadle as td
 from treadle.autodiff import reverse
+from treadle.autodiff.reverse import tidied
 from treadle.base.types import TupleType
 from treadle.graph.leaves import as_tensor, literal_node
 from treadle.graph.op import Op, Sample, registry
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.ops.families import Composite, Output
+from treadle.rewrite.simplify import tidy
 
 
 def composites() -> list[Sample]:
@@ -137,3 +140,28 @@ def test_numbers_among_the_operands_are_part_of_what_is_kept(
         want = td.grad((op(x, as_tensor(np.float32(eps))) ** 3 / 3).sum(), [x])[0]
         np.testing.assert_allclose(g.numpy(), want.numpy(), rtol=1e-5)
     assert count(afresh) >= 2
+
+
+def test_what_is_kept_is_tidied_once_where_that_is_asked_for(
+    afresh: dict[Any, Any],
+) -> None:
+    op = registry["LstmCell"]()
+    xs = drawn(op.samples()[0], 0)
+    seen: list[int] = []
+
+    def counted(roots: Sequence[Tensor]) -> list[Tensor]:
+        seen.append(len(roots))
+        return tidy(roots)
+
+    plain = [derived(op, xs) for _ in range(3)]
+    with tidied(counted):
+        found = [derived(op, xs) for _ in range(4)]
+    assert seen == [2]
+    names = [{type(x.op).__name__ for x in reach(ys)} for ys in found]
+    assert "Unslice" in names[0] and "Concat" not in names[0]  # as it is derived
+    for own in names[1:]:
+        assert "Unslice" not in own and "Concat" in own
+    assert [shape_of(ys, xs) for ys in plain] == [shape_of(derived(op, xs), xs)] * 3
+    for ys in found[1:]:
+        for y, want in zip(ys, plain[0], strict=True):
+            assert (y.numpy() == want.numpy()).all()

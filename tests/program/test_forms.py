@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import treadle as td
 from tests.loops.test_kernels import kernels_of, program_of
+from treadle.engines.base import engine
+from treadle.loops.nest import kernel_of
 from treadle.program import forms
 
 RNG = np.random.default_rng(0)
@@ -40,6 +43,39 @@ def test_a_cell_is_scheduled_once() -> None:
         id(s.kernel) for s in [*steps, *kernels_of(program)] if hasattr(s, "kernel")
     }
     assert len(program.steps) >= 6 and len(found) <= 3
+
+
+@pytest.mark.parametrize("kind", [td.nn.LSTMCell, td.nn.GRUCell])
+def test_more_steps_make_no_more_kernels(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    def noting(*given: Any) -> Any:
+        made.append(given)
+        return kernel_of(*given)
+
+    for module in ("build", "epilogue"):
+        monkeypatch.setattr(f"treadle.program.{module}.kernel_of", noting)
+    cell = kind(8, 8)
+    td.evaluate(*cell.parameters())
+
+    def count(steps: int) -> int:
+        state: Any = td.zeros((2, 8))
+        state = (state, state) if kind is td.nn.LSTMCell else state
+        total = td.constant(0.0)
+        for k in range(steps):
+            state = cell(td.ones((2, 8)) * float(k), state)
+            y = state[0] if kind is td.nn.LSTMCell else state
+            total = total + ((y - 1.5) ** 2).mean()
+        engine("native").clear_cache()
+        made.clear()
+        td.optim.SGD(lr=0.1).step(total)
+        return len(made)
+
+    ten, hundred, many = map(count, (10, 100, 200))
+    # A sum of the gradients of all steps is cut where a kernel has enough operands.
+    assert 8 < ten <= hundred <= ten + 4 and many <= hundred
 
 
 def test_each_reads_its_own_buffers() -> None:

@@ -192,3 +192,35 @@ def test_what_is_finite_by_its_ancestors_vanishes() -> None:
     mask = (td.param("x", init=[1.0, 2.0]) > 1.5).astype("float32")
     assert str(td.simplify(mask * 0)) == "0"
     assert str(td.simplify(0 / (mask + 1))) == "0"
+
+
+@pytest.mark.parametrize("loss", [hot, hot_total, labeled, picked])
+@pytest.mark.parametrize("softmax", SOFTMAXES)
+def test_several_in_one_graph_of_which_the_gradient_is_derived_once(
+    softmax: Callable[[Any], Any], loss: Callable[[Any], Any]
+) -> None:
+    arrays = [LOGITS, LOGITS[::-1].copy(), LOGITS * 0.5, LOGITS[:, ::-1].copy()]
+    xs = [td.asarray(x) for x in arrays]
+    total = sum((loss(softmax(x)) for x in xs), start=td.constant(0.0))
+    with td.options(autobatch=False):
+        found = td.evaluate(td.grad(total, xs))
+    for x, gradient in zip(arrays, found, strict=True):
+        np.testing.assert_allclose(gradient, exactly(x)[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("sigmoid", SIGMOIDS)
+def test_several_binary_cross_entropies_in_one_graph(
+    sigmoid: Callable[[Any], Any],
+) -> None:
+    arrays = [LOGITS, LOGITS[::-1].copy(), LOGITS * 0.5, LOGITS[:, ::-1].copy()]
+    xs = [td.asarray(x) for x in arrays]
+    total: Any = td.constant(0.0)
+    with td.options(autobatch=False):  # as rows, values and gradients run apart
+        for x in xs:
+            p = sigmoid(x)
+            total = total - (HOT * td.log(p) + (1 - HOT) * td.log(1 - p)).mean()
+        found = td.evaluate(td.grad(total, xs))
+    for x, gradient in zip(arrays, found, strict=True):
+        with np.errstate(over="ignore"):
+            slope = (1 / (1 + np.exp(-x.astype(np.float64))) - HOT) / HOT.size
+        np.testing.assert_allclose(gradient, slope, atol=1e-6)

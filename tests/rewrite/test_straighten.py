@@ -20,19 +20,19 @@ def drawn(*shape: int) -> Any:
 
 
 def written(y: Tensor) -> Tensor:
-    return write_out([], {0: y}, lambda op: False)[0]
+    return write_out([], {0: y}, reach([y]), lambda op: False)[0]
 
 
 def test_what_is_in_order_is_not_made_again() -> None:
     y = written(td.tanh(drawn(3, 4) @ drawn(5, 4).T) @ drawn(5, 2))
     specs = [n.op.spec for n in reach([y]) if isinstance(n.op, Contract)]
-    assert len(specs) == 2 and straighten({0: y})[0] is y
+    assert len(specs) == 2 and straighten({0: y}, reach([y]))[0] is y
 
 
 def test_permutations_of_permuted_operands_are_one() -> None:
     x, w = drawn(3, 4), drawn(5, 4)
     y = written(Contract("ab,cb->ac")(x, w).T + 1.0)
-    made = straighten({0: y})[0]
+    made = straighten({0: y}, reach([y]))[0]
     nodes = reach([made])
     for node in nodes:
         if isinstance(node.op, PermuteDims):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +242,26 @@ KNOWN = 1024  # composites on operands of some types
 _pulled: dict[Any, _Pulled | int | None] = {}  # or how often, or that it is not done
 
 
+Tidy = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+
+
+class _Tidying(threading.local):
+    by: Tidy | None = None
+
+
+_tidying = _Tidying()
+
+
+@contextmanager
+def tidied(by: Tidy | None) -> Iterator[None]:
+    """Within, what is derived once is rewritten once too, by a function if given."""
+    before, _tidying.by = _tidying.by, by
+    try:
+        yield
+    finally:
+        _tidying.by = before
+
+
 @dataclass(frozen=True)
 class _Pulled:
     """The gradient of a composite: nodes over arguments, in order, and cotangents."""
@@ -276,7 +298,8 @@ def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     places = [first.setdefault(x.serial, len(first)) for x in operands]
     given = tuple([k for k, own in enumerate(gs) if own is not None])
     types = [(x.type, bits_of(x)) for x in operands]
-    key = op, current().dtype, len(xs), isinstance(g, tuple), given, *places, *types
+    about = op, current().dtype, len(xs), isinstance(g, tuple), given, _tidying.by
+    key = *about, *places, *types
     known = _pulled.get(key, 0)
     if known == 1:
         known = _pulled[key] = _pull_apart(op, g, xs, operands)
@@ -304,6 +327,9 @@ def _pull_apart(
     try:
         y = op.expand(*inner)
         cotangents = pullback(y, seeds if isinstance(g, tuple) else seeds[0], inner)
+        if _tidying.by is not None:
+            fresh = iter(_tidying.by([c for c in cotangents if c is not None]))
+            cotangents = tuple(None if c is None else next(fresh) for c in cotangents)
     except TreadleError:  # told with the operands themselves
         return None
     arguments = tuple([own[x.serial] for x in operands])

@@ -50,6 +50,11 @@ def _remembered(holds: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
     return answer
 
 
+def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
+    """Whether a node needs no buffer: its readers compute it where they read it."""
+    return _remembered(lambda node: is_virtual(node) and supported(node))
+
+
 class Arrangement:
     """The units of a graph in an order in which they can run, and who stores what.
 
@@ -72,6 +77,7 @@ class Arrangement:
         self.roots = roots
         self.versions = versions
         self.supported = _remembered(supported)
+        self.looked_through = _looked_through(self.supported)
         reached = reach(list(roots.values())) if nodes is None else nodes
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
@@ -86,6 +92,7 @@ class Arrangement:
             self.orders = orders_of(self.nodes, asked, self.orders)
         if fuse:
             recompute(self.nodes, self.supported)
+            self.looked_through = _looked_through(self.supported)
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         copied = self._copied()
         chosen = [
@@ -119,10 +126,6 @@ class Arrangement:
         """How a node lies in its buffer, in elements."""
         order = self.orders.get(node.serial)
         return row_major(node) if order is None else strides_in(node, order)
-
-    def looked_through(self, node: Tensor) -> bool:
-        """Whether a node needs no buffer: its readers compute it where they read it."""
-        return is_virtual(node) and self.supported(node)
 
     def _lent(self, fixed: Collection[int]) -> dict[int, Tensor]:
         """The roots that are another shape of a computed node, which lends its memory.

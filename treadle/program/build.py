@@ -18,7 +18,6 @@ from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels
 from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
@@ -109,6 +108,7 @@ class Draft:
 def drafts(
     arguments: Sequence[Tensor],
     roots: Mapping[int, Tensor],
+    nodes: Sequence[Tensor],
     supported: Callable[[Tensor], bool],
     vector_bytes: int,
     fuse: bool = True,
@@ -119,11 +119,12 @@ def drafts(
 ) -> Iterator[Draft]:
     """A program that computes the roots, and then others that need ever less memory.
 
-    Roots are keyed by the serial they are asked for by. `supported` tells which nodes
-    the engine has kernels for; without `fuse` each node is a kernel of its own.
-    `replaced` has, by root, the argument that the root is the next version of: it may
-    be overwritten. `inner` gives the programs of an op's bodies, `given` the orders of
-    arguments that are not row-major, `loose` the roots that need not be.
+    Roots are keyed by the serial they are asked for by; `nodes` are all that they
+    depend on. `supported` tells which nodes the engine has kernels for; without `fuse`
+    each node is a kernel of its own. `replaced` has, by root, the argument that the
+    root is the next version of: it may be overwritten. `inner` gives the programs of an
+    op's bodies, `given` the orders of arguments that are not row-major, `loose` the
+    roots that need not be.
     """
     olds = replaced or {}
 
@@ -141,7 +142,6 @@ def drafts(
         return Draft(arranged, built)
 
     with stage("fuse"):
-        nodes = reach(list(roots.values()))
         own = unbarred(roots, nodes)
         arranged = arrange(own, nodes if own is roots else None)
     if not fuse:

@@ -32,32 +32,36 @@ def epilogues(
     own loops are, and wait for nothing that waits for the product.
     """
     readers: dict[int, list[Unit]] = {}
+    made: dict[int, list[int]] = {}  # the products that an operand leads to
     for unit in units:
+        own: set[int] = set()
         for node in unit.nodes:
             for x in node.inputs:
-                if x.serial not in products and not is_virtual(x):
-                    continue
-                for p in producers(x):
-                    if p.serial in products and unit not in readers.get(p.serial, []):
-                        readers.setdefault(p.serial, []).append(unit)
-    found: dict[int, Unit] = {}
+                found = made.get(x.serial)
+                if found is None:
+                    found = [p.serial for p in producers(x) if p.serial in products]
+                    made[x.serial] = found
+                own.update(found)
+        for serial in own:
+            readers.setdefault(serial, []).append(unit)
+    finishes: dict[int, Unit] = {}
     taken: set[int] = set()
     for product in units:
         (node, *rest) = product.nodes
-        own = readers.get(node.serial, [])
+        reading = readers.get(node.serial, [])
         if rest or node.serial not in products or node.serial in asked:
             continue
-        if len(own) != 1 or own[0].number in taken:
+        if len(reading) != 1 or reading[0].number in taken:
             continue
-        (unit,) = own
+        (unit,) = reading
         if between(product, unit) or not _fits(unit, node, products):
             continue
-        found[node.serial] = unit
+        finishes[node.serial] = unit
         taken.add(unit.number)
         # The product now waits for what its unit waits for, and so do its readers.
         unit.done_by = product
         spread(product, unit.before & ~(1 << product.number))
-    return found
+    return finishes
 
 
 def _fits(

@@ -75,13 +75,15 @@ class Grouping:
         """Make a new unit one with another that runs the same loops over an operand."""
         region = unit.region
         assert region is not None
-        size = math.prod(a.extent for a in region.axes)
+        size = math.prod([a.extent for a in region.axes])
+        if size < MANY:
+            return
         near = self.units[-NEAR - 1 : -1]
         for other in reversed(near):
             if other.region is None or not other.nodes:
                 continue
             shared = unit.operands & other.operands
-            if size >= MANY and any(self.sizes[x] >= size for x in shared):
+            if any(self.sizes[x] >= size for x in shared):
                 self._unite(unit, other)
                 if not other.nodes:
                     return

@@ -213,6 +213,8 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     if sum(x.type.nbytes for x in kept_nodes(arranged).values()) < LARGE:
         return arranged
     time = Timeline(arranged)
+    if max(time.held(), default=0) < LARGE:
+        return arranged
     demand = time.largest()
     if demand.bytes < LARGE:
         return arranged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,18 +80,18 @@ class Timeline:
                 found.update([x.serial for x in self.arranged.reads(node, unit)])
         return found
 
-    def demands(self) -> list[int]:
-        """The bytes of the arena that each step needs, roughly as they will be."""
+    def held(self) -> list[int]:
+        """The bytes of the arena that lie there in each step."""
         change = [0] * (len(self.steps) + 1)
         for serial, node in self.kept.items():
             first = self.at[serial]
             change[first] += node.type.nbytes
             change[self.last.get(serial, first) + 1] -= node.type.nbytes
-        found, total = [], 0
-        for k, more in enumerate(change[:-1]):
-            total += more
-            found.append(total - self._written_over(k))
-        return found
+        return list(itertools.accumulate(change[:-1]))
+
+    def demands(self) -> list[int]:
+        """The bytes that each step needs, roughly as they will be planned."""
+        return [held - self._written_over(k) for k, held in enumerate(self.held())]
 
     def _written_over(self, k: int) -> int:
         """Bytes of what a step writes in place of what it is the last to read."""

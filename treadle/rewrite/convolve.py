@@ -13,7 +13,6 @@ from typing import Any
 from treadle.base.types import Shape
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.movement import PermuteDims, Reshape
@@ -26,14 +25,16 @@ PLACES, TAPS = "xyz", "ijk"
 
 
 def convolve(
-    roots: Mapping[int, Tensor], direct: Callable[[Tensor], bool]
+    roots: Mapping[int, Tensor],
+    nodes: Sequence[Tensor],
+    direct: Callable[[Tensor], bool],
 ) -> dict[int, Tensor]:
     """The roots, with convolutions and their gradients as contractions.
 
+    `nodes` are all that the roots depend on.
     Those that are `direct` have kernels of their own and stay. The channels of windows
     and of results lie innermost, where products read them.
     """
-    nodes = reach(roots.values())
     if not any(map(_slides, nodes)):
         return dict(roots)
     made: dict[int, Tensor] = {}

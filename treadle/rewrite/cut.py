@@ -7,12 +7,11 @@ change it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_not
 
 from treadle.graph.tensor import Tensor, remade
-from treadle.graph.traversal import reach
 from treadle.ops.families import Reduction
 from treadle.ops.movement import Reshape
 
@@ -26,9 +25,13 @@ PARTS = range(16, 257)
 ROWS_OF_PART = 16  # fewer are not worth a sum of their own
 
 
-def cut_folds(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """The roots, with each long fold as a fold of parts and a fold of these."""
-    nodes = reach(roots.values())
+def cut_folds(
+    roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
+) -> dict[int, Tensor]:
+    """The roots, with each long fold as a fold of parts and a fold of these.
+
+    `nodes` are all that the roots depend on.
+    """
     if not any(map(_is_long, nodes)):
         return dict(roots)
     made: dict[int, Tensor] = {}

@@ -21,6 +21,7 @@ from treadle.graph.tensor import Tensor, copied
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update
 from treadle.ops.movement import BroadcastTo
+from treadle.rewrite.index import Signs
 from treadle.rewrite.rule import Rule, RuleSet
 
 __all__ = ["Driver", "RewriteError", "rewrite"]
@@ -68,9 +69,11 @@ class Driver:
         self.marks = marks  # whether derivatives may yet be taken: no_grad is kept
         self.watch = watch
         self.count = 0  # applications so far
+        self.tried = 0  # and what was tried for them
         self.budget = 1000
         self.last: deque[str] = deque(maxlen=LAST)
         self._table: dict[Any, Tensor] = {}
+        self._signs: Signs = {}  # of nodes with normal operands
         self._done: dict[int, Tensor] = {}  # normal forms, by serial
         self._next: dict[int, Tensor] = {}  # what a rule made of a node, on the way
 
@@ -131,23 +134,29 @@ class Driver:
 
     def _step(self, node: Tensor) -> None:
         """Rewrite a node whose operands are normal, once."""
+        done = self._done
         own = self._numbered(node)
+        if own.serial in done:
+            done[node.serial] = done[own.serial]
+            return
         if own is not node:
             self._next[node.serial] = own
-            if own.serial in self._done or own.serial in self._next:
+            if own.serial in self._next:
                 return
         found = self._applied(own)
-        if found is None:
-            self._done[own.serial] = own
-        else:
+        if found is not None:
             self._next[own.serial] = found
+        else:
+            done[own.serial] = done[node.serial] = own
 
     def _applied(self, node: Tensor) -> Tensor | None:
+        rules = self.rules.of(node, self._signs)
         if isinstance(node.type, TupleType) or node.type.dtype.kind == "c":
             return None
         if self.marks and _is_marked(node):
             return None
-        for rule in self.rules.of(node):
+        for rule in rules:
+            self.tried += 1
             made = rule.apply(node)
             if made is None:
                 continue
@@ -181,18 +190,16 @@ class Driver:
         inputs = tuple([done[x.serial] for x in node.inputs])
         if kind is _Kind.CONTROL:
             op = with_bodies(op, self.body)
-        same = op is node.op and all(map(is_, inputs, node.inputs))
         each = kind is _Kind.EACH or (kind is _Kind.CONTROL and effect_of(op) == "each")
         if each or (self.marks and _is_marked(node)):
-            return node if same else copied(node, inputs, op)
+            return _over(node, inputs, op)
         serials = [x.serial for x in inputs]
         if kind is _Kind.SWAPS and len(serials) == 2:
             serials.sort()
         key = (op, node.type, *serials)
         found = self._table.get(key)
         if found is None:
-            found = node if same else copied(node, inputs, op)
-            self._table[key] = found
+            found = self._table[key] = _over(node, inputs, op)
         return found
 
     def _leaf(self, node: Tensor) -> Tensor:
@@ -219,6 +226,12 @@ class Driver:
         if raw != raw[: stored.itemsize] * stored.size:
             return node
         return BroadcastTo(node.type.shape)(literal_node(one, stored.dtype))
+
+
+def _over(node: Tensor, inputs: tuple[Tensor, ...], op: Op) -> Tensor:
+    """A node over other operands, or itself if it is over these."""
+    same = op is node.op and all(map(is_, inputs, node.inputs))
+    return node if same else copied(node, inputs, op)
 
 
 def _is_marked(node: Tensor) -> bool:

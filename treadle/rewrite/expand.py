@@ -13,6 +13,7 @@ from operator import is_
 from typing import Any
 
 from treadle.autodiff.derivative import Derivative, expansion
+from treadle.autodiff.reverse import Tidy, tidied
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
@@ -62,6 +63,17 @@ class Expanded:
     again: list[Tensor] = field(default_factory=list)
     inside: dict[int, Inner] = field(default_factory=dict)
     once_more: list[Inner] = field(default_factory=list)
+    _reached: tuple[list[Tensor], list[Tensor]] = field(default=([], []), init=False)
+
+    def nodes(self) -> Sequence[Tensor]:
+        """All that the roots depend on, in creation order; the same roots are
+        followed once.
+        """
+        roots = list(self.roots.values())
+        of, found = self._reached
+        if len(of) != len(roots) or not all(map(is_, of, roots)):
+            self._reached = roots, found = roots, reach(roots)
+        return found
 
     def bound(self, node: Tensor, type_: Type) -> Tensor:
         """A new argument that takes the value of an old node."""
@@ -190,9 +202,12 @@ class _Numbering:
         ]
         return self.node(made.op, tuple(own), made)
 
-    def derived(self, node: Tensor, made: dict[int, Results]) -> tuple[Tensor, ...]:
+    def derived(
+        self, node: Tensor, made: dict[int, Results], tidy: Tidy | None
+    ) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
-        results = expansion(node)
+        with tidied(tidy):
+            results = expansion(node)
         fresh = reach(results, lambda x: x.serial in made)
         old = [x for x in fresh if x.serial < node.serial and x.serial not in made]
         assert not old, f"a derivative reads {old[0].name}, which the run does not"
@@ -266,11 +281,13 @@ def expand(
     feeds: Mapping[int, Any],
     keep: Set[int],
     claimed: Callable[[Op], bool] = lambda op: False,
+    tidy: Tidy | None = None,
 ) -> Expanded:
     """The graph of a run in the ops that kernels know.
 
     `nodes` are in creation order; those with a value or a feed become arguments. An op
-    for which `claimed` holds is left as it is.
+    for which `claimed` holds is left as it is. What is derived once and stands in the
+    graph many times is rewritten by `tidy`, if that is given.
     """
     numbering = _Numbering(claimed)
     found = Expanded()
@@ -287,7 +304,7 @@ def expand(
             own = found.bound(node, without_names(node.type))
             made[node.serial] = numbering.done[own.serial] = own
         elif isinstance(node.op, Derivative):
-            made[node.serial] = numbering.derived(node, made)
+            made[node.serial] = numbering.derived(node, made, tidy)
         elif isinstance(node.op, Unbound):
             raise unbound(node.op.variable)
         elif isinstance(node.op, Leaf):
@@ -346,11 +363,15 @@ def _has_weight(node: Tensor) -> bool:
 def write_out(
     arguments: Sequence[Tensor],
     roots: Mapping[int, Tensor],
+    nodes: Sequence[Tensor],
     claimed: Callable[[Op], bool],
 ) -> dict[int, Tensor]:
-    """The roots of a graph over arguments, in the ops that kernels know."""
+    """The roots of a graph over arguments, in the ops that kernels know.
+
+    `nodes` are all that they depend on.
+    """
     numbering = _Numbering(claimed, straight=True)
     made: dict[int, Results] = {x.serial: x for x in arguments}
     numbering.done.update(made)
-    numbering._walk(reach(roots.values()), made)
+    numbering._walk(nodes, made)
     return {k: _one(made[root.serial]) for k, root in roots.items()}

@@ -55,7 +55,10 @@ class Pattern:
         raise NotImplementedError
 
     def could(self, shape: Shape) -> bool:
-        """Whether a node of this shape may fit at all; for the index of rules."""
+        """Whether a node of this shape may fit at all; for the index of rules.
+
+        Operands that are None may be any.
+        """
         return True
 
     @property
@@ -263,7 +266,10 @@ class Constants(Pattern):
     __slots__ = ()
 
     def could(self, shape: Shape) -> bool:
-        return bool(shape[1]) and all(s[0] in CONSTANTS for s in shape[1])
+        inputs = shape[1]
+        if inputs is None:
+            return True
+        return bool(inputs) and all(s[0] in CONSTANTS for s in inputs)
 
     def match(self, node: Tensor, found: Found) -> Iterator[Found]:
         if node.inputs and all(type(x.op) in CONSTANTS for x in node.inputs):

@@ -27,7 +27,7 @@ from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.expand import Expanded, Inner, expand, write_out
 from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
-from treadle.rewrite.simplify import compiled_rules, normal
+from treadle.rewrite.simplify import compiled_rules, normal, tidy
 from treadle.rewrite.straighten import straighten
 
 __all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
@@ -110,25 +110,27 @@ PIPELINE = (
     ),
     Stage(
         "write out",
-        lambda graph, ways: write_out(graph.arguments, graph.roots, ways.claimed),
+        lambda graph, ways: write_out(
+            graph.arguments, graph.roots, graph.nodes(), ways.claimed
+        ),
         "every op is a primitive, or has loops or a kernel of its own",
         _is_written,
     ),
     Stage(
         "convolve",
-        lambda graph, ways: convolve(graph.roots, ways.direct),
+        lambda graph, ways: convolve(graph.roots, graph.nodes(), ways.direct),
         "a convolution that is left is done directly",
         _is_contracted,
     ),
     Stage(
         "straighten",
-        lambda graph, ways: straighten(graph.roots),
+        lambda graph, ways: straighten(graph.roots, graph.nodes()),
         "contractions begin with their batch dimensions",
         _is_straight,
     ),
     Stage(
         "cut",
-        lambda graph, ways: cut_folds(graph.roots),
+        lambda graph, ways: cut_folds(graph.roots, graph.nodes()),
         "long folds to few results are folds of parts",
         lambda node, ways: True,
     ),
@@ -150,7 +152,10 @@ def prepare(
     """
     sized("graph", nodes)
     with timed("inline"):
-        graph = expand(nodes, feeds, keep, lambda op: True)
+        # Who asks what is rewritten sees it all where it stands.
+        rewrites = recording() is None and any(stage.optional for stage in stages)
+        own = tidy if rewrites else None
+        graph = expand(nodes, feeds, keep, lambda op: True, own)
     check = current().check
     _after(_INLINE, graph, ways)
     if check:
@@ -211,7 +216,7 @@ def _after(stage: Stage, graph: Expanded, ways: Ways) -> None:
     """What is seen to after a stage: its size is noted, what it promises checked."""
     if recording() is None and not current().check:
         return
-    nodes = reach(graph.roots.values())
+    nodes = graph.nodes()
     sized(stage.name, nodes)
     if not current().check:
         return

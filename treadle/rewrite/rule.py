@@ -13,7 +13,8 @@ from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.rewrite.facts import number_of
-from treadle.rewrite.pattern import Found, Pattern, lift, shape_of
+from treadle.rewrite.index import Index, Signs, Within
+from treadle.rewrite.pattern import Found, Pattern, lift
 
 __all__ = ["Match", "Rule", "RuleSet"]
 
@@ -44,7 +45,8 @@ class Rule:
     `when` is asked after the left side fits. `exact`: both sides have the same bits;
     else they are equal in mathematics. `stable`: the right side is also right where
     the left overflows or divides 0 by 0. `enables`: it costs more by itself, and lets
-    others fit. `takes`: the kinds of dtype of the result.
+    others fit. `takes`: the kinds of dtype of the result. `within`: what stands in all
+    nodes that fit, or further below.
     `example` makes a graph the rule fits, from a source of random operands; without
     one it is the left side itself, on such operands.
 
@@ -62,6 +64,7 @@ class Rule:
     stable: bool = False
     enables: bool = False
     takes: str = "real"
+    within: Within | None = None
     example: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     def apply(self, node: Tensor) -> Tensor | None:
@@ -134,21 +137,11 @@ class RuleSet:
         twice = {n for n in names if names.count(n) > 1}
         if twice:
             raise OptionError(f"two rules are named {sorted(twice)[0]!r}")
-        self._index: dict[Any, tuple[Rule, ...]] = {}
+        self._index = Index(self.rules)
 
-    def of(self, node: Tensor) -> tuple[Rule, ...]:
-        """The rules that may fit a node, in order."""
-        shape, inputs = shape_of(node), node.inputs
-        twins = len(inputs) == 2 and inputs[0] is inputs[1]
-        key = shape, twins
-        found = self._index.get(key)
-        if found is None:
-            fits = [r for r in self.rules if r.left.could(shape)]
-            found = tuple(r for r in fits if twins or not r.left.twins)
-            if len(self._index) > 20_000:
-                self._index.clear()
-            self._index[key] = found
-        return found
+    def of(self, node: Tensor, signs: Signs | None = None) -> tuple[Rule, ...]:
+        """The rules that may fit a node, in order; `signs` as `Index.of` takes them."""
+        return self._index.of(node, signs)
 
     def without(self, *names: str) -> RuleSet:
         """The same rules but for those named; an unknown name is an error."""

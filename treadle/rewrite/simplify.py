@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,9 @@ STANDARD = (
 )  # fmt: skip
 COMPILED = STANDARD + FORWARD
 SHOWN = STANDARD + READABLE
+# Of a part of a graph whose operands are not known: what cannot stand in the way of
+# another rule, as each of the others might that an operand decides on.
+TIDY = MOVEMENT + STATE
 
 
 @lru_cache(maxsize=64)
@@ -50,6 +53,11 @@ def _with(standard: RuleSet, own: tuple[Any, ...]) -> RuleSet:
 def compiled_rules() -> RuleSet:
     """The rules a graph is compiled with: the standard ones and the thread's own."""
     return _with(COMPILED, current().rules)
+
+
+def tidy(roots: Sequence[Tensor]) -> list[Tensor]:
+    """A part of a graph, seen by itself, without the movement that comes to nothing."""
+    return list(Driver(TIDY).all(dict(enumerate(roots))).values())
 
 
 def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:

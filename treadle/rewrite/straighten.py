@@ -7,20 +7,21 @@ from functools import lru_cache
 from operator import is_not
 
 from treadle.graph.tensor import Tensor, remade
-from treadle.graph.traversal import reach
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
 __all__ = ["ordered", "straighten"]
 
 
-def straighten(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+def straighten(
+    roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
+) -> dict[int, Tensor]:
     """The roots, with each contraction as [batch, m, k] times [batch, k, n].
 
+    `nodes` are all that the roots depend on.
     A permutation of a result that nobody else reads becomes the order it is made in;
     the permutations of operands are looked through wherever memory allows.
     """
-    nodes = reach(roots.values())
     alone = _permuted_alone(nodes)
     alone -= {x.serial for x in roots.values()}
     made: dict[int, Tensor] = {}

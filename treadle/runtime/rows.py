@@ -126,9 +126,16 @@ def irregular(found: Columns) -> bool:
     if count < FEW:
         return False
     codes = found.depths * found.count + found.kinds
-    if count > LOOK and PAYS * len(np.unique(codes[:LOOK])) <= LOOK:
+    if count > LOOK and PAYS * _distinct(codes[:LOOK]) <= LOOK:
         return True
-    return PAYS * len(np.unique(codes)) <= count
+    return PAYS * _distinct(codes) <= count
+
+
+def _distinct(codes: np.ndarray[Any, Any]) -> int:
+    """How many different numbers there are, of at least one."""
+    # np.unique would load the package of masked arrays.
+    found = np.sort(codes)
+    return 1 + int(np.count_nonzero(found[1:] != found[:-1]))
 
 
 class _Counts(threading.local):

@@ -11,6 +11,8 @@ from treadle.engines.native.contraction import plan_matmul
 from treadle.engines.native.convolution import plan_convolution
 from treadle.engines.native.emit import emit
 from treadle.engines.native.finish import epilogue_of
+from treadle.engines.native.texts import Function, kept_text
+from treadle.loops.digest import digest
 from treadle.loops.kernel import Kernel
 from treadle.program.contract import Layout
 from treadle.program.convolution import CONVOLUTIONS, Convolution
@@ -52,16 +54,20 @@ def coded(step: Launch | Product) -> tuple[Code, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _text(kernel: Kernel) -> tuple[str, str]:
-    """Name and text of a kernel without sizes; equal structures have equal names."""
+def _text(kernel: Kernel) -> Function:
+    """The function of a kernel without sizes; equal structures have equal names."""
+    return kept_text(f"loops {digest(kernel)}", lambda: _written(kernel))
+
+
+def _written(kernel: Kernel) -> Function:
     text = emit(kernel, "NAME")
     name = f"loops_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    return name, text.replace("@NAME(", f"@{name}(")
+    return Function(name, text.replace("@NAME(", f"@{name}("))
 
 
 def _launch(step: Launch) -> Code:
-    name, text = _text(step.kernel)
     kernel = step.kernel
+    made = _text(kernel)
     arguments: list[Argument] = [(n, 0) for n in step.buffers]
     own = [a for a in kernel.arguments if a.scratch]
     arguments += [("scratch", 0) for _ in own]
@@ -69,7 +75,8 @@ def _launch(step: Launch) -> Code:
     if kernel.checks:
         arguments.append(("status", 0))
     arguments += step.integers
-    return Code(name, {name: text}, tuple(arguments), step.total, step.grain, scratch)
+    texts = {made.name: made.text}
+    return Code(made.name, texts, tuple(arguments), step.total, step.grain, scratch)
 
 
 def _product(step: Product, layout: Layout) -> Code:

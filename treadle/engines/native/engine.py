@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.collector import HeldBack
 from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import Type
@@ -184,7 +185,8 @@ class Native(Engine):
         more: Set[int],
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
-        linked, leaves = self._compile(made, feeds, keep, more)
+        with HeldBack():
+            linked, leaves = self._compile(made, feeds, keep, more)
         linked.link()
         return linked, leaves
 

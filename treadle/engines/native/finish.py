@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import replace
 
 from treadle.engines.native.builder import Builder, Value, lanes
 from treadle.engines.native.contraction.epilogue import Epilogue, Site
 from treadle.engines.native.emit import Emitter
+from treadle.loops.digest import digest
 from treadle.loops.kernel import Kernel, Load, Loop
 
 __all__ = ["epilogue_of"]
@@ -51,22 +51,13 @@ class _Finish(Emitter):
         self.run(body)
 
 
-_numbers = itertools.count()
-
-
-@functools.lru_cache(maxsize=4096)
-def _number(kernel: Kernel) -> int:
-    """A number that stands for a structure in this process, and for no other ever."""
-    return next(_numbers)
-
-
 @functools.lru_cache(maxsize=1024)
 def epilogue_of(kernel: Kernel, product: int) -> Epilogue:
     """What finishes the vectors of a product; `product` is its buffer in the kernel."""
     plain = replace(kernel, name="")
-    key = f"{product} {_number(plain)}"
+    key = f"{product} {digest(plain)}"
 
     def write(b: Builder, result: Value, site: Site) -> None:
         _Finish(plain, b, result, site, product).write()
 
-    return Epilogue(key, write, len(kernel.arguments) - 1, kernel.integers)
+    return Epilogue(key, write, len(kernel.arguments) - 1, kernel.integers, True)

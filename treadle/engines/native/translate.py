@@ -83,7 +83,10 @@ def body_program(body: Body) -> BodyProgram:
     graph = prepare(body.nodes, place, keep, WAYS, stages())
     roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
     width = host().vector_bytes
-    found = drafts(graph.arguments, roots, supported, width, now.optimize, inner=inner)
+    nodes = graph.nodes()
+    found = drafts(
+        graph.arguments, roots, nodes, supported, width, now.optimize, inner=inner
+    )
     given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
     made = BodyProgram(next(found).build(), given)
     body.memo["program"] = key, made
@@ -121,6 +124,7 @@ def translated(
             drafts(
                 graph.arguments,
                 roots,
+                graph.nodes(),
                 supported,
                 host().vector_bytes,
                 optimize,

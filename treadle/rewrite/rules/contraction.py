@@ -62,8 +62,9 @@ def _as_product(m: Match) -> Tensor | None:
     """A contraction that sums over nothing, or over single elements, as a product."""
     a, b, out = _spec(m.root)
     extents = m.x.type.shape + m.y.type.shape
-    if any(n != 1 and c not in out for c, n in zip(a + b, extents, strict=True)):
-        return None
+    for c, n in zip(a + b, extents, strict=True):
+        if n != 1 and c not in out:
+            return None
     if _is_named(*m.root.inputs):
         return None
     size = dict(zip(a + b, extents, strict=True))

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from treadle.graph.leaves import literal_node
+from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import Sigmoid
 from treadle.ops.elementary import Exp
 from treadle.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
 from treadle.ops.power import Reciprocal, Square
 from treadle.rewrite.facts import is_number, number_of
-from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.index import Within
+from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.products import Products, stable
 
 __all__ = ["LOGISTIC"]
@@ -183,22 +185,28 @@ def _joined(powers: dict[Powers, float]) -> bool:
     return False
 
 
+def _overflows(node: Tensor) -> Tensor | None:
+    """The x of an exponential, or of a sigmoid that a node divides by."""
+    kind = type(node.op)
+    if kind is Divide or kind is Reciprocal:
+        d = node.inputs[-1]
+        if type(d.op) is Subtract:  # one less a sigmoid
+            d = d.inputs[1]
+        if type(d.op) is Sigmoid:
+            return _base(d.inputs[0])[0]
+    return _base(node.inputs[0])[0] if kind is Exp else None
+
+
 def _danger(root: Tensor) -> Tensor | None:
     """The x of an exponential or a divisor near the root that overflows, if any."""
     level = [root]
     for _ in range(NEAR):
         below: list[Tensor] = []
         for node in level:
-            kind = type(node.op)
-            if kind is Divide or kind is Reciprocal:
-                d = node.inputs[-1]
-                if type(d.op) is Subtract:  # one less a sigmoid
-                    d = d.inputs[1]
-                if type(d.op) is Sigmoid:
-                    return _base(d.inputs[0])[0]
-            if kind is Exp:
-                return _base(node.inputs[0])[0]
-            if kind in _OPEN:
+            x = _overflows(node)
+            if x is not None:
+                return x
+            if type(node.op) in _OPEN:
                 below += node.inputs
         level = below[: 2 * TERMS]
     return None
@@ -240,17 +248,22 @@ def _product(d: Any) -> Any:
     return (s * d("t", (3, 4)) / (1 - s)) * (1 - s)
 
 
-_INSIDE = (Divide, Exp, Sigmoid)
+# Most products in a sigmoid, as in a gate, have nothing that overflows in them.
+_DANGER = Within(
+    (Divide, Reciprocal, Exp), _OPEN, lambda node: _overflows(node) is not None
+)
+
+
+def _rule(name: str, root: type[Op], example: Any) -> Rule:
+    inside = Products(root, Divide, Exp, Sigmoid)
+    return stable(name, inside, _logistic, example, within=_DANGER)
+
 
 LOGISTIC = RuleSet(
     "logistic",
     [
-        stable("sum in a sigmoid", Products(Add, *_INSIDE), _logistic, _slope_sum),
-        stable(
-            "difference in a sigmoid", Products(Subtract, *_INSIDE), _logistic, _slope
-        ),
-        stable(
-            "product in a sigmoid", Products(Multiply, *_INSIDE), _logistic, _product
-        ),
+        _rule("sum in a sigmoid", Add, _slope_sum),
+        _rule("difference in a sigmoid", Subtract, _slope),
+        _rule("product in a sigmoid", Multiply, _product),
     ],
 )

@@ -6,7 +6,7 @@ what mathematics gives: cross entropy and its gradient come out of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from treadle.graph.op import Op
@@ -20,6 +20,7 @@ from treadle.ops.power import Reciprocal, Square
 from treadle.ops.reduce import Sum
 from treadle.ops.softmax import Softmax
 from treadle.rewrite.facts import is_number, is_positive, number_of
+from treadle.rewrite.index import Within
 from treadle.rewrite.pattern import Found, Pattern, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
@@ -245,37 +246,34 @@ def _distributed(m: Match) -> Any:
     return None
 
 
-_DIVISIONS = {Divide, Reciprocal}
-_PARTS = {Multiply, Square, Negative} | _DIVISIONS
+_DIVISIONS = (Divide, Reciprocal)
+_PARTS = (Multiply, Square, Negative, *_DIVISIONS)
+_SUM_OF_QUOTIENTS = Within((Add, Subtract), _PARTS, over=Within(_DIVISIONS, _PARTS))
+
+
+def _parts_of(root: Tensor) -> list[Tensor]:
+    """What a product is made of at every level, itself first; of a large one some."""
+    found = [root]
+    for node in found:
+        if type(node.op) in _PARTS and len(found) < 4 * FACTORS:
+            found += node.inputs
+    return found
 
 
 def _sums_quotients(root: Tensor) -> bool:
-    """Whether a product may have a sum as a factor of which a term has a divisor."""
-    # Most have none: no lists of all that is looked at.
-    waiting, left = [root], 4 * FACTORS
-    while waiting and left:
-        node = waiting.pop()
-        left -= 1
-        kind = type(node.op)
-        if kind in _PARTS:
-            waiting += node.inputs
-        elif (kind is Add or kind is Subtract) and any(map(_divides, node.inputs)):
-            return True
-    return False
+    """Whether a product may have a sum of which a term is divided by a factor."""
+    parts = _parts_of(root)
+    sums = [v for x in parts if type(x.op) in (Add, Subtract) for v in x.inputs]
+    factors = {x.serial for x in parts} if sums else set()
+    return any(_divides(v, factors) for v in sums)
 
 
-def _divides(v: Tensor) -> bool:
-    """Whether a product may have divisors."""
-    waiting, left = [v], 4 * FACTORS
-    while waiting and left:
-        node = waiting.pop()
-        left -= 1
-        kind = type(node.op)
-        if kind in _DIVISIONS:
-            return True
-        if kind in _PARTS:
-            waiting += node.inputs
-    return False
+def _divides(v: Tensor, by: Collection[int] | None = None) -> bool:
+    """Whether a product may have divisors; `by` one of these, told by their serials."""
+    parts = _parts_of(v)
+    if not any(type(x.op) in _DIVISIONS for x in parts):
+        return False
+    return by is None or any(x.serial in by for x in parts)
 
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
@@ -376,6 +374,7 @@ PRODUCTS = RuleSet(
             Products(Multiply, Add, Subtract),
             _distributed,
             _entropy_slope,
+            within=_SUM_OF_QUOTIENTS,
         ),
         stable(
             "reshape of one by exponentials",

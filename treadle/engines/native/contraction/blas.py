@@ -13,6 +13,7 @@ from pathlib import Path
 
 from treadle.engines.native.builder import Builder, Value
 from treadle.engines.native.contraction.text import Function, join, least
+from treadle.engines.native.texts import lasting
 
 __all__ = [
     "BLAS_FIELDS",
@@ -57,7 +58,7 @@ def blas_address(dtype: str) -> int:
     return 0
 
 
-@lru_cache
+@lasting
 def blas_kernel(dtype: str, accumulate: bool) -> Function:
     """Blocks of C by OpenBLAS: args = A, B, C, scratch memory, then BLAS_FIELDS.
 

@@ -6,8 +6,6 @@ is a vector of partial sums until the end, when the lanes are added in halves.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import (
@@ -17,6 +15,7 @@ from treadle.engines.native.contraction.text import (
     shuffle,
 )
 from treadle.engines.native.contraction.tile import PARAMETERS, add_product
+from treadle.engines.native.texts import lasting
 
 __all__ = ["DOT_ROWS", "dot_function"]
 
@@ -24,7 +23,7 @@ DOT_ROWS = 4
 _COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and rows - 1
 
 
-@lru_cache
+@lasting
 def dot_function(machine: Machine, dtype: str) -> Function:
     """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
 

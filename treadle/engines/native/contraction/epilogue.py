@@ -34,13 +34,15 @@ class Epilogue:
     """Code called once for each finished vector, in place of the store to C.
 
     `key` names the code: two epilogues of one key must emit the same text. It gets
-    `pointers` pointers and `integers` i64 of its own from the kernel's arguments.
+    `pointers` pointers and `integers` i64 of its own from the kernel's arguments. One
+    that `lasts` has a key that names the same code in every process.
     """
 
     key: str
     emit: Callable[[Builder, Value, Site], None]
     pointers: int = 0
     integers: int = 0
+    lasts: bool = False
 
 
 def store(b: Builder, x: Value, site: Site) -> None:

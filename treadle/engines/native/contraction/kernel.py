@@ -95,9 +95,11 @@ def kernel(
     machine: Machine, structure: Structure, epilogue: Epilogue | None
 ) -> Function:
     """The text for a structure; texts are kept by the key of the epilogue."""
+    lasts = epilogue is None or epilogue.lasts
     return kept(
         _kernels,
         (machine, structure),
+        f"product {machine} {structure}" if lasts else "",
         lambda: _Kernel(machine, structure, epilogue).build(),
     )
 

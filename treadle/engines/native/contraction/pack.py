@@ -6,12 +6,11 @@ hold anything: their sums are never stored.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import Function, join, lanes_below, least
 from treadle.engines.native.contraction.transpose import transpose
+from treadle.engines.native.texts import lasting
 
 __all__ = ["copy_block", "pack_general", "pack_rows", "pack_transposed"]
 
@@ -34,7 +33,7 @@ _COPY = [
 ]
 
 
-@lru_cache
+@lasting
 def pack_rows(machine: Machine, dtype: str) -> Function:
     """The panel of a B whose columns are consecutive: rows are copied."""
     b = Builder("NAME", _PANEL)
@@ -65,7 +64,7 @@ def pack_rows(machine: Machine, dtype: str) -> Function:
     return join("pack_rows", [b])
 
 
-@lru_cache
+@lasting
 def pack_general(machine: Machine, dtype: str) -> Function:
     """The panel of a B of any strides, element by element."""
     b = Builder("NAME", _PANEL)
@@ -82,7 +81,7 @@ def pack_general(machine: Machine, dtype: str) -> Function:
     return join("pack_general", [b])
 
 
-@lru_cache
+@lasting
 def pack_transposed(machine: Machine, dtype: str) -> Function:
     """The panel of a B that is consecutive along k: squares are transposed."""
     b = Builder("NAME", _PANEL)
@@ -128,7 +127,7 @@ def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
     b.start(done)
 
 
-@lru_cache
+@lasting
 def copy_block(machine: Machine, dtype: str) -> Function:
     """copy(source, step, rows, columns, target, target step): consecutive columns."""
     b = Builder("NAME", _COPY)

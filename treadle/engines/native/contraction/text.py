@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from treadle.engines.native.builder import Builder, Value, lanes, vector
+from treadle.engines.native.texts import Function, kept_text
 
 __all__ = [
     "Function",
@@ -21,14 +21,6 @@ __all__ = [
 ]
 
 MOST = 4096  # texts that are kept
-
-
-@dataclass(frozen=True)
-class Function:
-    """LLVM IR that defines `name`; what else it defines is internal to it."""
-
-    name: str
-    text: str
 
 
 def join(kind: str, builders: Sequence[Builder]) -> Function:
@@ -46,12 +38,15 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
 
 
 def kept(
-    known: dict[Any, Function], key: Any, make: Callable[[], Function]
+    known: dict[Any, Function], key: Any, fact: str, make: Callable[[], Function]
 ) -> Function:
-    """The function of a key, made once and kept with at most `MOST` others."""
+    """The function of a key, made once and kept with at most `MOST` others.
+
+    It is kept on disk by a `fact` that says the same in every process, if there is one.
+    """
     found = known.get(key)
     if found is None:
-        found = make()
+        found = kept_text(fact, make) if fact else make()
         if len(known) >= MOST:
             known.clear()
         known[key] = found

@@ -8,7 +8,6 @@ vectors, one row of the panel per step of k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
@@ -19,6 +18,7 @@ from treadle.engines.native.contraction.text import (
     opaque,
     prefetch,
 )
+from treadle.engines.native.texts import lasting
 
 __all__ = [
     "FLAT",
@@ -58,7 +58,7 @@ def rows_of_tile(machine: Machine, width: int) -> int:
     return min((machine.registers - 1 - held) // width, 14)
 
 
-@lru_cache
+@lasting
 def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Function:
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 

@@ -7,12 +7,11 @@ source, one for channels, and one for any strides.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import Function, join, lanes_below, least
 from treadle.engines.native.contraction.transpose import transpose
+from treadle.engines.native.texts import lasting
 
 __all__ = ["fill_function"]
 
@@ -44,7 +43,7 @@ def _size(dtype: str) -> int:
     return 4 if dtype == "float" else 8
 
 
-@lru_cache
+@lasting
 def _turned(machine: Machine, dtype: str) -> Function:
     """Positions side by side: squares are transposed in registers."""
     b = Builder("NAME", _PARAMETERS)
@@ -121,7 +120,7 @@ def _put(b: Builder, x: Value, place: Value, mask: Value | None) -> None:
         b.masked_store(x, place, mask)
 
 
-@lru_cache
+@lasting
 def _straight(machine: Machine, dtype: str) -> Function:
     """Channels side by side; positions too, if they leave no gap on either side."""
     b = Builder("NAME", _PARAMETERS)
@@ -158,7 +157,7 @@ def _straight(machine: Machine, dtype: str) -> Function:
     return join("straight", [b])
 
 
-@lru_cache
+@lasting
 def _any(machine: Machine, dtype: str) -> Function:
     """Element by element."""
     b = Builder("NAME", _PARAMETERS)

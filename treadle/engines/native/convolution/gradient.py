@@ -12,13 +12,13 @@ outputs, and its runs rows of windows. Each chunk has sums of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from treadle.engines.native.builder import Value
 from treadle.engines.native.contraction.text import Function, join, least
 from treadle.engines.native.convolution.frame import Frame
 from treadle.engines.native.convolution.strip import STRIP, Block, fill_strip
 from treadle.engines.native.convolution.tile import RUN
+from treadle.engines.native.texts import lasting
 
 __all__ = ["FIELDS", "gradient_kernel"]
 
@@ -57,7 +57,7 @@ class _Windows:
     y: Value
 
 
-@lru_cache
+@lasting
 def gradient_kernel() -> Function:
     """The kernel; what is left open of its structure is in the functions it calls."""
     return _Kernel().build()

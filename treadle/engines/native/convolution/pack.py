@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from treadle.engines.native.builder import Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import Function, join, least, prefetch
 from treadle.engines.native.convolution.frame import Frame
+from treadle.engines.native.texts import lasting
 
 __all__ = ["CLEAR", "PACK", "SUM", "clear_kernel", "pack_kernel", "sum_kernel"]
 
@@ -36,7 +35,7 @@ CLEAR = (*(f"count_{i}" for i in range(1, 5)), *(f"step_{i}" for i in range(1, 5
 CLEAR = (*CLEAR, "bytes")
 
 
-@lru_cache
+@lasting
 def pack_kernel() -> Function:
     """workspace[group, panel, k, o] = w; items are panels' turns of the first loop.
 
@@ -64,7 +63,7 @@ def pack_kernel() -> Function:
     return join("pack_weights", [b])
 
 
-@lru_cache
+@lasting
 def sum_kernel(machine: Machine, dtype: str) -> Function:
     """w = the partial sums of all chunks, one after the other; items are panels."""
     frame = Frame(("w", "workspace", "scratch", "fill"), SUM)
@@ -118,7 +117,7 @@ def _add_chunks(frame: Frame, machine: Machine, dtype: str, part: Value) -> None
         b.store(chunk.values[1], own)
 
 
-@lru_cache
+@lasting
 def clear_kernel() -> Function:
     """y = 0: `bytes` side by side in each turn of four loops; items: the first."""
     frame = Frame(("y",), CLEAR)

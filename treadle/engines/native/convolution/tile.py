@@ -6,8 +6,6 @@ one over rows of pixels. The sums stay in registers from the first run to the la
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import Function, join, opaque, prefetch
@@ -17,6 +15,7 @@ from treadle.engines.native.contraction.tile import (
     add_product,
     rows_of_tile,
 )
+from treadle.engines.native.texts import lasting
 
 __all__ = ["RUN", "heights", "tile_function"]
 
@@ -45,7 +44,7 @@ def heights(machine: Machine, widths: tuple[int, ...]) -> range:
     return range(1 if widths == FLAT else (tallest + 1) // 2, tallest + 1)
 
 
-@lru_cache
+@lasting
 def tile_function(
     machine: Machine, dtype: str, flat: bool, lanes: bool = False
 ) -> Function:

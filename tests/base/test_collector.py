@@ -1,0 +1,79 @@
+"""The cyclic collector is held back in blocks and is afterwards as it was."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import treadle as td
+from treadle.base.collector import HeldBack
+from treadle.engines.base import engine
+from treadle.rewrite.pipeline import prepare
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["on", "off"])
+def enabled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+def test_blocks_in_one_another(enabled: bool) -> None:
+    with HeldBack():
+        with HeldBack():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled() == enabled
+
+
+def test_after_an_error_it_is_as_it_was(enabled: bool) -> None:
+    with pytest.raises(KeyboardInterrupt), HeldBack():
+        raise KeyboardInterrupt
+    assert gc.isenabled() == enabled
+
+
+def test_a_block_that_never_began_its_work_ends(enabled: bool) -> None:
+    held = HeldBack()
+    held.__enter__()  # as if an interrupt came right after it
+    assert not gc.isenabled()
+    del held
+    assert gc.isenabled() == enabled
+
+
+def test_blocks_of_threads_overlap(enabled: bool) -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with HeldBack():
+            begun.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=other)
+    with HeldBack():
+        thread.start()
+        assert begun.wait(10)
+    assert not gc.isenabled()  # the other block goes on
+    done.set()
+    thread.join()
+    assert gc.isenabled() == enabled
+
+
+def test_compiling_holds_it_back(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(*given: object, **more: object) -> object:
+        seen.append(gc.isenabled())
+        return prepare(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("treadle.engines.native.translate.prepare", watched)
+    x = td.constant([1.0, 2.0])
+    engine("native").clear_cache()
+    assert (x * 3.0 + 1.0).tolist() == [4.0, 7.0]
+    assert seen == [False]
+    assert gc.isenabled() == enabled

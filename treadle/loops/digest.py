@@ -1,0 +1,139 @@
+"""Kernels by their content: a digest that is the same in every process.
+
+All that code is written from goes into it. What is shared is named once, so the text
+grows with the number of expressions, however often each of them is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.graph.op import Op
+from treadle.loops.index import Axis, Datum, Index, Parameter
+from treadle.loops.kernel import (
+    Accumulator,
+    Apply,
+    Counter,
+    Expression,
+    Fetch,
+    Fold,
+    Folded,
+    Guard,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Statement,
+    Store,
+)
+
+__all__ = ["digest"]
+
+
+@functools.lru_cache(maxsize=4096)
+def digest(kernel: Kernel) -> str:
+    """A name for the structure of a kernel, whatever it is called."""
+    return hashlib.sha256(_Speller(kernel).text().encode()).hexdigest()
+
+
+class _Speller:
+    """Lines that say all of a kernel; expressions and indices have a line each."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.names: dict[Any, str] = {}
+
+    def text(self) -> str:
+        k = self.kernel
+        for x in k.expressions:  # operands first: nothing is nested deeply
+            self.value(x)
+        head = f"{k.integers} {k.checks} {k.ordered}"
+        arguments = [
+            f"{a.dtype.str} {a.dtype.name} {a.written} {self.size(a.scratch)} "
+            f"{a.streamed}"
+            for a in k.arguments
+        ]
+        body = self.statements(k.body)
+        return "\n".join([head, *arguments, *self.lines, body])
+
+    def _named(self, key: Any, line: str) -> str:
+        name = self.names[key] = f"%{len(self.names)}"
+        self.lines.append(line)
+        return name
+
+    def statements(self, body: Sequence[Statement]) -> str:
+        return "{" + ";".join(map(self.statement, body)) + "}"
+
+    def statement(self, s: Statement) -> str:
+        if isinstance(s, Store):
+            where = self.guards(s.guards)
+            to = f"{s.buffer} {self.index(s.index)}"
+            return f"store {to} {self.value(s.value)} {_op(s.combine)} {where}"
+        if isinstance(s, Fold):
+            return f"fold {self.accumulator(s.accumulator)} {self.value(s.value)}"
+        if isinstance(s, Fetch):
+            return f"fetch {s.buffer} {self.index(s.index)}"
+        folds = " ".join(map(self.accumulator, s.folds))
+        stop = "" if s.stop is None else self.index(s.stop)
+        head = f"{s.kind} {self.atom(s.axis)} {s.lanes} <{folds}> <{stop}>"
+        return head + self.statements(s.body)
+
+    def accumulator(self, a: Accumulator) -> str:
+        return f"({a.number} {_op(a.combine)} {self.size(a.start)} {a.dtype.name})"
+
+    def guards(self, guards: Sequence[Guard]) -> str:
+        return " ".join(
+            f"({self.index(g.index)} {self.size(g.low)} {self.size(g.high)})"
+            for g in guards
+        )
+
+    def value(self, x: Expression) -> str:
+        found = self.names.get(x)
+        return found if found is not None else self._named(x, self._spelled(x))
+
+    def _spelled(self, x: Expression) -> str:
+        dtype = x.dtype.name
+        if isinstance(x, Apply):
+            inputs = " ".join(map(self.value, x.inputs))
+            return f"{_op(x.op)} {dtype} {inputs}"
+        if isinstance(x, Load):
+            where = self.guards(x.guards)
+            return f"load {dtype} {x.buffer} {self.index(x.index)} {where}"
+        if isinstance(x, Literal):
+            bits, _ = x.key()
+            known = self.size(bits) if isinstance(bits, Parameter) else bits.hex()
+            return f"literal {dtype} {known}"
+        if isinstance(x, Counter):
+            return f"counter {dtype} {self.index(x.index)}"
+        if isinstance(x, Inside):
+            return f"inside {dtype} {self.guards(x.guards)}"
+        assert isinstance(x, Folded)
+        return f"folded {dtype} {self.accumulator(x.accumulator)}"
+
+    def index(self, i: Index) -> str:
+        # Equal indices may have their terms in another order, which code follows.
+        key = i.terms, i.constant
+        found = self.names.get(key)
+        if found is None:
+            terms = " ".join(f"{self.atom(a)}*{self.size(c)}" for a, c in i.terms)
+            found = self._named(key, f"[{terms}] {self.size(i.constant)}")
+        return found
+
+    def atom(self, a: Any) -> str:
+        if isinstance(a, Axis):
+            return f"{a.name}<{self.size(a.extent)}"
+        if isinstance(a, Datum):
+            return f"datum({self.value(a.value)} {self.size(a.extent)})"
+        kind = type(a).__name__
+        return f"{kind}({self.index(a.index)} {self.size(a.divisor)})"
+
+    def size(self, n: Any) -> str:
+        return f"n{n.slot}" if isinstance(n, Parameter) else repr(n)
+
+
+def _op(op: Op | None) -> str:
+    return "" if op is None else f"{type(op).__name__}{tuple(op.attributes())!r}"
