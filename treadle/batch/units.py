@@ -107,7 +107,8 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     calls = walk.waiting & (ops.kind == CALL)
     for members in _alike(ops.sign, calls):
         found += _calls(walk, members)
-    for members in _alike(ops.sign * (WIDE + 1) + walk.sizes, plain):
+    code = ops.sign * (WIDE + 1) + walk.sizes
+    for members in _alike(code, _for_rows(walk, code, plain)):
         found += _plain(walk, members, shared)
     for _, _, nodes, _ in found:
         possible[nodes] = True
@@ -115,6 +116,20 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     units = _numbered(walk, ops, found, possible, inside)
     units.expressions = shared.expressions
     return units
+
+
+def _for_rows(walk: Walk, code: Numbers, plain: Marks) -> Marks:
+    """The nodes that are not alone of their kind, or that such a one depends on."""
+    alone = plain.copy()
+    alone[plain] = np.bincount(code[plain])[code[plain]] == 1
+    (edges,) = np.nonzero(alone[walk.operands])
+    readers = np.searchsorted(walk.starts, edges, "right") - 1
+    many = ~alone
+    pairs = zip(readers.tolist(), walk.operands[edges].tolist(), strict=True)
+    for reader, read in reversed(list(pairs)):
+        if many[reader]:
+            many[read] = True
+    return plain & many
 
 
 def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
