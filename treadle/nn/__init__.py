@@ -20,4 +20,5 @@ from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
 from treadle.nn.shortlist import *
 from treadle.nn.transformer import *
+from treadle.nn.universal import *
 from treadle.nn.vocabulary import *
