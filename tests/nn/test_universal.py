@@ -62,7 +62,9 @@ def test_what_is_trained() -> None:
 def test_similar_words_start_alike() -> None:
     """A word never seen takes the vector of those whose query is its own."""
     near = np.concatenate([Q, Q[:1]])
-    layer = nn.UniversalEmbedding(near, K, 4, temperature=0.1, weight_init=nn.init.zeros)
+    layer = nn.UniversalEmbedding(
+        near, K, 4, temperature=0.1, weight_init=nn.init.zeros
+    )
     layer.universal.assign(RNG.normal(size=(5, 4)))
     np.testing.assert_allclose(layer(7).numpy(), layer(0).numpy())
 

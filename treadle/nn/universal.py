@@ -43,7 +43,8 @@ class UniversalEmbedding(Module):
     >>> import numpy as np, treadle as td
     >>> words, tokens = np.eye(5, 3), np.eye(4, 3)
     >>> layer = td.nn.UniversalEmbedding(words, tokens, width=6)
-    >>> layer([[1, 4]]).shape, [name for name, _ in layer.named_parameters()]
+    >>> trained = [name for name, p in layer.named_parameters() if p.trainable]
+    >>> layer([[1, 4]]).shape, trained
     ((1, 2, 6), ['universal', 'own'])
     """
 
