@@ -267,7 +267,7 @@ FLOAT2 = (2, 0x404, 1, 256)
 MARIAN: Rows = {
     "empty": (b"", "", "ends within the version"),
     "only a version": (b"\1" + b"\0" * 7, "", "ends within the number"),
-    "another version": (marian(FLOAT2, version=3), "", "not version 1"),
+    "another version": (marian(FLOAT2, version=3), "", "not version 1 or 2"),
     "encrypted": (marian(FLOAT2, version=2), "", "encrypted"),
     "more arrays than bytes": (marian(FLOAT2, count=2**40), "", "are not in"),
     "count overflows": (marian(FLOAT2, count=2**64 - 1), "", "are not in"),
