@@ -18,6 +18,8 @@ import numpy as np
 
 import treadle as td
 from tests.io.hostile_axes import hostile_axes
+from tests.io.hostile_messages import EVENTS
+from tests.io.hostile_serrano import SERRANO
 from treadle.io.tensors import load_arrays
 
 Content = bytes | Callable[[], bytes]
@@ -545,6 +547,8 @@ HOSTILE: dict[str, Rows] = {
     ".safetensors": SAFETENSORS | hostile_axes(".safetensors"),
     ".npz": NPZ | hostile_axes(".npz"),
     ".bin": MARIAN | hostile_axes(".bin"),
+    ".serrano": {**SERRANO},
+    "events": EVENTS,
     ".dynet": DYNET,
     "graph": GRAPH,
 }

@@ -10,8 +10,8 @@ from treadle.io.onnx import to_onnx as to_onnx
 from treadle.io.store import Arrays as Arrays
 from treadle.io.store import load as load
 from treadle.io.store import save as save
-from treadle.io.tensorboard import LogEntry as LogEntry
 from treadle.io.tensorboard import EventWriter as EventWriter
+from treadle.io.tensorboard import LogEntry as LogEntry
 from treadle.io.tensorboard import read_events as read_events
 from treadle.io.tensors import FORMATS as FORMATS
 from treadle.io.tensors import load_arrays as load_arrays

@@ -20,13 +20,14 @@ from treadle.io.marian import Marian
 from treadle.io.names import named, written
 from treadle.io.npz import Npz
 from treadle.io.safetensors import SafeTensors
+from treadle.io.serrano import Serrano
 from treadle.io.source import Buffer, is_buffer, opened, place_of
 
 __all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
 
 Array = np.ndarray[Any, Any]
 
-FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet())
+FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet(), Serrano())
 _LEAD = 64  # bytes that tell one format from another
 
 
@@ -90,7 +91,7 @@ def listed(
         if key is not None:
             chosen = chosen.under(key)
         if mapped and not chosen.mappable:
-            can = " and ".join(f.name for f in FORMATS if f.mappable)
+            can = ", ".join(f.name for f in FORMATS if f.mappable)
             raise ArgumentError(
                 f"{chosen.name} is not read without a copy", hint=f"{can} can be"
             )
