@@ -25,6 +25,7 @@ import numpy as np
 import treadle as td
 from tests.io.hostile import HOSTILE
 from tests.io.hostile_messages import RECORDS
+from tests.io.hostile_nervana import SIMPLE
 from treadle.base import dtypes
 from treadle.base.errors import ModelFileError
 from treadle.io.tensorboard.record import framed
@@ -46,7 +47,7 @@ WORDS = [
     b"\n",
     b"(",
 ]
-NAMES = [*[f.name for f in FORMATS], "graph", "events"]
+NAMES = [*[f.name for f in FORMATS], "graph", "events", "nervana"]
 FORBIDDEN = ("open", "exec", "import", "subprocess", "os.", "socket", "ctypes.dlopen")
 _watching: list[str] = []  # what was done that no reader does
 _watched = False
@@ -73,11 +74,23 @@ def log_of_events() -> bytes:
         return log.path.read_bytes()
 
 
+def graph_of_nervana() -> bytes:
+    """A network as Nervana Graph has it."""
+    net = td.nn.Sequential(td.nn.Linear(3, 2), td.nn.Softmax(-1))
+    x = td.placeholder((2, 3), name="x")
+    with tempfile.TemporaryDirectory() as folder:
+        td.io.save_nervana(f"{folder}/g.pb", td.computation({"y": net(x)}, x))
+        return Path(f"{folder}/g.pb").read_bytes()
+
+
 def good_files(name: str) -> list[bytes]:
     """Files of a format that are as they should be."""
     rng = np.random.default_rng(0)
     if name == "events":
         return [log_of_events(), *RECORDS.values()]
+    if name == "nervana":
+        small = [raw for raw, _, _ in HOSTILE[name].values() if len(raw) < 1 << 12]
+        return [SIMPLE, graph_of_nervana(), *small]
     if name == "graph":
         x, w = td.placeholder((4, 3), name="x"), td.param("w", (3, 3), init=0.5)
         total = td.Variable(0.0, name="total")
@@ -175,6 +188,8 @@ def read_log(content: bytes) -> None:
 def reader(name: str) -> Callable[[bytes], Any]:
     if name == "events":
         return read_log
+    if name == "nervana":
+        return td.io.load_nervana
     if name == "graph":
         return lambda content: td.load_computation(content, max_bytes=MOST)
     mappable = next(f for f in FORMATS if f.name == name).mappable

@@ -19,6 +19,7 @@ import numpy as np
 import treadle as td
 from tests.io.hostile_axes import hostile_axes
 from tests.io.hostile_messages import EVENTS
+from tests.io.hostile_nervana import NERVANA
 from tests.io.hostile_serrano import SERRANO
 from treadle.io.tensors import load_arrays
 
@@ -549,6 +550,7 @@ HOSTILE: dict[str, Rows] = {
     ".bin": MARIAN | hostile_axes(".bin"),
     ".serrano": {**SERRANO},
     "events": EVENTS,
+    "nervana": NERVANA,
     ".dynet": DYNET,
     "graph": GRAPH,
 }

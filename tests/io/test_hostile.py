@@ -20,6 +20,7 @@ SLACK = 64 << 20
 LOADS: dict[str, Any] = {
     "graph": td.load_computation,
     "events": lambda path: list(td.io.read_events(path)),
+    "nervana": td.io.load_nervana,
 }
 
 

@@ -4,6 +4,8 @@ from treadle.io.checkpoint import Checkpoint as Checkpoint
 from treadle.io.checkpoint import load_checkpoint as load_checkpoint
 from treadle.io.checkpoint import save_checkpoint as save_checkpoint
 from treadle.io.graph import load_computation as load_computation
+from treadle.io.nervana import load_nervana as load_nervana
+from treadle.io.nervana import save_nervana as save_nervana
 from treadle.io.onnx import OnnxModule as OnnxModule
 from treadle.io.onnx import from_onnx as from_onnx
 from treadle.io.onnx import to_onnx as to_onnx
