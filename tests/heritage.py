@@ -143,9 +143,9 @@ MN: rnn with relu
 MDO: gru
 M: output by locality-sensitive hashing (output-approx-knn); universal language
   representation (ulr); gru of Nematus; mlstm; mgru; sru; ssru; deep transitions;
-  attention of Bahdanau; multi-head attention; ALiBi; transformer encoder; transformer decoder; transformer
-  from tokens to tokens, step by step; guided alignment; SSRU in place of
-  self-attention
+  attention of Bahdanau; multi-head attention; ALiBi; transformer encoder;
+  transformer decoder; transformer from tokens to tokens, step by step; guided
+  alignment; SSRU in place of self-attention
 D: lstm, compact; lstm, coupled, with peepholes; lstm, deep; lstm, sparse; variational
   dropout of states; noise on the weights; add_input, prev, set_s, transduce;
   tree-LSTM, n-ary; tree-LSTM, one after the other; tree-LSTM, both ways; words of
