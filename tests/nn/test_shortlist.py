@@ -172,5 +172,7 @@ def test_what_is_no_index_is_refused() -> None:
         nn.CodeIndex(td.Variable([1.0]), 8)
     with pytest.raises(td.ArgumentError, match="bits is a whole number from 1 up"):
         nn.ApproximateOutput(nn.Linear(2, 3), bits=0)
+    with pytest.raises(td.ArgumentError, match="takes a Linear layer, not Identity"):
+        nn.ApproximateOutput(nn.Identity())  # type: ignore[arg-type]
     with pytest.raises(td.ShapeError, match="got a scalar"):
         td.sign_codes(1.0)

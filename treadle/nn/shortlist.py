@@ -159,6 +159,11 @@ class ApproximateOutput(Module):
 
     def __init__(self, layer: Linear, k: int = 100, bits: int = 1024) -> None:
         above_zero(k=k, bits=bits)
+        if not isinstance(layer, Linear):
+            raise ArgumentError(
+                f"takes a Linear layer, not {type(layer).__name__}",
+                hint="make other layers of a network's Linear ones afterwards",
+            )
         self.layer, self.k = layer, min(k, layer.out_features)
         self._index = CodeIndex(layer.weight, bits)
 
