@@ -153,6 +153,47 @@ def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
         td.io.EventWriter(tmp_path / "file" / "folder")
 
 
+class Full(io.RawIOBase):
+    """A file on a disk that is full after so many bytes, for a while."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, raw: Any) -> int:
+        if self.room <= 0:
+            self.room = 1 << 20
+            raise OSError(28, "No space left on device")
+        part = bytes(raw[: self.room])
+        self.room -= len(part)
+        return int(self.file.write(part))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return int(self.file.seek(place, whence))
+
+    def truncate(self, size: int | None = None) -> int:
+        return int(self.file.truncate(size))
+
+    def fileno(self) -> int:
+        return int(self.file.fileno())
+
+
+@pytest.mark.parametrize("room", [1, 11, 30])
+def test_a_record_that_does_not_fit_leaves_the_log_whole(
+    tmp_path: Path, room: int
+) -> None:
+    log = td.io.EventWriter(tmp_path)
+    log.scalar("a", 1.0, 1)
+    log._file = Full(log._file, room)  # type: ignore[assignment]
+    with pytest.raises(td.ModelFileError, match="No space left"):
+        log.scalar("a", 2.0, 2)
+    log.scalar("a", 3.0, 3)
+    log.close()
+    assert [e.value for e in td.io.read_events(log.path)] == [1.0, 3.0]
+
+
 def test_check_sums_are_those_of_rfc_3720() -> None:
     assert crc32c(b"") == 0 and crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43

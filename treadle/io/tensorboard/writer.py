@@ -8,6 +8,7 @@ import platform
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -115,6 +116,17 @@ class EventWriter:
                     f"{self.path} is closed", hint="a new EventWriter is a new file"
                 )
             with guarded(self.path, ModelFileError):
-                left = memoryview(raw)
-                while left:
-                    left = left[self._file.write(left) :]
+                _appended(self._file, raw)
+
+
+def _appended(file: BinaryIO, raw: bytes) -> None:
+    """All of a record or, where that fails, nothing: what follows could not be read."""
+    start, left = file.tell(), memoryview(raw)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except BaseException:
+        with suppress(OSError):
+            file.seek(start)
+            file.truncate()
+        raise
