@@ -207,7 +207,10 @@ def _slice(call: Call) -> Value:
             key.append(int(one["int_val"]))
         elif "slice_val" in one:
             parts = (one["slice_val"].get(k) for k in ("start", "stop", "step"))
-            key.append(slice(*(p and p.get("value", 0) for p in parts)))
+            # A number that is zero may be a message without a field.
+            key.append(
+                slice(*(None if p is None else p.get("value", 0) for p in parts))
+            )
         else:
             raise ValueError("a slice is a number or a slice")
     return Value(functions.getitem(x.tensor, tuple(key)), call.names)

@@ -364,6 +364,25 @@ class _Writer:
         labels = [None if n == 1 else next(rest) for n in node.shape]
         return _Made(x.number, labels, node.shape, x.dtype)
 
+    def _slice(self, node: Tensor, x: _Made) -> _Made:
+        """Parts of dimensions, which are axes of their own."""
+        op: Any = node.op
+        labels, key = list(x.labels), []
+        for k, n in enumerate(x.shape):
+            if x.labels[k] is None:
+                continue
+            start, stop, step = op.starts[k], op.stops[k], op.steps[k]
+            part = {"start": {"value": start}, "step": {"value": step}}
+            if stop >= 0:  # else through the first element
+                part["stop"] = {"value": stop}
+            if (start, stop, step) != (0, n, 1):
+                labels[k] = self.fresh(labels)
+            key.append({"slice_val": part})
+        if any(abs(step) != 1 for step in op.steps):
+            self.unknown.setdefault("Slice with a step", node.line or "")
+        sliced = {"slices": {"repeated_scalar": {"val": key}}}
+        return self.add("TensorSliceOp", [x], labels, node.shape, x.dtype, sliced)
+
     def _cast(self, node: Tensor, x: _Made) -> _Made:
         return self.add("ContiguousOp", [x], x.labels, x.shape, node.dtype)
 
