@@ -111,7 +111,8 @@ def grad(root, wanted):
     gathered = {root.serial: node(1.0)}
     for n in reversed(reach(root)):
         if n.inputs and n.serial in gathered:
-            for x, g in zip(n.inputs, n.op.vjp(gathered[n.serial], *n.inputs)):
+            gs = n.op.vjp(gathered[n.serial], *n.inputs)
+            for x, g in zip(n.inputs, gs, strict=True):
                 known = gathered.get(x.serial)
                 gathered[x.serial] = g if known is None else known + g
     return gathered[wanted.serial]

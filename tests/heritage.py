@@ -106,7 +106,7 @@ MNDOS: matrix product
 MOS: matrix product of transposes, with a scale
 M: product of stacks of matrices, whose leading axes broadcast; affine with relu and
   dropout; sparse rows times dense (csr_dot); dense times sparse rows (dot_csr);
-  products of 8-bit weights
+  products of 8-bit weights; products of 16-bit weights (intgemm16)
 MD: affine
 N: dot over the axes in common
 D: contract3d_1d; contract3d_1d_1d; outer product; circ_conv; circ_corr;
@@ -141,10 +141,11 @@ D: weight normalization
 MNDO: rnn with tanh; lstm (vanilla)
 MN: rnn with relu
 MDO: gru
-M: gru of Nematus; mlstm; mgru; sru; ssru; deep transitions; attention of Bahdanau;
-  multi-head attention; ALiBi; transformer encoder; transformer decoder; transformer
-  from tokens to tokens, step by step; guided alignment; SSRU in place of
-  self-attention
+M: output by locality-sensitive hashing (output-approx-knn); universal language
+  representation (ulr); gru of Nematus; mlstm; mgru; sru; ssru; deep transitions;
+  attention of Bahdanau; multi-head attention; ALiBi; transformer encoder;
+  transformer decoder; transformer from tokens to tokens, step by step; guided
+  alignment; SSRU in place of self-attention
 D: lstm, compact; lstm, coupled, with peepholes; lstm, deep; lstm, sparse; variational
   dropout of states; noise on the weights; add_input, prev, set_s, transduce;
   tree-LSTM, n-ary; tree-LSTM, one after the other; tree-LSTM, both ways; words of
@@ -202,9 +203,11 @@ D: checkpoint and revert of the graph; automatic batching; weights saved: DyNet'
   text; norms of a collection, weights projected to a radius
 MNOS: several graphs at once; a model with fit and predict
 M: equal expressions computed once; memory of gradients traded for time; weights
-  saved: Marian's bin, mapped; parameters copied from another graph (copyParams); the
+  saved: Marian's bin, mapped; weights saved: Marian's bin, encrypted; parameters
+  copied from another graph (copyParams); the
   largest batch that fits (fits, mini-batch-fit); graph exported: ONNX
-N: importers: TensorFlow, Caffe, Caffe2, CNTK, MXNet, ONNX (all write ONNX today)
+N: graph saved: protobuf; logs for TensorBoard: scalars, histograms, images, audio,
+  graphs; importers: TensorFlow, Caffe, Caffe2, CNTK, MXNet, ONNX (all write ONNX today)
 NO: what nobody reads is not computed; derivatives as graphs, of any order; a whole
   training step compiled once; picture of the memory; layers in a row; batches: full,
   small, drawn, one by one
@@ -221,7 +224,9 @@ MS: parallel branches
 DOS: immediate mode
 MD: NaN and infinity found; word vectors
 MN: weights saved: npz; weights of few bits in training; float16
-OS: weights saved whole (Marshal, FlatBuffers)
+O: weights saved whole (Marshal)
+S: weights read: FlatBuffers
+M: mini-batches that grow at first (mini-batch-warmup)
 MO: float64; training that goes on where it stopped
 MNDS: several devices
 MNS: the source line of a node
@@ -239,7 +244,7 @@ DO: RMSProp
 N: RMSProp with momentum, state from 1
 MNDO: Adam
 O: conjugate gradients: CG; conjugate gradients: CD; conjugate gradients: nonlinear;
-  conjugate gradients: Dai-Yuan; Newton
+  conjugate gradients: Dai-Yuan; Newton; NewtonCG
 # Schedules
 MNDOS: constant rate
 N: step; schedule list; exponential, base gamma^i; inverse; polynomial; sigmoid rate;

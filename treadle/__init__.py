@@ -66,6 +66,7 @@ from treadle.ops.loss import *
 from treadle.ops.margin import *
 from treadle.ops.movement import *
 from treadle.ops.naming import *
+from treadle.ops.nearest import *
 from treadle.ops.normalization import *
 from treadle.ops.norms import *
 from treadle.ops.order import *

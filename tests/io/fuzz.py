@@ -14,6 +14,7 @@ import random
 import resource
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,11 @@ import numpy as np
 
 import treadle as td
 from tests.io.hostile import HOSTILE
+from tests.io.hostile_messages import RECORDS
+from tests.io.hostile_nervana import SIMPLE
 from treadle.base import dtypes
 from treadle.base.errors import ModelFileError
+from treadle.io.tensorboard.record import framed
 from treadle.io.tensors import FORMATS
 
 MOST = 1 << 24  # bytes that a mutated file may make
@@ -43,6 +47,7 @@ WORDS = [
     b"\n",
     b"(",
 ]
+NAMES = [*[f.name for f in FORMATS], "graph", "events", "nervana"]
 FORBIDDEN = ("open", "exec", "import", "subprocess", "os.", "socket", "ctypes.dlopen")
 _watching: list[str] = []  # what was done that no reader does
 _watched = False
@@ -55,9 +60,37 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
         _watching.append(f"{event} {str(arguments)[:200]}")
 
 
+def log_of_events() -> bytes:
+    """An event file with an entry of each kind."""
+    net = td.nn.Sequential(td.nn.Linear(3, 2), td.nn.ReLU())
+    with tempfile.TemporaryDirectory() as folder:
+        with td.io.EventWriter(folder) as log:
+            log.scalar("loss", 0.5, 1)
+            log.histogram("w", np.arange(9.0), 2)
+            log.image("i", np.zeros((2, 2, 3)), 3)
+            log.audio("a", np.zeros(5), 4)
+            log.text("t", "words", 5)
+            log.graph(net(td.placeholder((1, 3), name="x")))
+        return log.path.read_bytes()
+
+
+def graph_of_nervana() -> bytes:
+    """A network as Nervana Graph has it."""
+    net = td.nn.Sequential(td.nn.Linear(3, 2), td.nn.Softmax(-1))
+    x = td.placeholder((2, 3), name="x")
+    with tempfile.TemporaryDirectory() as folder:
+        td.io.save_nervana(f"{folder}/g.pb", td.computation({"y": net(x)}, x))
+        return Path(f"{folder}/g.pb").read_bytes()
+
+
 def good_files(name: str) -> list[bytes]:
     """Files of a format that are as they should be."""
     rng = np.random.default_rng(0)
+    if name == "events":
+        return [log_of_events(), *RECORDS.values()]
+    if name == "nervana":
+        small = [raw for raw, _, _ in HOSTILE[name].values() if len(raw) < 1 << 12]
+        return [SIMPLE, graph_of_nervana(), *small]
     if name == "graph":
         x, w = td.placeholder((4, 3), name="x"), td.param("w", (3, 3), init=0.5)
         total = td.Variable(0.0, name="total")
@@ -71,8 +104,9 @@ def good_files(name: str) -> list[bytes]:
         f"{d.name}.{k}": rng.integers(0, 2, (2, k + 1)).astype(d)
         for k, d in enumerate(sorted(kinds, key=str))
     }
-    facts = {} if name == "dynet" else {"made": "here", "model.yml": "dim: 3\n"}
-    axes = {} if name == "dynet" else dict.fromkeys(arrays, ("n", None))
+    text = next(f for f in FORMATS if f.name == name).keeps_text
+    facts = {"made": "here", "model.yml": "dim: 3\n"} if text else {}
+    axes = dict.fromkeys(arrays, ("n", None)) if text else {}
     whole = td.io.Arrays(arrays, facts, frozenset(list(arrays)[:1]), axes)
     found = [_saved(whole, name)]
     if name == ".npz":
@@ -144,7 +178,18 @@ def problem(load: Callable[[bytes], Any], content: bytes) -> str:
     return found or "; ".join(_watching)
 
 
+def read_log(content: bytes) -> None:
+    """Read mutated bytes as a file, and as one record with the right sums."""
+    for raw in (content, framed(content)):
+        for _ in td.io.read_events(raw):
+            pass
+
+
 def reader(name: str) -> Callable[[bytes], Any]:
+    if name == "events":
+        return read_log
+    if name == "nervana":
+        return td.io.load_nervana
     if name == "graph":
         return lambda content: td.load_computation(content, max_bytes=MOST)
     mappable = next(f for f in FORMATS if f.name == name).mappable
@@ -186,9 +231,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for each reader")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, default=None, help="one file's number")
-    parser.add_argument("--format", choices=[f.name for f in FORMATS] + ["graph"])
+    parser.add_argument("--format", choices=NAMES)
     given = parser.parse_args()
-    names = [given.format] if given.format else [f.name for f in FORMATS] + ["graph"]
+    names = [given.format] if given.format else NAMES
     sys.addaudithook(watch)
     goods = {name: good_files(name) for name in names}  # what is loaded late, is now
     for name in names:

@@ -18,6 +18,9 @@ import numpy as np
 
 import treadle as td
 from tests.io.hostile_axes import hostile_axes
+from tests.io.hostile_messages import EVENTS
+from tests.io.hostile_nervana import NERVANA
+from tests.io.hostile_serrano import SERRANO
 from treadle.io.tensors import load_arrays
 
 Content = bytes | Callable[[], bytes]
@@ -267,7 +270,7 @@ FLOAT2 = (2, 0x404, 1, 256)
 MARIAN: Rows = {
     "empty": (b"", "", "ends within the version"),
     "only a version": (b"\1" + b"\0" * 7, "", "ends within the number"),
-    "another version": (marian(FLOAT2, version=3), "", "not version 1"),
+    "another version": (marian(FLOAT2, version=3), "", "not version 1 or 2"),
     "encrypted": (marian(FLOAT2, version=2), "", "encrypted"),
     "more arrays than bytes": (marian(FLOAT2, count=2**40), "", "are not in"),
     "count overflows": (marian(FLOAT2, count=2**64 - 1), "", "are not in"),
@@ -545,6 +548,9 @@ HOSTILE: dict[str, Rows] = {
     ".safetensors": SAFETENSORS | hostile_axes(".safetensors"),
     ".npz": NPZ | hostile_axes(".npz"),
     ".bin": MARIAN | hostile_axes(".bin"),
+    ".serrano": {**SERRANO},
+    "events": EVENTS,
+    "nervana": NERVANA,
     ".dynet": DYNET,
     "graph": GRAPH,
 }

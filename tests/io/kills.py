@@ -19,7 +19,7 @@ import numpy as np
 import treadle as td
 from treadle.io.atomic import write_atomically
 
-ENDINGS = (".npz", ".safetensors", ".bin", ".dynet")
+ENDINGS = (".npz", ".safetensors", ".bin", ".dynet", ".serrano")
 
 
 def save_on(folder: Path, step: int) -> None:

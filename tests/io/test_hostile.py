@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import treadle as td
-from tests.io.fuzz import good_files, mutated, problem, reader
+from tests.io.fuzz import NAMES, good_files, mutated, problem, reader
 from tests.io.hostile import HOSTILE
 from treadle.base.errors import ModelFileError
-from treadle.io.tensors import FORMATS
 
 CASES = [(kind, case) for kind, rows in HOSTILE.items() for case in rows]
 SLACK = 64 << 20
+LOADS: dict[str, Any] = {
+    "graph": td.load_computation,
+    "events": lambda path: list(td.io.read_events(path)),
+    "nervana": td.io.load_nervana,
+}
 
 
 @pytest.mark.parametrize("kind, case", CASES, ids=lambda s: s)
@@ -25,7 +30,7 @@ def test_a_hostile_file_is_refused(tmp_path: Path, kind: str, case: str) -> None
     content = made if isinstance(made, bytes) else made()
     path = tmp_path / ("a.npz" if kind == "graph" else f"a{kind}")
     path.write_bytes(content)
-    load = td.load_computation if kind == "graph" else td.load
+    load = LOADS.get(kind, td.load)
     tracemalloc.start()
     try:
         with pytest.raises(ModelFileError) as caught:
@@ -42,12 +47,12 @@ def test_a_hostile_file_is_refused(tmp_path: Path, kind: str, case: str) -> None
     if kind in (".bin", ".safetensors"):
         with pytest.raises(ModelFileError):
             td.load(path, copy=False)
-    if kind != "graph":
+    if kind not in LOADS:
         with pytest.raises(ModelFileError, match="the buffer"):
             td.load(content, format=kind)
 
 
-@pytest.mark.parametrize("name", [f.name for f in FORMATS] + ["graph"])
+@pytest.mark.parametrize("name", NAMES)
 def test_mutations_are_loaded_or_refused(name: str) -> None:
     good, load = good_files(name), reader(name)
     for k in range(300):

@@ -23,6 +23,7 @@ ROWS: list[Row] = [
     (lambda: nn.Bilinear(3, 4, 5), ((2, 3), (2, 4)), (2, 5)),
     (lambda: nn.Embedding(5, 3), (IDS,), (2, 2, 3)),
     (lambda: nn.Embedding(5, 3, padding_index=0), (IDS,), (2, 2, 3)),
+    (lambda: nn.UniversalEmbedding(np.eye(5, 3), np.eye(4, 3), 6), (IDS,), (2, 2, 6)),
     (nn.Identity, ((2, 3),), (2, 3)),
     (nn.Flatten, ((2, 3, 4),), (2, 12)),
     (lambda: nn.Unflatten(1, (2, 3)), ((2, 6),), (2, 2, 3)),

@@ -198,3 +198,69 @@ def test_mistakes_are_told_with_the_remedy(
 ) -> None:
     with pytest.raises(kind, match=text):
         mistake()
+
+
+def sums_of_marian(x: Any, w: Any, bits: int = 10) -> Any:
+    """Marian's Quantize16 and ProdInt16: rounded, saturated, summed in 32 bits."""
+
+    def quantized(a: Any) -> Any:
+        return np.clip(np.rint(a * np.float32(2**bits)), -(2**15), 2**15 - 1)
+
+    sums = quantized(x).astype("i4") @ quantized(w).astype("i4").T
+    return sums.astype("f4") * np.float32(1.0 / (2.0**bits * 2.0**bits))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("bits", [10, 7])
+def test_int16_products_are_marians(size: tuple[int, int, int], bits: int) -> None:
+    rows, width, outputs = size
+    weight = RNG.normal(size=(outputs, width)).astype("f4")
+    weight[0, 0], weight[1, 1] = 33.0, -1e9  # saturated with 10 bits
+    x = RNG.normal(size=(rows, width)).astype("f4")
+    x[0, 0] = 500.0 / width
+    whole = td.fixed_point(weight, bits)
+    assert whole.dtype.name == "int16"
+    y = td.int16_linear(x, td.Variable(whole.numpy()), bits=bits)
+    assert y.dtype.name == "float32"
+    np.testing.assert_array_equal(y.numpy(), sums_of_marian(x, weight, bits))
+    # Where nothing saturates, half a unit for each element of both.
+    plain, calm = np.abs(weight).max(1) < 30, np.abs(x).max(1) < 30
+    a, b, unit = x[calm].astype("f8"), weight[plain], 2.0 ** -(bits + 1)
+    bound = unit * (np.abs(a).sum(1)[:, None] + np.abs(b).sum(1)) + width * unit**2
+    assert (np.abs(y.numpy()[calm][:, plain] - a @ b.T) <= bound + 1e-4).all()
+    assert bound.size
+
+
+def test_int16_layers_stand_in_for_linear_ones() -> None:
+    net = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    ids = [[1, 2, 8]]
+    want = net(ids).numpy()
+    assert nn.quantize_weights(net, dtype="int16") == ["1", "3"]
+    assert [v.dtype.name for v in net.state_dict().values()] == [
+        "float32", "int16", "float32", "int16", "float32"
+    ]  # fmt: skip
+    np.testing.assert_allclose(net(ids).numpy(), want, atol=0.01)
+    with pytest.raises(ArgumentError, match="no layer of this Sequential"):
+        nn.quantize_weights(net, dtype="int16")
+    with pytest.raises(ArgumentError, match="int8 or int16, not 'int32'"):
+        nn.quantize_weights(net, dtype="int32")
+
+
+def test_the_gradient_passes_an_int16_product() -> None:
+    layer = nn.FixedPointLinear(nn.Linear(4, 3))
+    x = td.param(init=[[0.1, -0.2, 0.3, 50.0]])
+    (g,) = td.grad(layer(x).sum(), [x])
+    want = layer.weight.numpy().sum(0) / 1024.0
+    want[3] = 0.0  # where it saturates
+    np.testing.assert_allclose(g.numpy(), [want], rtol=1e-5)
+
+
+def test_what_is_no_fixed_point_is_refused() -> None:
+    w = td.fixed_point(np.ones((3, 2)))
+    with pytest.raises(DTypeError, match="takes a weight of int16, got float32"):
+        td.int16_linear([[1.0, 2.0]], np.ones((3, 2), "f4"))
+    with pytest.raises(ShapeError, match="do not meet"):
+        td.int16_linear([[1.0, 2.0, 3.0]], w)
+    for bits in (-1, 16, 2.5, True):
+        with pytest.raises(ArgumentError, match="bits from 0 to 15"):
+            td.fixed_point([1.0], bits)

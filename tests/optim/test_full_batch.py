@@ -33,13 +33,59 @@ def test_conjugate_gradients_solve_a_quadratic(variant: str) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
-def test_newton_solves_a_quadratic_in_a_few_steps() -> None:
+def test_newton_cg_solves_a_quadratic_in_a_few_steps() -> None:
     x, loss, want = quadratic()
-    td.optim.Newton([x]).minimize(loss, 12, 1e-10)
+    td.optim.NewtonCG([x]).minimize(loss, 12, 1e-10)
     np.testing.assert_allclose(x.numpy(), want, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("make", [td.optim.ConjugateGradient, td.optim.Newton])
+def test_newton_solves_a_quadratic_in_one_step() -> None:
+    x, loss, want = quadratic()
+    td.optim.Newton([x]).step(loss)
+    np.testing.assert_allclose(x.numpy(), want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", [td.optim.Newton, td.optim.NewtonCG])
+def test_newton_leaves_a_saddle(make: Any) -> None:
+    """Where the Hessian is not positive, a step still goes down."""
+    x = td.param("x", init=[0.5, 0.1], dtype="float64")
+
+    def loss() -> td.Tensor:
+        return x[0] ** 2 - x[1] ** 2 + x[1] ** 4
+
+    before = float(loss())
+    assert make([x]).step(loss) < before
+    losses = make([x]).minimize(loss, 50, 1e-9)
+    assert losses[-1] == pytest.approx(-0.25, abs=1e-12)
+    assert abs(float(x[1])) == pytest.approx(0.5**0.5, abs=1e-6)
+
+
+def test_newton_cg_is_scipys() -> None:
+    """On a problem of 20 numbers both find the minimum, with products alone."""
+    optimize = pytest.importorskip("scipy.optimize")
+    start = np.linspace(-1.0, 1.5, 20)
+    x = td.param("x", init=start, dtype="float64")
+
+    def loss() -> td.Tensor:
+        return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+    losses = td.optim.NewtonCG([x]).minimize(loss, 200, 1e-8)
+    found = optimize.minimize(
+        optimize.rosen,
+        start,
+        method="Newton-CG",
+        jac=optimize.rosen_der,
+        hessp=optimize.rosen_hess_prod,
+        options={"xtol": 1e-10},
+    )
+    assert losses[-1] <= found.fun + 1e-12
+    np.testing.assert_allclose(x.numpy(), found.x, atol=1e-5)
+
+
+SOLVERS = [td.optim.ConjugateGradient, td.optim.Newton, td.optim.NewtonCG]
+
+
+@pytest.mark.parametrize("make", SOLVERS)
 def test_rosenbrock(make: Any) -> None:
     x = td.param("x", init=[-1.2], dtype="float64")
     y = td.param("y", init=[1.0], dtype="float64")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 import treadle as td
@@ -157,3 +162,46 @@ def test_branches_and_loops_with_state() -> None:
     x = td.param("x", init=1.5)
     z = td.while_loop(lambda s: s < 10.0, lambda s: s * x, x * 1.0, max_iterations=12)
     assert float(td.grad(z, [x])[0]) == pytest.approx(6 * 1.5**5, rel=1e-5)
+
+
+def callables(net: td.nn.Module) -> dict[str, Callable[..., Any]]:
+    """A network as what may be called and traced."""
+    return {
+        "Sequential": net,
+        "forward": net.forward,
+        "partial": functools.partial(net),
+        "inner": td.function(net),
+    }
+
+
+@pytest.mark.parametrize("kind", ["Sequential", "forward", "partial", "inner"])
+def test_a_network_is_traced_and_its_changes_are_seen(kind: str) -> None:
+    net = td.nn.Sequential(td.nn.Linear(3, 2), td.nn.Dropout(0.9))
+    x = np.ones((8, 3), np.float32)
+    traced = td.function(callables(net)[kind])
+    assert traced.__name__ == ("Sequential" if kind == "inner" else kind)
+    assert (traced(x).numpy() == 0).any(), "dropout drops in training"
+    net.eval()
+    np.testing.assert_array_equal(traced(x).numpy(), net(x).numpy())
+    net[0].weight = td.Parameter(np.ones((2, 3), np.float32))
+    np.testing.assert_array_equal(traced(x).numpy(), net(x).numpy())
+    count = traced.count
+    for _ in range(3):
+        traced(x)
+    assert traced.count == count, "nothing has changed, nothing is traced"
+    # Attributes of the network are not the function's.
+    assert not hasattr(traced, "training") and callable(traced.f)
+
+
+def test_a_forward_that_names_a_global_is_looked_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Scaled(td.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return td.asarray(x) * SCALE
+
+    monkeypatch.setitem(globals(), "SCALE", 2)
+    traced = td.function(Scaled())
+    assert traced.__name__ == "Scaled" and float(traced(3.0)) == 6.0
+    monkeypatch.setitem(globals(), "SCALE", 5)
+    assert float(traced(3.0)) == 15.0

@@ -184,11 +184,14 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: image_layer(out_channels=0),
         "out_channels is a whole number from 1 up, got 0",
     ),
-    "the kernel's size": (lambda: image_layer(kernel_size=0), "are positive"),
-    "a stride": (lambda: image_layer(stride=0), "are positive"),
-    "a dilation": (lambda: image_layer(dilation=0), "are positive"),
+    "the kernel's size": (
+        lambda: image_layer(kernel_size=0),
+        "is a whole number from 1 up",
+    ),
+    "a stride": (lambda: image_layer(stride=0), "is a whole number from 1 up"),
+    "a dilation": (lambda: image_layer(dilation=0), "is a whole number from 1 up"),
     "a patch's size": (lambda: td.unfold(IMAGE, 0), "are positive"),
-    "a pool's size": (lambda: td.nn.MaxPool2d(0)(IMAGE), "are positive"),
+    "a pool's size": (lambda: td.nn.MaxPool2d(0)(IMAGE), "is a whole number from 1 up"),
     "padding that leaves nothing": (
         lambda: image_layer(kernel_size=9),
         "a window of 9 is wider than 8 padded",

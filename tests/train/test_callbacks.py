@@ -264,3 +264,71 @@ def test_a_killed_process_goes_on_bit_for_bit(tmp_path: Path) -> None:
     again = model()
     again.load_weights(folder / "done.npz")
     assert bits(again) == bits(whole) and kills
+
+
+def logged(folder: Path) -> list[tuple[str, str, int, float]]:
+    return [
+        (path.parent.name, e.name, e.step, e.value)
+        for path in sorted(folder.glob("*/events*"), key=lambda p: p.stat().st_mtime_ns)
+        for e in td.io.read_events(path)
+        if e.kind == "scalar"
+    ]
+
+
+def test_a_training_is_logged_for_tensorboard(tmp_path: Path) -> None:
+    x, y = data(8)
+    board = td.train.TensorBoard(tmp_path, every=2, histograms=2)
+    history = model().fit(
+        x, y, batch_size=2, epochs=2, verbose=0, validation_data=(x, y),
+        callbacks=[board],
+    )  # fmt: skip
+    found = logged(tmp_path)
+    epochs = [(r, n, s, v) for r, n, s, v in found if n != "batch_loss"]
+    want = [
+        (run, name, 4 * (k + 1), float(np.float32(history[key][k])))
+        for key, run, name in (
+            ("loss", "train", "loss"), ("mae", "train", "mae"),
+            ("val_loss", "validation", "loss"), ("val_mae", "validation", "mae"),
+        )
+        for k in range(2)
+    ]  # fmt: skip
+    assert sorted(epochs) == sorted(want)
+    assert [s for _, n, s, _ in found if n == "batch_loss"] == [2, 4, 6, 8]
+    (path,) = (tmp_path / "train").iterdir()
+    spread = [e for e in td.io.read_events(path) if e.kind == "histogram"]
+    assert {(e.name, e.step) for e in spread} == {
+        ("0/weight", 8), ("0/bias", 8), ("2/weight", 8), ("2/bias", 8)
+    }  # fmt: skip
+
+
+def test_the_log_goes_on_after_a_snapshot(tmp_path: Path) -> None:
+    """What was logged after the snapshot is taken back: TensorBoard is told so."""
+    x, y = data(8)
+
+    def fit(epochs: int, stop: int | None = None) -> None:
+        halt = td.train.LambdaCallback(
+            on_batch_end=lambda k, logs: 1 / 0 if m.optimizer.count == stop else None
+        )
+        m = model()
+        m.fit(
+            x, y, batch_size=4, epochs=epochs, verbose=0,
+            callbacks=[
+                td.train.TensorBoard(tmp_path / "log", every=1), halt,
+                td.train.BackupAndRestore(tmp_path / "kept"),
+            ],
+        )  # fmt: skip
+
+    with td.options(seed=3), pytest.raises(ZeroDivisionError):
+        fit(3, stop=3)
+    with td.options(seed=3):
+        fit(3)
+    first, second = sorted(
+        (tmp_path / "log" / "train").iterdir(), key=lambda p: p.stat().st_mtime_ns
+    )
+    steps = lambda p: [e.step for e in td.io.read_events(p) if "batch" in e.name]  # noqa: E731
+    assert steps(first) == [1, 2, 3] and steps(second) == [3, 4, 5, 6]
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "log" / "train")).Reload()
+    assert [e.step for e in board.Scalars("batch_loss")] == [1, 2, 3, 4, 5, 6]

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from treadle.base.dtypes import DType, bool_
+from treadle.base.errors import ArgumentError
 from treadle.base.types import Names, Type
 from treadle.io.files import check_name, check_shape, fill
 
@@ -151,6 +152,12 @@ class Format:
             raise ValueError(
                 f"{name!r}: {self.name} has no {array.dtype.name}; {self.instead}"
             )
+
+    def under(self, key: str | bytes) -> Format:
+        """The format whose files are encrypted under a key."""
+        raise ArgumentError(
+            f"{self.name} is not encrypted; it takes no key", hint=".bin can be"
+        )
 
     def __repr__(self) -> str:
         return f"<format {self.name}>"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import secrets
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -24,10 +26,12 @@ from treadle.io.format import (
     by_name,
     special_text,
 )
+from treadle.io.sealed import Seal
 
 __all__ = ["Marian"]
 
 Array = np.ndarray[Any, Any]
+_Head = tuple[str, int, tuple[int, ...], int]
 
 _PLAIN, _ENCRYPTED = 1, 2  # versions
 _BOUNDARY = 256
@@ -55,7 +59,9 @@ class Marian(Format):
     """What Marian writes to model.bin and maps into memory.
 
     Arrays named "special:..." are text, such as the settings in special:model.yml;
-    they are the metadata here, without the "special:".
+    they are the metadata here, without the "special:". Under a key the header is
+    encrypted, which tells names, types and shapes, and the arrays are shuffled; what
+    they hold is not.
     """
 
     name = ".bin"
@@ -63,11 +69,17 @@ class Marian(Format):
     dtypes = frozenset(_CODES)
     mappable = True
 
+    def __init__(self, seal: Seal | None = None) -> None:
+        self.seal = seal
+
+    def under(self, key: str | bytes) -> Marian:
+        return Marian(Seal(key))
+
     def knows(self, lead: bytes) -> bool:
         return len(lead) >= 8 and lead[:8] in (_u64(_PLAIN), _u64(_ENCRYPTED))
 
     def listing(self, source: Opened) -> Listing:
-        heads = list(_headers(source))
+        heads = self._headers(source)
         items: list[Item] = []
         text: list[Item] = []
         place = _data(source)
@@ -97,6 +109,26 @@ class Marian(Format):
         }
         return Listing(by_name(items, source), metadata, source.array)
 
+    def _headers(self, source: Opened) -> list[_Head]:
+        """What the file says of its arrays; then it is at the gap before the data."""
+        (version,) = struct.unpack("<Q", source.take(8, "the version"))
+        if version == _PLAIN:
+            return list(_heads(source))
+        if version != _ENCRYPTED:
+            raise ValueError(
+                f"this is not version {_PLAIN} or {_ENCRYPTED} of Marian's .bin "
+                "(td.data.read_vectors reads word2vec's)"
+            )
+        if self.seal is None:
+            raise ValueError("the file is encrypted; pass the key= it was written with")
+        (length,) = struct.unpack("<Q", source.take(8, "the length of the header"))
+        header = self.seal.open(source.take(length, "the header"))
+        inside = Opened(io.BytesIO(header), source.about)
+        heads = list(_heads(inside))
+        if inside.file.tell() != inside.size:
+            raise ValueError("the header has more than its arrays")
+        return heads
+
     def check(self, name: str, array: Array) -> None:
         super().check(name, array)
         if name.startswith(SPECIAL):
@@ -114,17 +146,29 @@ class Marian(Format):
             # Marian's own text fills whole blocks, with a NUL at its end.
             raw += bytes(_padded(len(raw) + 1) - len(raw))
             ready[SPECIAL + key] = np.frombuffer(raw, np.int8)
-        head = _u64(_PLAIN, len(ready))
-        for name, array in ready.items():
-            code, length = _CODES[array.dtype], _padded(array.nbytes)
-            head += _u64(len(name.encode()) + 1, code, array.ndim, length)
-        head += b"".join(name.encode() + b"\0" for name in ready)
-        head += b"".join(np.array(a.shape, "<i4").tobytes() for a in ready.values())
+        if self.seal is None:
+            head = _u64(_PLAIN) + _header(ready)
+        else:
+            order = list(ready)
+            secrets.SystemRandom().shuffle(order)
+            ready = {name: ready[name] for name in order}
+            sealed = self.seal.close(_header(ready))
+            head = _u64(_ENCRYPTED, len(sealed)) + sealed
         gap = _BOUNDARY - (len(head) + 8) % _BOUNDARY
         file.write(head + _u64(gap) + bytes(gap))
         for array in ready.values():
             file.write(array.reshape(-1).view(np.uint8).data)
             file.write(bytes(_padded(array.nbytes) - array.nbytes))
+
+
+def _header(arrays: dict[str, Array]) -> bytes:
+    """The number of arrays, a row of numbers for each, all names, all shapes."""
+    head = _u64(len(arrays))
+    for name, array in arrays.items():
+        code, length = _CODES[array.dtype], _padded(array.nbytes)
+        head += _u64(len(name.encode()) + 1, code, array.ndim, length)
+    head += b"".join(name.encode() + b"\0" for name in arrays)
+    return head + b"".join(np.array(a.shape, "<i4").tobytes() for a in arrays.values())
 
 
 def _u64(*numbers: int) -> bytes:
@@ -144,16 +188,8 @@ def _unknown(code: int) -> str:
     return f"the type 0x{code:x} is not known"
 
 
-def _headers(source: Opened) -> Iterator[tuple[str, int, tuple[int, ...], int]]:
-    """Name, type code, shape and length of each item; then the file is at the gap."""
-    (version,) = struct.unpack("<Q", source.take(8, "the version"))
-    if version == _ENCRYPTED:
-        raise ValueError("the file is encrypted; Marian writes it plain without a key")
-    if version != _PLAIN:
-        raise ValueError(
-            f"this is not version {_PLAIN} of Marian's .bin "
-            "(td.data.read_vectors reads word2vec's)"
-        )
+def _heads(source: Opened) -> Iterator[_Head]:
+    """Name, type code, shape and length of each array."""
     (count,) = struct.unpack("<Q", source.take(8, "the number of arrays"))
     if count > min(MAX_ITEMS, source.size // 32):
         raise ValueError(f"{count} arrays are not in {source.size} bytes")

@@ -65,6 +65,7 @@ def save(
     metadata: Mapping[str, str] | None = None,
     example: Sequence[Any] | None = None,
     format: str | None = None,
+    key: str | bytes | None = None,
 ) -> None:
     """Write arrays by name, whole or not at all: .npz, .safetensors, .bin, .dynet.
 
@@ -73,8 +74,10 @@ def save(
     computation with its graph, which `td.load_computation` makes a callable again, and
     with an `example` of its inputs the machine code that a call with these needs. The
     ending tells the format unless `format` does; to an open binary file it must.
-    Axes keep their names.
-    Raises ModelFileError, and leaves a file that was there before as it was.
+    Axes keep their names. With a `key` the header of a .bin is encrypted as Marian
+    does: the names and shapes, not the numbers and not the metadata; needs the package
+    cryptography. Raises ModelFileError, and leaves a file that was there before as it
+    was.
 
     >>> import tempfile
     >>> import treadle as td
@@ -85,7 +88,7 @@ def save(
     ['net.bias', 'net.weight', 'rate']
     """
     if isinstance(what, Computation):
-        write_file(target, contents_of(what, metadata or {}, example), format)
+        write_file(target, contents_of(what, metadata or {}, example), format, key)
         return
     if example is not None:
         raise ArgumentError("only a computation is saved with an example of its inputs")
@@ -104,7 +107,7 @@ def save(
         tables |= what.tables
         axes |= {name: names for name, names in what.axes.items() if name in arrays}
     contents = Contents(arrays, metadata or {}, frozenset(tables), axes)
-    write_file(target, contents, format)
+    write_file(target, contents, format, key)
 
 
 def load(
@@ -117,6 +120,7 @@ def load(
     copy: bool = True,
     format: str | None = None,
     max_bytes: int = MAX_BYTES,
+    key: str | bytes | None = None,
 ) -> Arrays:
     """The arrays of a file by name, put into `what` if that is given, all or none.
 
@@ -127,32 +131,31 @@ def load(
     unexpected, of another shape or other axes are told at once, before an array is
     read; `strict=False` lets the first two pass and tells them in `keys_left`. With
     `copy=False` arrays are read-only parts of the mapped file (.bin, .safetensors),
-    which nobody may write to meanwhile; files that Treadle replaces stay whole.
+    which nobody may write to meanwhile; files that Treadle replaces stay whole. `key`
+    is that of an encrypted .bin: the text Marian has as AES_KEY, or a key file's bytes.
     A file is data: nothing in it runs. Raises ModelFileError.
 
-    >>> import tempfile
-    >>> import treadle as td
+    >>> import tempfile, treadle as td
     >>> a, b = td.nn.Linear(3, 2), td.nn.Linear(3, 2)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     td.save(f"{folder}/a.bin", a, metadata={"model.yml": "dim: 3"})
+    ...     td.save(f"{folder}/a.bin", a)
     ...     loaded = td.load(f"{folder}/a.bin", b)
-    >>> loaded.metadata, bool((a.weight == b.weight).all())
-    ({'model.yml': 'dim: 3'}, True)
+    >>> bool((a.weight == b.weight).all())
+    True
     """
     target = None if what is None else _stateful("", what)
     if not isinstance(source, Mapping) and not _is_file(source):
         source = _by_name(source)  # type: ignore[arg-type]
     if isinstance(source, Mapping):
         taken = choose(source, rename, prefix)
-        arrays = {
-            k: np.array(source[v], copy=copy or None) for k, v in taken.names.items()
-        }
+        own = taken.names.items()
+        arrays = {k: np.array(source[v], copy=copy or None) for k, v in own}
         axes = _named(getattr(source, "axes", {}), taken.names)
         found = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
         types = {k: Type(a.shape, a.dtype, axes.get(k)) for k, a in arrays.items()}
         _check("the arrays", target, types, strict, taken.wrong, found)
     else:
-        with listed(source, format=format, mapped=not copy) as (file, listing):  # type: ignore[arg-type]
+        with listed(source, format=format, mapped=not copy, key=key) as (file, listing):  # type: ignore[arg-type]
             taken = choose(listing.items, rename, prefix)
             items = {k: listing.items[v] for k, v in taken.names.items()}
             types = {k: item.type for k, item in items.items()}

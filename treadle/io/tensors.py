@@ -20,13 +20,14 @@ from treadle.io.marian import Marian
 from treadle.io.names import named, written
 from treadle.io.npz import Npz
 from treadle.io.safetensors import SafeTensors
+from treadle.io.serrano import Serrano
 from treadle.io.source import Buffer, is_buffer, opened, place_of
 
 __all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
 
 Array = np.ndarray[Any, Any]
 
-FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet())
+FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet(), Serrano())
 _LEAD = 64  # bytes that tell one format from another
 
 
@@ -76,6 +77,7 @@ def listed(
     format: str | None = None,
     error: FileError = ModelFileError,
     mapped: bool = False,
+    key: str | bytes | None = None,
 ) -> Iterator[tuple[Opened, Listing]]:
     """A source open for reading with what it says it holds; whatever is wrong in it,
     then and while arrays are read, becomes `error`."""
@@ -86,8 +88,10 @@ def listed(
     with opened(source, error, mapped=mapped) as file:
         if chosen is None:
             chosen = _by_lead(file, place, error)
+        if key is not None:
+            chosen = chosen.under(key)
         if mapped and not chosen.mappable:
-            can = " and ".join(f.name for f in FORMATS if f.mappable)
+            can = ", ".join(f.name for f in FORMATS if f.mappable)
             raise ArgumentError(
                 f"{chosen.name} is not read without a copy", hint=f"{can} can be"
             )
@@ -108,7 +112,10 @@ def check_size(items: Mapping[str, Item], max_bytes: int) -> None:
 
 
 def write_file(
-    target: PathLike | BinaryIO, contents: Contents, format: str | None = None
+    target: PathLike | BinaryIO,
+    contents: Contents,
+    format: str | None = None,
+    key: str | bytes | None = None,
 ) -> None:
     """Write contents to a file, whole or not at all, or to an open binary file."""
     place = os.fspath(target) if isinstance(target, (str, os.PathLike)) else ""
@@ -119,6 +126,7 @@ def write_file(
             f"the ending {Path(place).suffix!r} is not known",
             hint=f"known: {', '.join(_endings())}; or say format=",
         )
+    writer = chosen if key is None else chosen.under(key)
     facts = contents.metadata
     with guarded(place or "the file", ModelFileError):
         arrays = {check_name(n): _native(a, n) for n, a in contents.arrays.items()}
@@ -138,9 +146,9 @@ def write_file(
         facts = {**facts, **written(contents.axes)}
         ready = Contents(arrays, facts, contents.tables)
         if place:
-            write_atomically(place, lambda file: chosen.write(file, ready))
+            write_atomically(place, lambda file: writer.write(file, ready))
         else:
-            chosen.write(cast(BinaryIO, target), ready)
+            writer.write(cast(BinaryIO, target), ready)
 
 
 def _endings() -> list[str]:

@@ -18,5 +18,7 @@ from treadle.nn.pooling import *
 from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
+from treadle.nn.shortlist import *
 from treadle.nn.transformer import *
+from treadle.nn.universal import *
 from treadle.nn.vocabulary import *

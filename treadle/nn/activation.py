@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
+from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
 __all__ = [
@@ -198,6 +199,7 @@ class PReLU(Module):
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, dtype: Any = None
     ) -> None:
+        above_zero(num_parameters=num_parameters)
         self.num_parameters = num_parameters
         self.weight = param(shape=(num_parameters,), init=init, dtype=dtype)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
-from treadle.nn.linear import above_zero, bias_like_torch, weight_like_torch
+from treadle.nn.linear import above_zero, bias_like_torch, from_zero, weight_like_torch
 from treadle.nn.module import Module
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -49,6 +49,9 @@ class _Convolution(Module):
     ) -> None:
         self.in_channels, self.out_channels = channels
         above_zero(in_channels=channels[0], out_channels=channels[1], groups=groups)
+        above_zero(kernel_size=kernel_size)
+        for name, value in sliding.items():
+            (from_zero if "padding" in name else above_zero)(**{name: value})
         if channels[0] % groups or channels[1] % groups:
             raise ArgumentError(f"{groups} groups do not divide channels {channels}")
         self.kernel_size = each(kernel_size, self.rank, "kernel_size")

@@ -55,11 +55,26 @@ def affine(x: Any, weight: Any, bias: Any) -> Tensor:
     return y if bias is None else y + bias
 
 
-def above_zero(**given: int) -> None:
-    """Refuse extents that are no whole numbers from 1 up."""
-    for name, n in given.items():
-        if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
-            raise ArgumentError(f"{name} is a whole number from 1 up, got {n!r}")
+def above_zero(**given: Any) -> None:
+    """Refuse extents, or several of them, that are no whole numbers from 1 up."""
+    _from(1, given)
+
+
+def from_zero(**given: Any) -> None:
+    """Refuse what is added at borders, if it is no whole number from 0 up; words as
+    convolutions take them pass."""
+    _from(0, {k: v for k, v in given.items() if not isinstance(v, str)})
+
+
+def _from(least: int, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        several = isinstance(value, (tuple, list))
+        for n in value if several else (value,):
+            if isinstance(n, (tuple, list)):
+                _from(least, {name: n})
+            elif isinstance(n, bool) or not hasattr(n, "__index__") or n < least:
+                kind = "are whole numbers" if several else "is a whole number"
+                raise ArgumentError(f"{name} {kind} from {least} up, got {value!r}")
 
 
 class Identity(Module):

@@ -16,6 +16,7 @@ from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
+from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
@@ -37,6 +38,7 @@ __all__ = [
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
+    above_zero(normalized_shape=normalized_shape)
     found = as_shape(normalized_shape)
     if not found:
         raise ArgumentError("a normalization needs at least one dimension")
@@ -156,6 +158,7 @@ class _BatchNorm(_Channels):
         track_running_stats: bool = True,
         dtype: Any = None,
     ) -> None:
+        above_zero(num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self._make_affine(affine, dtype)
         self.track_running_stats = track_running_stats
@@ -255,7 +258,8 @@ class GroupNorm(Module):
         affine: bool = True,
         dtype: Any = None,
     ) -> None:
-        if num_groups < 1 or num_channels % num_groups:
+        above_zero(num_groups=num_groups, num_channels=num_channels)
+        if num_channels % num_groups:
             raise ArgumentError(f"{num_groups} groups do not divide {num_channels}")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         shape = (num_channels,)
@@ -279,6 +283,7 @@ class _InstanceNorm(_Channels):
         affine: bool = False,
         dtype: Any = None,
     ) -> None:
+        above_zero(num_features=num_features)
         self.num_features, self.eps = num_features, eps
         self._make_affine(affine, dtype)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from treadle.graph.tensor import Tensor
+from treadle.nn.linear import above_zero, from_zero
 from treadle.nn.module import Module
 from treadle.ops.pooling import (
     adaptive_avg_pool,
@@ -49,6 +50,8 @@ class _MaxPool(Module):
     ) -> None:
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
+        above_zero(kernel_size=kernel_size, stride=self.stride, dilation=dilation)
+        from_zero(padding=padding)
         self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
 
     def forward(self, x: Any) -> Tensor:
@@ -118,6 +121,8 @@ class _AvgPool(Module):
     ) -> None:
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
+        above_zero(kernel_size=kernel_size, stride=self.stride)
+        from_zero(padding=padding)
         self.padding, self.ceil_mode = padding, ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -181,6 +186,7 @@ class AdaptiveAvgPool(Module):
     """
 
     def __init__(self, output_size: Any) -> None:
+        above_zero(output_size=output_size)
         self.output_size = output_size
 
     def forward(self, x: Any) -> Tensor:
@@ -228,6 +234,7 @@ class Upsample(Module):
     def __init__(
         self, scale_factor: Any, mode: str = "nearest", align_corners: bool = False
     ) -> None:
+        above_zero(scale_factor=scale_factor)
         self.scale_factor = scale_factor
         self.mode, self.align_corners = mode, align_corners
 

@@ -1,11 +1,11 @@
-"""Layers whose weights are int8, with a scale for each row."""
+"""Layers whose weights are int8 with a scale for each row, or int16 in fixed point."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from treadle.base.dtypes import int8
+from treadle.base.dtypes import as_dtype, int8, int16
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -15,9 +15,14 @@ from treadle.nn.linear import Embedding, Linear
 from treadle.nn.lora import replaced
 from treadle.nn.module import Module
 from treadle.ops.naming import by_role
-from treadle.ops.quantize import int8_linear, quantize
+from treadle.ops.quantize import fixed_point, int8_linear, int16_linear, quantize
 
-__all__ = ["QuantizedEmbedding", "QuantizedLinear", "quantize_weights"]
+__all__ = [
+    "FixedPointLinear",
+    "QuantizedEmbedding",
+    "QuantizedLinear",
+    "quantize_weights",
+]
 
 
 def _rounded(weight: Variable) -> tuple[Variable, Variable]:
@@ -76,20 +81,61 @@ class QuantizedEmbedding(Module):
         return f"{self.rows}, {self.width}"
 
 
-KINDS: dict[type, Any] = {Linear: QuantizedLinear, Embedding: QuantizedEmbedding}
+class FixedPointLinear(Module):
+    """y = x Wᵀ + b in fixed point with W int16, made of a Linear layer.
+
+    Weights and inputs are whole numbers of 2^-bits (`td.int16_linear`), so a weight
+    below 2^(15 - bits) is off by at most 2^-(bits + 1). Nothing of it is trained; what
+    is before gets its gradient. Marian's --optimize.
+
+    >>> import treadle as td
+    >>> layer = td.nn.Linear(3, 2)
+    >>> small = td.nn.FixedPointLinear(layer)
+    >>> x = td.ones((5, 3))
+    >>> small.weight.dtype.name, bool((td.abs(small(x) - layer(x)) < 0.002).all())
+    ('int16', True)
+    """
+
+    def __init__(self, layer: Linear, bits: int = 10) -> None:
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        whole = fixed_point(layer.weight.numpy(), bits)
+        self.weight, self.bits = Variable(whole.numpy(), dtype=int16), bits
+        self.bias = layer.bias
+
+    @by_role(1)
+    def forward(self, x: Any) -> Tensor:
+        return int16_linear(x, self.weight, self.bias, self.bits)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bits={self.bits}"
+        )
 
 
-def quantize_weights(module: Module, *, only: Iterable[str] | None = None) -> list[str]:
+KINDS: dict[str, dict[type, Any]] = {
+    "int8": {Linear: QuantizedLinear, Embedding: QuantizedEmbedding},
+    "int16": {Linear: FixedPointLinear},
+}
+
+
+def quantize_weights(
+    module: Module, *, only: Iterable[str] | None = None, dtype: Any = "int8"
+) -> list[str]:
     """Put int8 layers in the place of Linear and Embedding layers; their paths.
 
     `only` chooses by the last part of a layer's path. A layer whose weight another part
-    holds too, such as tied embeddings, is left as it is.
+    holds too, such as tied embeddings, is left as it is. With `dtype="int16"` Linear
+    layers become `FixedPointLinear`.
 
     >>> import treadle as td
     >>> net = td.nn.Sequential(td.nn.Embedding(9, 4), td.nn.Linear(4, 2))
     >>> td.nn.quantize_weights(net), net[1].weight.dtype.name
     (['0', '1'], 'int8')
     """
+    kinds = KINDS.get(as_dtype(dtype).name)
+    if kinds is None:
+        raise ArgumentError(f"weights become int8 or int16, not {dtype!r}")
     chosen = None if only is None else set(only)
     holders: dict[int, set[int]] = {}
     for part in module.modules():
@@ -101,16 +147,17 @@ def quantize_weights(module: Module, *, only: Iterable[str] | None = None) -> li
         named = chosen is None or path.rpartition(".")[2] in chosen
         if not named or len(holders.get(id(layer.weight), ())) != 1:
             return None
-        made: Module = KINDS[type(layer)](layer)
+        made: Module = kinds[type(layer)](layer)
         return made.train(layer.training)
 
     found: list[str] = []
-    for kind in KINDS:
+    for kind in kinds:
         found += replaced(module, kind, change)
     if not found:
         raise ArgumentError(
             f"no layer of this {type(module).__name__} is chosen",
-            hint="Linear and Embedding layers are; only= names the last part of paths",
+            hint=f"{' and '.join(kind.__name__ for kind in kinds)} layers are; only= "
+            "names the last part of paths",
         )
     order = [path for path, _ in module.named_modules()]
     return sorted(found, key=order.index)

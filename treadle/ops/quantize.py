@@ -1,4 +1,6 @@
-"""Numbers of few bits: int8 by channels, and values rounded to grids of a few."""
+"""Numbers of few bits: int8 by channels, fixed point in int16, and values rounded to
+grids of a few.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.base.dtypes import accumulator, int8
+from treadle.base.dtypes import DType, accumulator, float64, int8, int16
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -15,7 +17,15 @@ from treadle.ops.cast import as_float, astype
 from treadle.ops.loop import map as mapped
 from treadle.ops.movement import permute_dims, reshape
 
-__all__ = ["dequantize", "int8_linear", "quantize", "quantize_fixed", "quantize_log"]
+__all__ = [
+    "dequantize",
+    "fixed_point",
+    "int8_linear",
+    "int16_linear",
+    "quantize",
+    "quantize_fixed",
+    "quantize_log",
+]
 
 BLOCK = 1 << 18  # elements of int8 that are floats at a time: one megabyte of float32
 
@@ -69,19 +79,67 @@ def int8_linear(x: Any, weight: Any, scale: Any, bias: Any = None) -> Tensor:
     >>> td.int8_linear([[1.0, 1.0]], q, scale).numpy().round(1).tolist()
     [[3.0, 7.0]]
     """
+    a, w = _meeting("int8_linear", x, weight, int8, "q, scale = td.quantize(weight)")
+    y = _product(a, w) * reshape(astype(as_tensor(scale), a.type.dtype), (-1,))
+    return y if bias is None else y + bias
+
+
+def fixed_point(x: Any, bits: int = 10) -> Tensor:
+    """x as int16 in units of 2^-bits: round(x 2^bits), saturated at -2^15 and 2^15 - 1.
+
+    What lies within 2^(15 - bits) of zero is off by at most half a unit.
+
+    >>> import treadle as td
+    >>> td.fixed_point([1.0, -0.25, 100.0]).tolist()
+    [1024, -256, 32767]
+    """
+    return astype(_whole(as_float(x), bits), int16)
+
+
+def int16_linear(x: Any, weight: Any, bias: Any = None, bits: int = 10) -> Tensor:
+    """x Wᵀ + b in fixed point: W int16 (out, in), x rounded to int16 as `fixed_point`.
+
+    y = (sum_k round(x_k 2^bits) W_k) / 2^(2 bits) + b, in the dtype of x; the sum of
+    whole numbers is exact. It is Marian's int16 product (--optimize, intgemm16), whose
+    sum is of 32 bits and wraps where |y| reaches 2^(31 - 2 bits), 2048. The gradient
+    passes the rounding of x, and stops where x saturates.
+
+    >>> import treadle as td
+    >>> w = td.fixed_point([[1.0, 2.0], [3.0, 4.0]])
+    >>> td.int16_linear([[1.0, 0.5]], w).tolist()
+    [[2.0, 5.0]]
+    """
+    a, w = _meeting("int16_linear", x, weight, int16, "td.fixed_point(weight)")
+    # Doubles hold sums of 2^23 products of two 16-bit numbers exactly.
+    product = _product(_whole(a, bits), w) * 4.0**-bits
+    y = astype(product, a.type.dtype)
+    return y if bias is None else y + bias
+
+
+def _whole(x: Tensor, bits: int) -> Tensor:
+    """x in units of 2^-bits as whole doubles that int16 holds."""
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits <= 15:
+        raise ArgumentError(f"a unit is 2^-bits with bits from 0 to 15, got {bits!r}")
+    units = functions.clip(astype(x, float64) * 2.0**bits, -32768.0, 32767.0)
+    found: Tensor = functions.round(units, "straight_through")
+    return found
+
+
+def _meeting(
+    name: str, x: Any, weight: Any, dtype: DType, hint: str
+) -> tuple[Tensor, Tensor]:
+    """x [..., in] and a weight (out, in) of this dtype, or what is wrong with them."""
     a, w = as_float(x), as_tensor(weight)
-    if w.type.dtype != int8:
+    if w.type.dtype != dtype:
         raise DTypeError(
-            f"takes a weight of int8, got {w.type}",
-            hint="q, scale = td.quantize(weight)",
-        ).located("int8_linear", repr(w.type), w.line)
+            f"takes a weight of {dtype.name}, got {w.type}", hint=hint
+        ).located(name, repr(w.type), w.line)
     if w.type.ndim != 2 or not a.type.ndim or a.type.shape[-1] != w.type.shape[1]:
         raise ShapeError(
             f"x {a.type.shape} and a weight {w.type.shape} do not meet",
             hint="x is [..., in], the weight (out, in)",
-        ).located("int8_linear", f"{a.type!r}, {w.type!r}", a.line)
-    y = _product(a, w) * reshape(astype(as_tensor(scale), a.type.dtype), (-1,))
-    return y if bias is None else y + bias
+        ).located(name, f"{a.type!r}, {w.type!r}", a.line)
+    return a, w
 
 
 def _product(x: Tensor, w: Tensor) -> Tensor:

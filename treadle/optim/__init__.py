@@ -15,7 +15,8 @@ from treadle.optim.algorithms import (
 )
 from treadle.optim.average import CumulativeAverage, ExponentialAverage, WeightAverage
 from treadle.optim.exponentiated import ExponentiatedGradient
-from treadle.optim.full_batch import ConjugateGradient, FullBatch, Newton
+from treadle.optim.full_batch import ConjugateGradient, FullBatch
+from treadle.optim.newton import Newton, NewtonCG
 from treadle.optim.norms import NormAverage
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.quantizer import WeightQuantizer
@@ -38,6 +39,7 @@ __all__ = [
     "Momentum",
     "Nesterov",
     "Newton",
+    "NewtonCG",
     "NormAverage",
     "Optimizer",
     "RMSProp",

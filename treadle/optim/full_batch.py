@@ -1,6 +1,6 @@
-"""Conjugate gradients and Newton's method, for losses that are the same at each step.
+"""Line searches and conjugate gradients, for losses that are the same at each step.
 
-Both look at the loss in several places per step, so `step` takes a function that
+They look at the loss in several places per step, so `step` takes a function that
 builds it; what it builds is compiled once.
 """
 
@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.gradient import grad, value_and_grad
+from treadle.autodiff.gradient import value_and_grad
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.optim.groups import parameters_of, store
 from treadle.runtime.evaluate import run
 
-__all__ = ["ConjugateGradient", "FullBatch", "Newton"]
+__all__ = ["ConjugateGradient", "FullBatch", "joined"]
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[], Any]
@@ -111,10 +110,11 @@ class FullBatch:
         value, gradients = value_and_grad(
             as_tensor(loss()), self.parameters, unused="zero"
         )
-        return float(value), _joined(gradients)
+        return float(value), joined(gradients)
 
 
-def _joined(tensors: list[Tensor]) -> Array:
+def joined(tensors: list[Tensor]) -> Array:
+    """The values of tensors as one vector."""
     with no_grad():
         run(tensors)
     return np.concatenate([t.numpy().astype(np.float64).ravel() for t in tensors])
@@ -196,51 +196,3 @@ class ConjugateGradient(FullBatch):
         }[self.variant]
         beta = float(above / below) if below else 0.0
         return max(beta, 0.0) if math.isfinite(beta) else 0.0
-
-
-class Newton(FullBatch):
-    """d solves H d = -g by conjugate gradients on products with the Hessian H.
-
-    The inner solution stops at a relative residual of min(0.5, sqrt(|g|)), after
-    `inner` products, or where H is not positive (Dembo and Steihaug 1983). No Hessian
-    is formed.
-
-    >>> import treadle as td
-    >>> x = td.param("x", init=2.0, dtype="float64")
-    >>> td.optim.Newton([x]).step(lambda: (x - 1.0) ** 2)
-    0.0
-    """
-
-    def __init__(self, params: Any, inner: int = 100) -> None:
-        super().__init__(params)
-        self.inner = inner
-
-    def direction(self, loss: Loss, gradient: Array) -> Array:
-        d, r = np.zeros_like(gradient), -gradient
-        p, rest = r, float(gradient @ gradient)
-        enough = min(0.5, rest**0.25) * math.sqrt(rest)
-        for _ in range(min(self.inner, 2 * gradient.size)):
-            product = self._times_hessian(loss, p)
-            curvature = float(p @ product)
-            if not curvature > 0.0:
-                break
-            length = rest / curvature
-            d, r = d + length * p, r - length * product
-            before, rest = rest, float(r @ r)
-            if math.sqrt(rest) <= enough:
-                break
-            p = r + (rest / before) * p
-        return d if d.any() else -gradient
-
-    def _first(self, slope: float, direction: Array) -> float:
-        return 1.0
-
-    def _times_hessian(self, loss: Loss, vector: Array) -> Array:
-        gradients = grad(as_tensor(loss()), self.parameters, unused="zero")
-        given = zip(self.parameters, self._parts(vector), strict=True)
-        along = [as_tensor(part.astype(p.dtype)) for p, part in given]
-        products = [functions.sum(g * v) for g, v in zip(gradients, along, strict=True)]
-        total = products[0]
-        for product in products[1:]:
-            total = total + product
-        return _joined(grad(total, self.parameters, unused="zero"))

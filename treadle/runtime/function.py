@@ -108,7 +108,10 @@ class Function(Wrapper, Called):
         self.count = 0  # traces made so far, for looking
         self._lock = threading.RLock()
         self._active: set[Any] = set()
-        functools.update_wrapper(self, f)
+        # Only a function's own notes: the attributes of an object are not this one's.
+        plain = isinstance(f, types.FunctionType)
+        functools.update_wrapper(self, f, updated=("__dict__",) if plain else ())
+        self.__name__: str = getattr(f, "__name__", None) or type(f).__name__
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -150,7 +153,7 @@ class Function(Wrapper, Called):
     ) -> Known:
         """The trace of a call, by what its arguments are and what f finds around it."""
         guard = Guard()
-        around = guard.surroundings(self.f)
+        around = guard.callee(self.f)
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
@@ -168,7 +171,7 @@ class Function(Wrapper, Called):
             entry = self.traces.get(key)
             if entry is None:
                 if key in self._active:
-                    name = self.__name__  # type: ignore[attr-defined]
+                    name = self.__name__
                     raise TraceError(
                         f"{name!r} calls itself with the same signature",
                         hint="recursion over data belongs outside the function, "
@@ -180,7 +183,7 @@ class Function(Wrapper, Called):
                 except RecursionError:
                     if len(self._active) == 1:
                         raise
-                    name = self.__name__  # type: ignore[attr-defined]
+                    name = self.__name__
                     raise TraceError(
                         f"{name!r} calls itself without an end, each time with "
                         "another signature",
@@ -218,7 +221,7 @@ class Function(Wrapper, Called):
             return [as_tensor(y) for y in found if _is_array(y)]
 
         types_ = [x.type for x in tensors]
-        traced = trace(run_traced, types_, self.__name__)  # type: ignore[attr-defined]
+        traced = trace(run_traced, types_, self.__name__)
         return Traced(traced, self.again, *result)
 
 

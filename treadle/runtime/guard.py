@@ -148,7 +148,7 @@ class Guard:
         self.seen.add(id(x))
         if isinstance(x, Wrapper):
             self._attribute(x, "f", x.f)
-            return id(x), self.surroundings(x.f, depth + 1)
+            return id(x), self.callee(x.f)
         if isinstance(x, types.FunctionType):
             return id(x), self.surroundings(x, depth + 1)
         if isinstance(x, types.MethodType):
@@ -186,6 +186,15 @@ class Guard:
         for key, value in own.items():
             self._stamped.append(f"{values}[{key!r}] is {self._name(value)}")
         return self._pairs(own, depth + 1)
+
+    def callee(self, f: Callable[..., Any]) -> Any:
+        """Tokens of what is called: a function, a method and its object, a module."""
+        if isinstance(f, types.FunctionType):
+            return self.surroundings(f)
+        if isinstance(f, functools.partial):
+            return self.callee(f.func), self.token(f.args), self.token(f.keywords)
+        within = getattr(type(f), "forward", None) or type(f).__call__
+        return self.surroundings(within), self.token(f)
 
     def surroundings(self, f: Callable[..., Any], depth: int = 0) -> Any:
         """Tokens of the closure cells and globals a Python function names."""

@@ -1,5 +1,6 @@
 """Training: what goes around a Model's fit, and the runs of `treadle train`."""
 
+from treadle.train.board import TensorBoard
 from treadle.train.callback import Callback, History, LambdaCallback
 from treadle.train.callbacks import (
     BackupAndRestore,
@@ -49,6 +50,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "RootMeanSquaredError",
     "SwapAverages",
+    "TensorBoard",
     "TerminateOnNaN",
     "ThrowOnDivergence",
     "TopKAccuracy",

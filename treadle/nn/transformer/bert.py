@@ -12,7 +12,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn import init
-from treadle.nn.linear import Embedding, Linear
+from treadle.nn.linear import Embedding, Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm
 from treadle.nn.transformer.layers import TransformerEncoderLayer
@@ -53,6 +53,7 @@ class Bert(Module):
         pooler: bool = True,
         dtype: Any = None,
     ) -> None:
+        above_zero(layers=layers, heads=heads, feedforward=feedforward)
         self.width, self.dropout = width, dropout
         drawn = init.normal(std=0.02)
         self.words = Embedding(vocabulary, width, weight_init=drawn, dtype=dtype)

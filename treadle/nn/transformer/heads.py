@@ -11,7 +11,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn import init
-from treadle.nn.linear import Linear
+from treadle.nn.linear import Linear, above_zero
 from treadle.nn.memory import ALiBi
 from treadle.nn.module import Module
 from treadle.nn.transformer.cache import State, empty, extended, seen
@@ -62,7 +62,8 @@ class MultiHeadAttention(Module):
         positions: str | None = None,
         projection: bool = True,
     ) -> None:
-        if num_heads < 1 or embed_dim % num_heads:
+        above_zero(embed_dim=embed_dim, num_heads=num_heads)
+        if embed_dim % num_heads:
             raise ArgumentError(f"{num_heads} heads do not divide {embed_dim}")
         if positions not in POSITIONS:
             raise ArgumentError(

@@ -1,0 +1,146 @@
+"""Codes of bits, and which of many differ from one in the fewest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import int64, uint8, uint32, uint64
+from treadle.base.errors import ArgumentError, DTypeError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Mistake, Sample, Traits, op
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.families import Family, same_dtype
+from treadle.ops.loop import map as mapped
+from treadle.ops.movement import reshape
+
+__all__ = ["nearest_codes", "sign_codes"]
+
+WORD = 64  # bits
+
+
+@op(differentiable=False)
+class NearestCodes(Family):
+    """The `k` columns of codes that differ from a query in the fewest bits, rising."""
+
+    k: int
+    family = "order"
+    arity = 2
+    takes = "integer"
+    traits = Traits(tolerance="E")
+
+    def infer(self, *types: Type) -> Type:
+        codes, queries = types
+        same_dtype(types)
+        if codes.dtype.kind != "u":
+            raise DTypeError(f"codes are of unsigned integers, not {codes.dtype.name}")
+        if codes.ndim != 2 or not queries.ndim or queries.shape[-1] != codes.shape[0]:
+            raise ShapeError(
+                f"codes {codes.shape} and queries {queries.shape} do not meet",
+                hint="codes are (words, n), queries [..., words], as td.sign_codes",
+            )
+        if not 0 <= self.k <= codes.shape[1]:
+            raise ArgumentError(f"k is {self.k}, of {codes.shape[1]} codes")
+        names = (*(queries.axes or ())[:-1], None)
+        shape = (*queries.shape[:-1], self.k)
+        return Type(shape, int64, names if any(names) else None)
+
+    def numpy(self, *arrays: Any) -> Array:
+        codes, queries = arrays
+        found = np.empty((math.prod(queries.shape[:-1]), self.k), np.int64)
+        # Word by word over all codes: sums along the long axis, no table of all bits.
+        for row, query in zip(found, queries.reshape(-1, len(codes)), strict=True):
+            apart = np.zeros(codes.shape[1], np.uint16)
+            for word, own in zip(codes, query, strict=True):
+                apart += np.bitwise_count(word ^ own)
+            row[:] = _least(apart, self.k)
+        return found.reshape(*queries.shape[:-1], self.k)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        codes, queries = xs
+        if not given[0]:
+            return self(codes, queries)
+        if not given[1]:
+            return mapped(lambda own: self(own, queries), codes)
+        return mapped(lambda pair: self(*pair), (codes, queries))
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        rng = np.random.default_rng(7)
+        small = rng.integers(0, 256, (2, 9)).astype(uint8)
+        large = rng.integers(0, 1 << 32, (3, 5)).astype(uint32)
+        return [
+            Sample(cls(4), (small, small.T[:3])),
+            Sample(cls(2), (large, large[:, 1])),
+            Sample(cls(9), (small, small.T[:0])),
+            Sample(cls(0), (small, small.T[:1])),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        codes = as_tensor(np.zeros((2, 3), uint8))
+        query = as_tensor(np.zeros((4, 2), uint8))
+        signed = [as_tensor(np.zeros((2, 2), np.int64))] * 2
+        return [
+            *super().mistakes(),
+            Mistake(lambda: nearest_codes(codes, query, 4), ArgumentError, "k is 4"),
+            Mistake(lambda: cls(1)(codes, codes), ShapeError, "do not meet"),
+            Mistake(lambda: cls(1)(*signed), DTypeError, "unsigned"),
+        ]
+
+
+def _least(values: Array, k: int) -> Array:
+    """Where the k least values are, in rising order; of equals, the first."""
+    if not k:
+        return np.empty(0, np.int64)
+    bound = np.partition(values, k - 1)[k - 1]
+    less, equal = np.flatnonzero(values < bound), np.flatnonzero(values == bound)
+    return np.sort(np.concatenate([less, equal[: k - len(less)]]))
+
+
+def nearest_codes(codes: Any, queries: Any, k: int) -> Tensor:
+    """Which `k` of the codes (words, n) differ from each query [..., words] in the
+    fewest bits, in rising order: int64[..., k].
+
+    Of codes at one distance the first are taken.
+
+    >>> import treadle as td
+    >>> codes = td.asarray([[0b000, 0b110, 0b111]], dtype="uint8")
+    >>> td.nearest_codes(codes, td.asarray([0b101], dtype="uint8"), 2).tolist()
+    [0, 2]
+    """
+    return NearestCodes(int(k))(*operands(codes, queries))
+
+
+def sign_codes(x: Any) -> Tensor:
+    """The signs of vectors [..., bits] as words of 64 bits, uint64[..., words].
+
+    Bit j of word i is 1 where element 64 i + j is not negative; what is over is 0. Of
+    vectors turned at random, codes differ in a part of the bits that grows with the
+    angle between them (Charikar, Similarity estimation techniques from rounding
+    algorithms, 2002).
+
+    >>> import treadle as td
+    >>> td.sign_codes([[1.0, -1.0, 2.0], [-1.0, 0.0, -3.0]]).tolist()
+    [[5], [2]]
+    """
+    node = as_float(x)
+    if not node.type.ndim:
+        raise ShapeError("takes vectors, got a scalar").located(
+            "sign_codes", repr(node.type), node.line
+        )
+    *lead, bits = node.type.shape
+    words = -(-bits // WORD)
+    ones = astype(functions.greater_equal(node, 0.0), uint64)
+    if bits < words * WORD:
+        ones = functions.pad(ones, [(0, 0)] * len(lead) + [(0, words * WORD - bits)])
+    each = reshape(ones, (*lead, words, WORD))
+    places = as_tensor(np.arange(WORD, dtype=np.uint64))
+    found: Tensor = functions.sum(functions.bitwise_left_shift(each, places), -1)
+    return found
