@@ -115,3 +115,30 @@ def test_what_is_noted_on_a_node_is_collected() -> None:
     ref = make()
     gc.collect()
     assert ref() is None
+
+
+@pytest.mark.parametrize("holder", ["variable", "tensor"])
+@pytest.mark.parametrize("form", ["plain", "list", "update", "setdefault", "or"])
+def test_what_reads_a_node_is_noted_on_it_and_collected(holder: str, form: str) -> None:
+    (td.ones(2) + td.ones(2)).numpy()
+
+    def make() -> Any:
+        v = td.Variable(np.ones(2))
+        y = v * 2.0
+        later = td.tanh(y + 1.0)
+        notes = v.metadata if holder == "variable" else y.metadata
+        if form == "plain":
+            notes["later"] = later
+        elif form == "list":
+            notes["later"] = {"some": [later]}
+        elif form == "update":
+            notes.update(later=later)
+        elif form == "setdefault":
+            notes.setdefault("later", later)
+        else:
+            notes |= {"later": later}
+        return weakref.ref(v), weakref.ref(later)
+
+    refs = make()
+    gc.collect()
+    assert not any(ref() for ref in refs)

@@ -15,6 +15,7 @@ from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
+from treadle.graph.remarks import Remarks
 from treadle.graph.resident import Resident
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Tensor(Operand):
     def metadata(self) -> dict[str, Any]:
         """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
         if self._metadata is None or type(self._metadata) is Notes:
-            self._metadata = dict(self._metadata or ())
+            self._metadata = Remarks(self._metadata or ())
             makers.track(self)  # anything may be written there
         return self._metadata
 
@@ -238,6 +239,10 @@ class _Makers:
 
 
 makers = _Makers()
+
+
+Remarks.node = Tensor
+Remarks.track = staticmethod(lambda node: makers.track(node))
 
 
 Site = tuple["CodeType | None", int, "Notes | None", bool]

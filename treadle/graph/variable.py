@@ -24,6 +24,7 @@ from treadle.graph.leaves import (
 )
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
+from treadle.graph.remarks import Remarks
 from treadle.graph.tensor import Tensor, cut, makers, new_node
 from treadle.graph.traversal import reach
 
@@ -122,7 +123,7 @@ class Variable(Operand):
         sparse: bool = False,
     ) -> None:
         self._type, self.name = type_, name
-        self.metadata: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = Remarks()
         self._grad: Tensor | None = None
         self.frozen: Variable | None = None
         self.sparse = sparse
@@ -310,7 +311,7 @@ class Variable(Operand):
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
-        copy.metadata, copy.grad = dict(self.metadata), self.grad
+        copy.metadata, copy.grad = Remarks(self.metadata), self.grad
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable, copy.wanted = self._trainable, self.wanted
         copy.allowed = self.allowed
