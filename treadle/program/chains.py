@@ -1,0 +1,263 @@
+"""Small steps side by side: chains of them that touch nothing of each other.
+
+A step of some microseconds is too short to be split over threads. Where steps depend on
+each other in chains, and chains not on one another, each chain runs on a thread of its
+own instead: a region of the program. Steps are looked at in the order in which they
+would run if there were a thread for each, so that chains which could run at the same
+time are met at the same time. While nothing runs beside a chain, what was seen of it is
+left as it was and the search begins anew: so chains that fork from another one are told
+from it. A step that reads of two chains is put off until after their region.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from treadle.program.dependences import before, nanoseconds, stretches
+from treadle.program.program import Program, Region
+
+__all__ = ["side_by_side"]
+
+SYNC = 2_000  # ns that it takes to hand out parts and to wait for the last of them
+LARGE = 32 * SYNC  # a step for all threads: there is little to gain
+PIECE = 4_000  # ns: shorter parts are not made of a step
+QUANTUM = 20_000  # ns after which a chain that runs alone is given up
+TINY = 3_000  # ns: what takes less may join any chain
+DEPTH = 3  # so may few steps, of half the chain's time
+SPARE = 16  # steps put off beyond twice those of a region, and it ends
+GAIN = 16  # a region saves this part of the time at least
+BUNDLES = 16  # of chains, at most
+
+Chains = list[list[int]]
+
+
+def side_by_side(program: Program, lanes: int) -> Program:
+    """The program with chains of steps in regions, where that is faster by estimate.
+
+    `lanes` threads may run side by side. Steps that are in no region, and between none,
+    stay in order; so do fallbacks, and steps after which nothing may fail.
+    """
+    times = nanoseconds(program)
+    if lanes < 2 or len(times) < 2 or sum(times) < 2 * SYNC:
+        return program
+    depends = before(program)
+    order: list[int] = []
+    regions: list[Region] = []
+    for first, stop in stretches(program):
+        for chains in _Stretch(depends, times, first, stop, lanes).pieces():
+            if len(chains) > 1:
+                regions.append(Region(len(order), tuple(map(len, chains))))
+            for chain in chains:
+                order += chain
+    if not regions:
+        return program
+    return replace(
+        program,
+        steps=tuple([program.steps[k] for k in order]),
+        about=tuple([program.about[k] for k in order]) if program.about else (),
+        regions=tuple(regions),
+    )
+
+
+@dataclass
+class _Chain:
+    """Steps that depend on each other, and their time; `depth` of them in a row."""
+
+    steps: list[int]
+    time: int
+    depth: int
+
+
+class _Scan:
+    """The steps of a region to be, as far as they have been looked at."""
+
+    def __init__(self, depends: Sequence[Sequence[int]], times: Sequence[int]) -> None:
+        self.depends, self.times = depends, times
+        self.chain: dict[int, _Chain] = {}  # of a step
+        self.depth: dict[int, int] = {}
+        self.users: dict[int, list[int]] = {}  # of steps that read of no other one
+        self.early: set[int] = set()  # to run before the region
+        self.late: dict[int, None] = {}  # after it, in order
+        self.time = self.longest = 0
+        self.ended = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether one chain has most of the work."""
+        return self.longest > 2 * (self.time - self.longest)
+
+    def take(self, k: int) -> None:
+        """Look at the next step."""
+        mine = [p for p in self.depends[k] if p in self.chain or p in self.users]
+        if any(p in self.late for p in self.depends[k]):
+            self._put_off(k)
+        elif self.times[k] >= LARGE:
+            if all(p in self.users for p in mine):
+                for p in mine:
+                    self._hasten(p)
+                self.early.add(k)
+            else:
+                self._put_off(k)
+        elif not mine:
+            self.users[k] = []
+        else:
+            self._join(k, mine)
+
+    def _join(self, k: int, mine: Sequence[int]) -> None:
+        """Put a step in the chain that it goes on with, if it is but one."""
+        found = {id(c): c for p in mine if (c := self.chain.get(p)) is not None}
+        chains = sorted(found.values(), key=lambda c: -c.time)
+        largest = chains[0] if chains else _Chain([], 0, 0)
+        for c in chains[1:]:
+            few = c.depth <= DEPTH and 2 * c.time <= largest.time
+            if c.time > TINY and not few:
+                self._put_off(k)
+                return
+        own = max(chains, key=lambda c: len(c.steps), default=largest)
+        for c in chains:
+            if c is not own:
+                own.steps += c.steps
+                own.time += c.time
+                self.chain |= dict.fromkeys(c.steps, own)
+        for p in mine:
+            if p in self.users:
+                self.users[p].append(k)
+        self.depth[k] = depth = 1 + max(self.depth.get(p, 0) for p in mine)
+        own.depth = max(own.depth, depth, largest.depth)
+        own.steps.append(k)
+        own.time += self.times[k]
+        self.chain[k] = own
+        self.time += self.times[k]
+        self.longest = max(self.longest, own.time)
+
+    def _put_off(self, k: int) -> None:
+        self.late[k] = None
+        most = 2 * (len(self.chain) + len(self.users)) + SPARE
+        self.ended = self.alone or len(self.late) > most
+
+    def _hasten(self, k: int) -> None:
+        del self.users[k]
+        self.early.add(k)
+
+    def chains(self) -> Chains:
+        """What is to run side by side; what reads of no other step goes to its users.
+
+        That is to run before where it has users in several chains.
+        """
+        found = {id(c): list(c.steps) for c in self.chain.values()}
+        for k, users in list(self.users.items()):
+            owners = {id(self.chain[u]) for u in users}
+            if len(owners) == 1:
+                found[owners.pop()].append(k)
+            elif owners:
+                self._hasten(k)
+            else:
+                found[-1 - k] = [k]
+        return [sorted(steps) for steps in found.values()]
+
+
+class _Stretch:
+    """Steps whose order is free but for what they depend on."""
+
+    def __init__(
+        self,
+        depends: Sequence[Sequence[int]],
+        times: Sequence[int],
+        first: int,
+        stop: int,
+        lanes: int,
+    ) -> None:
+        self.depends, self.times = depends, times
+        self.first, self.stop, self.lanes = first, stop, lanes
+
+    def pieces(self) -> Iterator[Chains]:
+        """The steps again: those of one list in order, several lists side by side."""
+        plain: list[int] = []
+        for chains in self._parts():
+            if len(chains) == 1:
+                plain += chains[0]
+                continue
+            if plain:
+                yield [sorted(plain)]
+            plain = []
+            yield chains
+        if plain:
+            yield [sorted(plain)]
+
+    def _parts(self) -> Iterator[Chains]:
+        if self.stop - self.first < 2:
+            yield [[*range(self.first, self.stop)]]
+            return
+        starts, order = self._order()
+        waiting: list[int] = []  # put off, in the order
+        at = 0
+        while waiting or at < len(order):
+            scan = _Scan(self.depends, self.times)
+            seen = 0
+            while seen < len(waiting) and not scan.ended:
+                scan.take(waiting[seen])
+                seen += 1
+            limit = starts[order[at]] + QUANTUM if at < len(order) else 0
+            while at < len(order) and not scan.ended:
+                k = order[at]
+                if starts[k] > limit:
+                    limit = starts[k] + QUANTUM
+                    if scan.alone:
+                        break
+                scan.take(k)
+                at += 1
+            chains = scan.chains()
+            waiting = [*scan.late, *waiting[seen:]]
+            if scan.early:
+                yield [sorted(scan.early)]
+            yield self._judged(chains)
+
+    def _order(self) -> tuple[dict[int, int], list[int]]:
+        """When each step could start, and the steps in an order of that time.
+
+        The first few from the beginning start as late as their readers let them.
+        """
+        steps = range(self.first, self.stop)
+        starts: dict[int, int] = {}
+        depth: dict[int, int] = {}
+        readers: dict[int, list[int]] = {}
+        for k in steps:
+            mine = [p for p in self.depends[k] if p >= self.first]
+            starts[k] = max((starts[p] + self.times[p] for p in mine), default=0)
+            depth[k] = 1 + max((depth[p] for p in mine), default=0)
+            for p in mine:
+                readers.setdefault(p, []).append(k)
+        for k in reversed(steps):
+            if depth[k] <= DEPTH and k in readers:
+                starts[k] = min(starts[r] for r in readers[k])
+        return starts, sorted(steps, key=lambda k: (starts[k], k))
+
+    def _judged(self, chains: Chains) -> Chains:
+        """The chains, or all their steps as one where they gain too little."""
+        times = [sum(self.times[k] for k in steps) for steps in chains]
+        whole = sum(times)
+        here = sum(self._spread(self.times[k]) for steps in chains for k in steps)
+        most = max(times, default=0)
+        beside = max(most, whole // self.lanes) + SYNC
+        if len(chains) < 2 or here - beside < max(here // GAIN, SYNC):
+            return [sorted(k for steps in chains for k in steps)]
+        return _bundled(chains, times)
+
+    def _spread(self, time: int) -> int:
+        """The time of a step that all threads share, where it is long enough."""
+        parts = min(self.lanes, time // PIECE)
+        return time // parts + SYNC if parts > 1 else time
+
+
+def _bundled(chains: Chains, times: Sequence[int]) -> Chains:
+    """Chains in few bundles of much the same time, the longest first."""
+    count = max(2, min(BUNDLES, len(chains), sum(times) // PIECE))
+    order = sorted(range(len(chains)), key=lambda k: (-times[k], chains[k][0]))
+    bundles: list[tuple[int, int, list[int]]] = [(0, k, []) for k in range(count)]
+    for k in order:
+        time, number, steps = heapq.heappop(bundles)
+        heapq.heappush(bundles, (time + times[k], number, steps + chains[k]))
+    found = sorted(bundles, key=lambda b: (-b[0], b[1]))
+    return [sorted(steps) for _, _, steps in found if steps]
