@@ -2,11 +2,11 @@
 
 A step of some microseconds is too short to be split over threads. Where steps depend on
 each other in chains, and chains not on one another, each chain runs on a thread of its
-own instead: a region of the program. Steps are looked at in the order in which they
-would run if there were a thread for each, so that chains which could run at the same
-time are met at the same time. While nothing runs beside a chain, what was seen of it is
-left as it was and the search begins anew: so chains that fork from another one are told
-from it. A step that reads of two chains is put off until after their region.
+own instead: a region of the program. Steps stand in an order in which those that could
+run at the same time are near each other. While nothing runs beside a chain, what was
+seen of it is left as it was and the search begins anew: so chains that fork from
+another one are told from it. A step that reads of two chains is put off until after
+their region. A region that takes much more memory than its steps in order is none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from treadle.program.dependences import before, nanoseconds, stretches
+from treadle.program.lives import demand
 from treadle.program.program import Program, Region
 
 __all__ = ["side_by_side"]
@@ -29,6 +31,9 @@ DEPTH = 3  # so may few steps, of half the chain's time
 SPARE = 16  # steps put off beyond twice those of a region, and it ends
 GAIN = 16  # a region saves this part of the time at least
 BUNDLES = 16  # of chains, at most
+MORE = 6  # quarters of the memory of the steps in order that regions may take
+FREE = 1 << 16  # bytes that they may take in any case
+TRIED = 8  # regions that are tried one by one where all together take more
 
 Chains = list[list[int]]
 
@@ -43,20 +48,46 @@ def side_by_side(program: Program, lanes: int) -> Program:
     if lanes < 2 or len(times) < 2 or sum(times) < 2 * SYNC:
         return program
     depends = before(program)
-    order: list[int] = []
-    regions: list[Region] = []
+    pieces: list[Chains] = []
     for first, stop in stretches(program):
-        for chains in _Stretch(depends, times, first, stop, lanes).pieces():
-            if len(chains) > 1:
-                regions.append(Region(len(order), tuple(map(len, chains))))
-            for chain in chains:
-                order += chain
+        pieces += _Stretch(depends, times, first, stop, lanes).pieces()
+    return _lean(program, pieces)
+
+
+def _lean(program: Program, pieces: Sequence[Chains]) -> Program:
+    """The program in pieces, without those regions that take too much memory."""
+    regions = [k for k, chains in enumerate(pieces) if len(chains) > 1]
     if not regions:
         return program
+    most = demand(program) * MORE // 4 + FREE
+    made = _ordered(program, pieces, set(regions))
+    if demand(made) <= most:
+        return made
+    chosen: set[int] = set()
+    for k in regions[:TRIED]:
+        if demand(_ordered(program, pieces, chosen | {k})) <= most:
+            chosen.add(k)
+    return _ordered(program, pieces, chosen) if chosen else program
+
+
+def _ordered(program: Program, pieces: Sequence[Chains], chosen: set[int]) -> Program:
+    """The program in pieces, of which those chosen are regions."""
+    order: list[int] = []
+    plain: list[int] = []
+    regions: list[Region] = []
+    for k, chains in enumerate(pieces):
+        if k not in chosen:
+            plain += chain.from_iterable(chains)
+            continue
+        order += sorted(plain)
+        plain = []
+        regions.append(Region(len(order), tuple(map(len, chains))))
+        order += chain.from_iterable(chains)
+    order += sorted(plain)
     return replace(
         program,
         steps=tuple([program.steps[k] for k in order]),
-        about=tuple([program.about[k] for k in order]) if program.about else (),
+        about=tuple([program.about[k] for k in order]),
         regions=tuple(regions),
     )
 
@@ -173,40 +204,26 @@ class _Stretch:
         self.first, self.stop, self.lanes = first, stop, lanes
 
     def pieces(self) -> Iterator[Chains]:
-        """The steps again: those of one list in order, several lists side by side."""
-        plain: list[int] = []
-        for chains in self._parts():
-            if len(chains) == 1:
-                plain += chains[0]
-                continue
-            if plain:
-                yield [sorted(plain)]
-            plain = []
-            yield chains
-        if plain:
-            yield [sorted(plain)]
-
-    def _parts(self) -> Iterator[Chains]:
+        """The steps again, where lists of several are chains of a region."""
         if self.stop - self.first < 2:
             yield [[*range(self.first, self.stop)]]
             return
-        starts, order = self._order()
-        waiting: list[int] = []  # put off, in the order
-        at = 0
-        while waiting or at < len(order):
+        starts = self._starts()
+        waiting: list[int] = []  # put off, in order
+        at = self.first
+        while waiting or at < self.stop:
             scan = _Scan(self.depends, self.times)
             seen = 0
             while seen < len(waiting) and not scan.ended:
                 scan.take(waiting[seen])
                 seen += 1
-            limit = starts[order[at]] + QUANTUM if at < len(order) else 0
-            while at < len(order) and not scan.ended:
-                k = order[at]
-                if starts[k] > limit:
-                    limit = starts[k] + QUANTUM
+            limit = starts[at] + QUANTUM if at < self.stop else 0
+            while at < self.stop and not scan.ended:
+                if starts[at] > limit:
+                    limit = starts[at] + QUANTUM
                     if scan.alone:
                         break
-                scan.take(k)
+                scan.take(at)
                 at += 1
             chains = scan.chains()
             waiting = [*scan.late, *waiting[seen:]]
@@ -214,25 +231,16 @@ class _Stretch:
                 yield [sorted(scan.early)]
             yield self._judged(chains)
 
-    def _order(self) -> tuple[dict[int, int], list[int]]:
-        """When each step could start, and the steps in an order of that time.
-
-        The first few from the beginning start as late as their readers let them.
-        """
-        steps = range(self.first, self.stop)
+    def _starts(self) -> dict[int, int]:
+        """By when the steps up to each one could all have started."""
         starts: dict[int, int] = {}
-        depth: dict[int, int] = {}
-        readers: dict[int, list[int]] = {}
-        for k in steps:
-            mine = [p for p in self.depends[k] if p >= self.first]
-            starts[k] = max((starts[p] + self.times[p] for p in mine), default=0)
-            depth[k] = 1 + max((depth[p] for p in mine), default=0)
-            for p in mine:
-                readers.setdefault(p, []).append(k)
-        for k in reversed(steps):
-            if depth[k] <= DEPTH and k in readers:
-                starts[k] = min(starts[r] for r in readers[k])
-        return starts, sorted(steps, key=lambda k: (starts[k], k))
+        ends: dict[int, int] = {}
+        latest = 0
+        for k in range(self.first, self.stop):
+            own = max([ends.get(p, 0) for p in self.depends[k]], default=0)
+            ends[k] = own + self.times[k]
+            starts[k] = latest = max(latest, own)
+        return starts
 
     def _judged(self, chains: Chains) -> Chains:
         """The chains, or all their steps as one where they gain too little."""

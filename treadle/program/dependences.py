@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from treadle.program.alias import last_risk
 from treadle.program.program import Fallback, Product, Program
@@ -90,4 +91,4 @@ def stretches(program: Program) -> Iterator[tuple[int, int]]:
         k = next(k for k, step in steps if not over.isdisjoint(step.written))
         cuts |= {k, k + 1} if risk == k else {k}
     ends = sorted(cuts)
-    yield from zip(ends, ends[1:], strict=False)
+    yield from pairwise(ends)

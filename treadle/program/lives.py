@@ -1,20 +1,16 @@
-"""When what lies in the arena of a program lives, and where it lies.
-
-What only one chain of a region touches is planned with that chain alone, in a block of
-memory of its own, which like all else that a region touches lives through all of it:
-whatever the threads do, chains never share an address.
-"""
+"""When what lies in the arena of a program lives, and where it lies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, largest_live_set, plan
 from treadle.program.program import Program
 
-__all__ = ["Lives", "lives"]
+__all__ = ["Lives", "demand", "lives"]
 
 
 @dataclass(frozen=True)
@@ -31,72 +27,113 @@ class Lives:
     place: dict[int, int]
     steps: dict[int, tuple[int, int]]
 
+    def dying(self, first: int, stop: int) -> list[int]:
+        """The ranges that end in some steps, and whose bytes nobody has then."""
+        ends, stays = [], []
+        for k, r in enumerate(self.ranges):
+            if r.bytes and first <= r.last < stop:
+                ends.append(k)
+            elif r.bytes and r.first < stop <= r.last:
+                stays.append((self.plan.offsets[k], r.bytes))
+        stays.sort()
+        found = []
+        for k in ends:
+            begin = self.plan.offsets[k]
+            at = bisect_left(stays, (begin + self.ranges[k].bytes, 0))
+            if not at or sum(stays[at - 1]) <= begin:
+                found.append(k)
+        return found
+
+
+def demand(program: Program) -> int:
+    """The bytes that its buffers take at most, if none is written over another."""
+    place: dict[int, int] = {}
+    ranges = _stretched(program, _ranges(program, _spans(program), {}, place), place)
+    return largest_live_set(ranges, regions=_bounds(program))
+
 
 def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
     """The ranges of a program; `workspaces` has the step and bytes of each, by number.
 
     A buffer that is written over another one has that one's range.
     """
+    spans = _spans(program)
+    place: dict[int, int] = {}
+    ranges = _ranges(program, spans, overwrites(program), place)
+    for n, (k, size) in workspaces.items():
+        place[n] = len(ranges)
+        spans[n] = k, k
+        ranges.append(Range(size, k, k))
+    ranges = _stretched(program, ranges, place)
+    regions = _bounds(program)
+    bound = largest_live_set(ranges, regions=regions)
+    steps = {n: spans[n] for n in place}
+    return Lives(ranges, plan(ranges, regions=regions), bound, place, steps)
+
+
+def _bounds(program: Program) -> list[list[tuple[int, int]]]:
+    """Of each region the first and last step of its chains."""
+    return [[(a, b - 1) for a, b in r.bounds] for r in program.regions]
+
+
+def _spans(program: Program) -> dict[int, tuple[int, int]]:
+    """The first and the last step that touches each buffer."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for k, step in enumerate(program.steps):
         for n in (*step.read, *step.written):
             first.setdefault(n, k)
             last[n] = k
-    over = overwrites(program)
-    place: dict[int, int] = {}
+    return {n: (k, last[n]) for n, k in first.items()}
+
+
+def _ranges(
+    program: Program,
+    spans: Mapping[int, tuple[int, int]],
+    over: Mapping[int, int],
+    place: dict[int, int],
+) -> list[Range]:
+    """The ranges of buffers, which `place` is to tell of each."""
     ranges: list[Range] = []
     # Creation order is not the order of steps: an overwritten buffer comes first.
-    for n in sorted(first, key=lambda n: (first[n], n)):
+    for n in sorted(spans, key=lambda n: (spans[n][0], n)):
         buffer = program.buffers[n]
         if buffer.place != "arena":
             continue
         if n in over:
             k = place[n] = place[over[n]]
             old = ranges[k]
-            ranges[k] = Range(old.bytes, old.first, last[n])
+            ranges[k] = Range(old.bytes, old.first, spans[n][1])
         else:
             place[n] = len(ranges)
-            ranges.append(Range(buffer.type.nbytes, first[n], last[n]))
-    for n, (k, size) in workspaces.items():
-        place[n] = len(ranges)
-        first[n] = last[n] = k
-        ranges.append(Range(size, k, k))
-    steps = {n: (first[n], last[n]) for n in place}
-    return Lives(*_planned(program, ranges), place, steps)
+            ranges.append(Range(buffer.type.nbytes, *spans[n]))
+    return ranges
 
 
-def _planned(program: Program, ranges: list[Range]) -> tuple[list[Range], Plan, int]:
-    """The ranges, as long as they live, their plan, and its bound."""
-    if not program.regions:
-        return ranges, plan(ranges), largest_live_set(ranges)
-    chain = program.chain_of
-    own: dict[tuple[int, int], list[int]] = {}  # ranges of one chain alone
-    outer: list[int] = []
-    stretched: list[Range] = []
-    found = list(ranges)
-    for k, r in enumerate(ranges):
-        here = chain.get(r.first)
-        if here is not None and here == chain.get(r.last):
-            own.setdefault(here, []).append(k)
-            continue
-        begin, end = chain.get(r.first), chain.get(r.last)
-        start = program.regions[begin[0]].first if begin else r.first
-        stop = program.regions[end[0]].stop - 1 if end else r.last
-        found[k] = Range(r.bytes, start, stop)
-        outer.append(k)
-        stretched.append(found[k])
-    blocks = {at: plan([ranges[k] for k in inside]) for at, inside in own.items()}
-    for (number, _), inner in blocks.items():
-        region = program.regions[number]
-        stretched.append(Range(inner.size, region.first, region.stop - 1))
-    whole = plan(stretched)
-    offsets = [0] * len(ranges)
-    for k, offset in zip(outer, whole.offsets, strict=False):
-        offsets[k] = offset
-    for inside, inner, base in zip(
-        own.values(), blocks.values(), whole.offsets[len(outer) :], strict=True
-    ):
-        for k, offset in zip(inside, inner.offsets, strict=True):
-            offsets[k] = base + offset
-    return found, Plan(tuple(offsets), whole.size), largest_live_set(stretched)
+def _stretched(
+    program: Program, ranges: list[Range], place: Mapping[int, int]
+) -> list[Range]:
+    """The ranges, to the end of a region where several chains of it touch them."""
+    for k in _read_apart(program, place, ranges):
+        old = ranges[k]
+        region = program.regions[program.chain_of[old.last][0]]
+        ranges[k] = Range(old.bytes, old.first, region.stop - 1)
+    return ranges
+
+
+def _read_apart(
+    program: Program, place: Mapping[int, int], ranges: Sequence[Range]
+) -> set[int]:
+    """The ranges that several chains touch of the region in which they end."""
+    found: set[int] = set()
+    known: dict[int, int] = {}
+    chain_of = program.chain_of
+    for k, (region, chain) in chain_of.items():
+        step = program.steps[k]
+        for n in (*step.read, *step.written):
+            at = place.get(n)
+            if at is None or chain_of.get(ranges[at].last, (-1, -1))[0] != region:
+                continue
+            if known.setdefault(at, chain) != chain:
+                found.add(at)
+    return found

@@ -147,6 +147,10 @@ class Linked:
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
         for k, r in enumerate(self.ranges):
             self.dying[r.last].append(k)
+        for region in self.program.regions:  # a chain may have used memory again
+            ends = self.lives.dying(region.first, region.stop)
+            self.dying[region.first : region.stop] = [[]] * sum(region.chains)
+            self.dying[region.stop - 1] = ends
         self.placed = np.array(list(self.lives.place), np.intp)
         self.places = np.array(list(self.lives.place.values()), np.intp)
         self.results = [b for b in buffers if b.place == "result"]
