@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from treadle.program.alias import last_risk
-from treadle.program.program import Fallback, Product, Program
+from treadle.program.program import Fallback, Launch, Product, Program
 
 __all__ = ["before", "nanoseconds", "stretches"]
 
@@ -24,21 +24,22 @@ def nanoseconds(program: Program) -> list[int]:
     sizes = [b.type.nbytes for b in program.buffers]
     found = []
     for step, about in zip(program.steps, program.about, strict=True):
-        written = [sizes[n] for n in step.written]
-        most = max(written, default=0)  # of a table few rows may be read
+        most = max([sizes[n] for n in step.written], default=0)
         if isinstance(step, Product):
             panels = sum([sizes[n] for n in set(step.operands)])
             time = max(about.flops // PRODUCTS, panels // PANELS)
-            read = step.finish.read if step.finish else ()
+            if step.finish:
+                time += _moved(sizes, step.finish.buffers, most)
         else:
-            time, read = about.flops // LOOPS, step.read
-        moved = sum(written) + sum([min(sizes[n], most) for n in read])
-        if not isinstance(step, Product):
-            time = max(time, moved // STREAMED)
-        elif read:
-            time += moved // STREAMED
+            touched = step.buffers if isinstance(step, Launch) else step.read
+            time = max(about.flops // LOOPS, _moved(sizes, touched, most))
         found.append(START + time)
     return found
+
+
+def _moved(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
+    """The time to read and write some buffers; of a table few rows may be read."""
+    return sum([min(sizes[n], most) for n in touched]) // STREAMED
 
 
 def before(program: Program) -> list[list[int]]:
@@ -56,7 +57,7 @@ def before(program: Program) -> list[list[int]]:
     found = []
     for k, step in enumerate(program.steps):
         own: set[int] = set()
-        for n in step.read:
+        for n in step.buffers if isinstance(step, Launch) else step.read:
             n = where.get(n, n)
             if n in writer:
                 own.add(writer[n])

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, largest_live_set, plan
-from treadle.program.program import Program
+from treadle.program.program import Launch, Program
+from treadle.program.sweep import Times
 
 __all__ = ["Lives", "demand", "lives"]
+
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -47,9 +54,15 @@ class Lives:
 
 def demand(program: Program) -> int:
     """The bytes that its buffers take at most, if none is written over another."""
-    place: dict[int, int] = {}
-    ranges = _stretched(program, _ranges(program, _spans(program), {}, place), place)
-    return largest_live_set(ranges, regions=_bounds(program))
+    touches = _Touches.of(program)
+    sizes = [b.type.nbytes if b.place == "arena" else 0 for b in program.buffers]
+    size = -(-np.array(sizes, np.int64) // ALIGNMENT)
+    numbers = np.arange(len(size))
+    first, last = touches.spans(numbers, len(size))
+    kept = (size > 0) & (last >= 0)
+    if not kept.any():
+        return 0
+    return touches.times.most(first[kept], last[kept], size[kept]) * ALIGNMENT
 
 
 def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
@@ -57,17 +70,33 @@ def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
 
     A buffer that is written over another one has that one's range.
     """
-    spans = _spans(program)
+    touches, count = _Touches.of(program), len(program.buffers)
+    whole = np.arange(count)
+    begin, end = (x.tolist() for x in touches.spans(whole, count, stretch=False))
+    over = overwrites(program)
     place: dict[int, int] = {}
-    ranges = _ranges(program, spans, overwrites(program), place)
+    sizes: list[int] = []
+    # Creation order is not the order of steps: an overwritten buffer comes first.
+    for n in np.argsort(begin, kind="stable").tolist():
+        buffer = program.buffers[n]
+        if buffer.place != "arena" or end[n] < 0:
+            continue
+        if n in over:
+            place[n] = place[over[n]]
+        else:
+            place[n] = len(sizes)
+            sizes.append(buffer.type.nbytes)
+    which = np.full(count, -1)
+    which[list(place)] = list(place.values())
+    first, last = (x.tolist() for x in touches.spans(which, len(sizes)))
+    ranges = [Range(*one) for one in zip(sizes, first, last, strict=True)]
+    steps = {n: (begin[n], end[n]) for n in place}
     for n, (k, size) in workspaces.items():
         place[n] = len(ranges)
-        spans[n] = k, k
+        steps[n] = k, k
         ranges.append(Range(size, k, k))
-    ranges = _stretched(program, ranges, place)
     regions = _bounds(program)
     bound = largest_live_set(ranges, regions=regions)
-    steps = {n: spans[n] for n in place}
     return Lives(ranges, plan(ranges, regions=regions), bound, place, steps)
 
 
@@ -76,64 +105,45 @@ def _bounds(program: Program) -> list[list[tuple[int, int]]]:
     return [[(a, b - 1) for a, b in r.bounds] for r in program.regions]
 
 
-def _spans(program: Program) -> dict[int, tuple[int, int]]:
-    """The first and the last step that touches each buffer."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for k, step in enumerate(program.steps):
-        for n in (*step.read, *step.written):
-            first.setdefault(n, k)
-            last[n] = k
-    return {n: (k, last[n]) for n, k in first.items()}
+@dataclass(frozen=True)
+class _Touches:
+    """Each touch of a buffer by a step, in the order of these."""
 
+    buffers: Ints
+    steps: Ints
+    times: Times
 
-def _ranges(
-    program: Program,
-    spans: Mapping[int, tuple[int, int]],
-    over: Mapping[int, int],
-    place: dict[int, int],
-) -> list[Range]:
-    """The ranges of buffers, which `place` is to tell of each."""
-    ranges: list[Range] = []
-    # Creation order is not the order of steps: an overwritten buffer comes first.
-    for n in sorted(spans, key=lambda n: (spans[n][0], n)):
-        buffer = program.buffers[n]
-        if buffer.place != "arena":
-            continue
-        if n in over:
-            k = place[n] = place[over[n]]
-            old = ranges[k]
-            ranges[k] = Range(old.bytes, old.first, spans[n][1])
-        else:
-            place[n] = len(ranges)
-            ranges.append(Range(buffer.type.nbytes, *spans[n]))
-    return ranges
+    @staticmethod
+    def of(program: Program) -> _Touches:
+        touched = [
+            s.buffers if isinstance(s, Launch) else (*s.read, *s.written)
+            for s in program.steps
+        ]
+        steps = np.repeat(np.arange(len(touched)), list(map(len, touched)))
+        buffers = np.fromiter(chain.from_iterable(touched), np.int64, len(steps))
+        return _Touches(buffers, steps, Times.of(len(touched), _bounds(program)))
 
+    def spans(self, which: Ints, count: int, stretch: bool = True) -> tuple[Ints, Ints]:
+        """The first and last touch of each of `count` groups of buffers, or -1.
 
-def _stretched(
-    program: Program, ranges: list[Range], place: Mapping[int, int]
-) -> list[Range]:
-    """The ranges, to the end of a region where several chains of it touch them."""
-    for k in _read_apart(program, place, ranges):
-        old = ranges[k]
-        region = program.regions[program.chain_of[old.last][0]]
-        ranges[k] = Range(old.bytes, old.first, region.stop - 1)
-    return ranges
-
-
-def _read_apart(
-    program: Program, place: Mapping[int, int], ranges: Sequence[Range]
-) -> set[int]:
-    """The ranges that several chains touch of the region in which they end."""
-    found: set[int] = set()
-    known: dict[int, int] = {}
-    chain_of = program.chain_of
-    for k, (region, chain) in chain_of.items():
-        step = program.steps[k]
-        for n in (*step.read, *step.written):
-            at = place.get(n)
-            if at is None or chain_of.get(ranges[at].last, (-1, -1))[0] != region:
-                continue
-            if known.setdefault(at, chain) != chain:
-                found.add(at)
-    return found
+        What several chains touch of the region where it ends lives `stretch`ed to the
+        end of that. `which` tells the group of each buffer, or -1.
+        """
+        groups = which[self.buffers]
+        known = groups >= 0
+        groups, steps = groups[known], self.steps[known]
+        first, last = np.full((2, count), -1)
+        first[groups[::-1]] = steps[::-1]
+        last[groups] = steps
+        if not stretch:
+            return first, last
+        region, of = self.times.region, self.times.chain
+        there = region[steps] == region[last[groups]]
+        groups, chains = groups[there], of[steps[there]]
+        # In the order of steps the last chain is the one that ends it.
+        apart = np.zeros(count, bool)
+        apart[groups[chains != of[last[groups]]]] = True
+        starts = np.append(np.unique(region), len(region))
+        ends = starts[np.searchsorted(starts, region[last[apart]], "right")] - 1
+        last[apart] = ends
+        return first, last
