@@ -261,7 +261,9 @@ class _Stretch:
 
 def _bundled(chains: Chains, times: Sequence[int]) -> Chains:
     """Chains in few bundles of much the same time, the longest first."""
-    count = max(2, min(BUNDLES, len(chains), sum(times) // PIECE))
+    short = sum(t for t in times if t < PIECE)
+    count = sum(t >= PIECE for t in times) + short // PIECE
+    count = max(2, min(BUNDLES, count))
     order = sorted(range(len(chains)), key=lambda k: (-times[k], chains[k][0]))
     bundles: list[tuple[int, int, list[int]]] = [(0, k, []) for k in range(count)]
     for k in order:
