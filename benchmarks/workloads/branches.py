@@ -28,17 +28,18 @@ Branch = Callable[[], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Extents: rows, their width, and steps of a branch."""
+    """Extents: rows, their width, products of a chain, and steps of an LSTM."""
 
     rows: int = 16
     width: int = 64
+    chain: int = 400
     steps: int = 133
 
 
 SIZES = {
     "plain": Sizes(),
-    "perturbed": Sizes(rows=7, width=100, steps=90),
-    "tiny": Sizes(rows=2, width=8, steps=3),
+    "perturbed": Sizes(rows=7, width=100, chain=300, steps=90),
+    "tiny": Sizes(rows=2, width=8, chain=3, steps=3),
 }
 
 
@@ -53,7 +54,7 @@ def _products(sizes: Sizes) -> list[Branch]:
 
         def run() -> tuple[Any, ...]:
             x = first
-            for _ in range(sizes.steps):
+            for _ in range(sizes.chain):
                 x = td.tanh(x @ weights)
             return (x,)
 

@@ -239,7 +239,7 @@ def test_a_trace_shows_each_chain_on_its_thread(tmp_path: Path) -> None:
         seen = overlap(kernels)
         if seen or pool().threads < 2:
             break
-    assert seen > 10 or pool().threads < 2
+    assert seen or pool().threads < 2
     path = tmp_path / "trace.json"
     p.save(path)
     events = json.loads(path.read_text())["traceEvents"]

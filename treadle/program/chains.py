@@ -23,7 +23,7 @@ from treadle.program.program import Program, Region
 __all__ = ["side_by_side"]
 
 SYNC = 2_000  # ns that it takes to hand out parts and to wait for the last of them
-LARGE = 32 * SYNC  # a step for all threads: there is little to gain
+LARGE = 512_000  # ns, over the threads: such a step is for all of them
 PIECE = 4_000  # ns: shorter parts are not made of a step
 QUANTUM = 20_000  # ns after which a chain that runs alone is given up
 TINY = 3_000  # ns: what takes less may join any chain
@@ -104,8 +104,10 @@ class _Chain:
 class _Scan:
     """The steps of a region to be, as far as they have been looked at."""
 
-    def __init__(self, depends: Sequence[Sequence[int]], times: Sequence[int]) -> None:
-        self.depends, self.times = depends, times
+    def __init__(
+        self, depends: Sequence[Sequence[int]], times: Sequence[int], large: int
+    ) -> None:
+        self.depends, self.times, self.large = depends, times, large
         self.chain: dict[int, _Chain] = {}  # of a step
         self.depth: dict[int, int] = {}
         self.users: dict[int, list[int]] = {}  # of steps that read of no other one
@@ -124,7 +126,7 @@ class _Scan:
         mine = [p for p in self.depends[k] if p in self.chain or p in self.users]
         if any(p in self.late for p in self.depends[k]):
             self._put_off(k)
-        elif self.times[k] >= LARGE:
+        elif self.times[k] >= self.large:
             if all(p in self.users for p in mine):
                 for p in mine:
                     self._hasten(p)
@@ -212,7 +214,7 @@ class _Stretch:
         waiting: list[int] = []  # put off, in order
         at = self.first
         while waiting or at < self.stop:
-            scan = _Scan(self.depends, self.times)
+            scan = _Scan(self.depends, self.times, LARGE // self.lanes)
             seen = 0
             while seen < len(waiting) and not scan.ended:
                 scan.take(waiting[seen])
@@ -245,10 +247,11 @@ class _Stretch:
     def _judged(self, chains: Chains) -> Chains:
         """The chains, or all their steps as one where they gain too little."""
         times = [sum(self.times[k] for k in steps) for steps in chains]
-        whole = sum(times)
         here = sum(self._spread(self.times[k]) for steps in chains for k in steps)
-        most = max(times, default=0)
-        beside = max(most, whole // self.lanes) + SYNC
+        threads = [0] * self.lanes
+        for time in sorted(times, reverse=True):
+            heapq.heapreplace(threads, threads[0] + time)
+        beside = max(threads) + SYNC
         if len(chains) < 2 or here - beside < max(here // GAIN, SYNC):
             return [sorted(k for steps in chains for k in steps)]
         return _bundled(chains, times)
