@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "PositionError", "Run", "memory_of"]
 
 Array = np.ndarray[Any, Any]
-FIELDS = 8  # integers of a step record: function, arguments, total, grain, and zeros
+# Integers of a step record: function, arguments, total, grain, records of a region,
+# and zeros.
+FIELDS = 8
 
 
 class Memory:
