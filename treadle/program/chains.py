@@ -29,7 +29,7 @@ QUANTUM = 20_000  # ns after which a chain that runs alone is given up
 TINY = 3_000  # ns: what takes less may join any chain
 DEPTH = 3  # so may few steps, of half the chain's time
 SPARE = 16  # steps put off beyond twice those of a region, and it ends
-GAIN = 16  # a region saves this part of the time at least
+GAIN = 8  # a region saves this part of the time at least
 BUNDLES = 16  # of chains, at most
 MORE = 6  # quarters of the memory of the steps in order that regions may take
 FREE = 1 << 16  # bytes that they may take in any case
@@ -252,7 +252,14 @@ class _Stretch:
         for time in sorted(times, reverse=True):
             heapq.heapreplace(threads, threads[0] + time)
         beside = max(threads) + SYNC
-        if len(chains) < 2 or here - beside < max(here // GAIN, SYNC):
+        most, other = [*heapq.nlargest(2, map(len, chains)), 0, 0][:2]
+        # What one core has just written comes slowly to another: a step or two beside
+        # a long chain that makes what they read were seen to gain nothing.
+        if (
+            len(chains) < 2
+            or 8 * other < most
+            or here - beside < max(here // GAIN, SYNC)
+        ):
             return [sorted(k for steps in chains for k in steps)]
         return _bundled(chains, times)
 
