@@ -16,10 +16,11 @@ from benchmarks.frame import check, compare
 from benchmarks.report import Row, report
 from benchmarks.rounds import Setting, find, interpreters
 from benchmarks.tables import RESULTS, keep, kept_name, show
-from benchmarks.workloads import NAMES, memory, workload, workspace
+from benchmarks.workloads import NAMES, branches, memory, workload, workspace
 
 # Workloads without peers, as functions of the sizes asked for.
 ALONE: dict[str, Callable[[str], list[Row]]] = {
+    "branches": branches.measure,
     "compile": compile.measure,
     "fit": fit.measure,
     "loop": loop.measure,

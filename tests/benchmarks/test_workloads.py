@@ -20,7 +20,14 @@ from benchmarks.libraries import library_of
 from benchmarks.one import measure
 from benchmarks.pictures import pictures
 from benchmarks.workload import SIZES, stepping
-from benchmarks.workloads import NAMES, contraction, elementwise, memory, workload
+from benchmarks.workloads import (
+    NAMES,
+    branches,
+    contraction,
+    elementwise,
+    memory,
+    workload,
+)
 
 PARTS = [(name, part) for name in NAMES for part in workload(name).parts]
 STEPS = [(name, part) for name, part in PARTS if workload(name).check_steps > 1]
@@ -88,6 +95,14 @@ def test_a_loop_beside_the_same_as_a_function() -> None:
     pairs = zip(plain.samples, function.samples, strict=True)
     assert ratio.samples == tuple(a / b for a, b in pairs)
     assert ratio.floor == 1.1
+
+
+def test_branches_in_one_graph_beside_one_after_the_other() -> None:
+    rows = branches.measure("tiny")
+    for apart, both, ratio in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        pairs = zip(both.samples, apart.samples, strict=True)
+        assert ratio.samples == tuple(a / b for a, b in pairs)
+    assert rows[2].floor == 1 / 1.6
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,7 +27,7 @@ from treadle.ops.select import Maximum, Minimum
 from treadle.program.program import Fallback, Launch, Program, Step
 from treadle.program.units import Unit
 
-__all__ = ["after_readers", "in_place", "overwrites"]
+__all__ = ["after_readers", "in_place", "last_risk", "overwrites"]
 
 Path = tuple[int, ...]
 
@@ -52,16 +52,19 @@ def in_place(
             continue
         if _may_overwrite(program.steps[k], result, argument):
             found.append((result, argument))
-    sure = _last_risk(program)  # from here on nothing can fail
+    sure = last_risk(program)  # from here on nothing can fail
     return tuple((r, a) for r, a in found if writer[r] >= sure)
 
 
-def _last_risk(program: Program) -> int:
+def last_risk(program: Program) -> int:
     """The last step that can find its data wrong, or is a library's.
 
     Positions that an earlier step has found within the same extent are right, and so
     are copies of them and numbers that are clipped to it.
     """
+    if not any(isinstance(s, Launch) and s.kernel.checks for s in program.steps):
+        steps = enumerate(program.steps)
+        return max((k for k, s in steps if isinstance(s, Fallback)), default=-1)
     known: set[tuple[int, int]] = set()  # buffers, and extents their numbers lie in
     source: dict[int, int] = {}  # of a buffer that holds nothing but copies
     last = -1
@@ -153,7 +156,7 @@ def overwrites(program: Program) -> dict[int, int]:
             last[n] = k
     buffers = program.buffers
     found: dict[int, int] = {}
-    taken: set[int] = set()
+    taken = _read_by_chains(program)
     for k, step in enumerate(program.steps):
         for new in step.written:
             if buffers[new].place != "arena" or first[new] != k:
@@ -168,6 +171,20 @@ def overwrites(program: Program) -> dict[int, int]:
                     found[new] = old
                     taken.add(old)
                     break
+    return found
+
+
+def _read_by_chains(program: Program) -> set[int]:
+    """The buffers that several chains of one region read, at any time."""
+    chains: dict[int, tuple[int, int]] = {}
+    found = set()
+    for k, own in program.chain_of.items():
+        for n in program.steps[k].read:
+            region, chain = chains.setdefault(n, own)
+            if region != own[0]:
+                chains[n] = own
+            elif chain != own[1]:
+                found.add(n)
     return found
 
 

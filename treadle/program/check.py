@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-__all__ = ["Owners", "check", "replay"]
+__all__ = ["Owners", "beside", "check", "replay"]
 
 
 class _Placed(Protocol):
@@ -173,4 +173,32 @@ def replay(
             expect(made, f"after step {step}, which made it,")
     for buffer in kept:
         expect(buffer, "at the end")
+    return wrong
+
+
+def beside(
+    offsets: Sequence[int], sizes: Sequence[int], chains: Sequence[Collection[int]]
+) -> list[str]:
+    """What chains that run side by side touch in the same place: a sentence each.
+
+    `chains` has the buffers that each one touches; reading the same one is no fault of
+    theirs, but two buffers at one address are.
+    """
+    owners: list[tuple[int, int, int, int]] = []
+    for chain, buffers in enumerate(chains):
+        for k in buffers:
+            if sizes[k]:
+                owners.append((offsets[k], offsets[k] + sizes[k], k, chain))
+    owners.sort()
+    wrong = []
+    open_: list[tuple[int, int, int, int]] = []
+    for begin, end, k, chain in owners:
+        open_ = [one for one in open_ if one[1] > begin]
+        for _, _, other, of in open_:
+            if other != k and of != chain:
+                wrong.append(
+                    f"chain {chain} touches buffer {k} where chain {of} touches "
+                    f"buffer {other}"
+                )
+        open_.append((begin, end, k, chain))
     return wrong

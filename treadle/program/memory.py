@@ -11,7 +11,7 @@ ranges give equal plans.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +19,12 @@ from functools import cached_property
 import numpy as np
 
 from treadle.base.errors import ArgumentError
+from treadle.program.sweep import Times, sweep
 
 __all__ = ["Plan", "Range", "largest_live_set", "plan"]
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+Chains = Sequence[tuple[int, int]]  # of a region: the first and last step of each
 
 GOOD_ENOUGH = 256  # a plan within 1/256 of the bound is not improved
 LONG, NEAR = 1000, 32  # of more ranges than that, one within 1/32
@@ -54,18 +56,26 @@ class Plan:
         return np.array(self.offsets, np.int64)
 
 
-def plan(ranges: Sequence[Range], alignment: int = 64) -> Plan:
-    """Offsets, multiples of `alignment`, at which no two live ranges share a byte."""
-    problem = _Problem.of(ranges, alignment)
+def plan(
+    ranges: Sequence[Range], alignment: int = 64, regions: Sequence[Chains] = ()
+) -> Plan:
+    """Offsets, multiples of `alignment`, at which no two live ranges share a byte.
+
+    In a region, the first and last steps of chains, these run side by side: what a
+    range takes is its chain's there, and where several read it, it lives to the end.
+    """
+    problem = _Problem.of(ranges, alignment, regions)
     offsets, size = _solve(problem)
     whole = np.zeros(len(ranges), np.int64)
     whole[problem.which] = offsets * alignment
     return Plan(tuple(whole.tolist()), size * alignment)
 
 
-def largest_live_set(ranges: Sequence[Range], alignment: int = 64) -> int:
+def largest_live_set(
+    ranges: Sequence[Range], alignment: int = 64, regions: Sequence[Chains] = ()
+) -> int:
     """The most bytes alive in one step, sizes rounded up: no plan is smaller."""
-    return _Problem.of(ranges, alignment).bound() * alignment
+    return _Problem.of(ranges, alignment, regions).bound() * alignment
 
 
 @dataclass(frozen=True)
@@ -76,9 +86,13 @@ class _Problem:
     last: Ints
     size: Ints
     which: Ints  # their numbers among the ranges given
+    times: Times
+    abreast: bool = False  # whether there are regions
 
     @staticmethod
-    def of(ranges: Sequence[Range], alignment: int) -> _Problem:
+    def of(
+        ranges: Sequence[Range], alignment: int, regions: Sequence[Chains]
+    ) -> _Problem:
         count = len(ranges)
         size = np.fromiter((r.bytes for r in ranges), np.int64, count)
         first = np.fromiter((r.first for r in ranges), np.int64, count)
@@ -88,12 +102,15 @@ class _Problem:
             raise ArgumentError(f"no such range of memory: {ranges[int(bad[0])]}")
         which = np.flatnonzero(size)
         size = (size[which] + alignment - 1) // alignment
-        return _Problem(first[which], last[which], size, which)
+        times = Times.of(int(last.max(initial=-1)) + 1, regions)
+        return _Problem(first[which], last[which], size, which, times, bool(regions))
 
     def bound(self) -> int:
         """The largest live set."""
         if not len(self.size):
             return 0
+        if self.abreast:
+            return self.times.most(self.first, self.last, self.size)
         change = np.zeros(int(self.last.max()) + 2, np.int64)
         np.add.at(change, self.first, self.size)
         np.subtract.at(change, self.last + 1, self.size)
@@ -101,13 +118,18 @@ class _Problem:
 
     def only(self, chosen: Ints) -> _Problem:
         return _Problem(
-            self.first[chosen], self.last[chosen], self.size[chosen], chosen
+            self.first[chosen], self.last[chosen], self.size[chosen], chosen, self.times
         )
 
     def reversed(self) -> _Problem:
         """The same ranges with time running backwards."""
-        end = int(self.last.max())
-        return _Problem(end - self.last, end - self.first, self.size, self.which)
+        end = len(self.times.chain) - 1
+        times = self.times.reversed()
+        return _Problem(end - self.last, end - self.first, self.size, self.which, times)
+
+    def swept(self) -> tuple[Ints, int]:
+        """A plan made in one sweep through time."""
+        return sweep(self.first, self.last, self.size, self.times)
 
 
 def _solve(problem: _Problem) -> tuple[Ints, int]:
@@ -117,12 +139,12 @@ def _solve(problem: _Problem) -> tuple[Ints, int]:
         return problem.size, 0
     bound = problem.bound()
     enough = bound + bound // (GOOD_ENOUGH if count <= LONG else NEAR)
-    best, height = _sweep(problem)
+    best, height = problem.swept()
     if height > enough:
-        offsets, other = _sweep(problem.reversed())
+        offsets, other = problem.reversed().swept()
         if other < height:
             best, height = offsets, other
-    if height > enough:
+    if height > enough and not problem.abreast:  # orders of importance know no chains
         if count > MANY:
             offsets, other = _in_two_parts(problem)
         else:
@@ -140,7 +162,7 @@ def _in_two_parts(problem: _Problem) -> tuple[Ints, int]:
     offsets[important.which], height = _place(
         important, np.arange(len(important.size)), tight=False
     )
-    above, more = _sweep(rest)
+    above, more = rest.swept()
     offsets[rest.which] = above + height
     return offsets, height + more
 
@@ -188,55 +210,6 @@ def _orders(problem: _Problem) -> list[Ints]:
         np.lexsort((-size, -area)),
         np.lexsort((-size, -duration)),
     ]
-
-
-def _sweep(problem: _Problem) -> tuple[Ints, int]:
-    """Places ranges as they start, the largest first, each in the tightest gap."""
-    first, last = problem.first.tolist(), problem.last.tolist()
-    size = problem.size.tolist()
-    starting = np.lexsort((-problem.size, problem.first)).tolist()
-    ending = np.argsort(problem.last, kind="stable").tolist()
-    offsets = [0] * len(size)
-    gaps: list[tuple[int, int]] = []  # size and begin, sorted
-    end_of: dict[int, int] = {}
-    begin_of: dict[int, int] = {}
-    height = ended = 0
-    for number in starting:
-        start = first[number]
-        while last[ending[ended]] < start:
-            gone = ending[ended]
-            ended += 1
-            begin = offsets[gone]
-            end = begin + size[gone]
-            if begin in begin_of:
-                low = begin_of.pop(begin)
-                del gaps[bisect_left(gaps, (begin - low, low))]
-                begin = low
-            if end in end_of:
-                high = end_of.pop(end)
-                del gaps[bisect_left(gaps, (high - end, end))]
-                end = high
-            end_of[begin], begin_of[end] = end, begin
-            insort(gaps, (end - begin, begin))
-        need = size[number]
-        fit = bisect_left(gaps, (need, 0))
-        if fit < len(gaps):
-            room, begin = gaps.pop(fit)
-            end = begin + room
-            if room > need:
-                end_of[begin + need], begin_of[end] = end, begin + need
-                insort(gaps, (room - need, begin + need))
-            else:
-                del begin_of[end]
-            del end_of[begin]
-        elif height in begin_of:  # the gap below the top grows
-            begin = begin_of.pop(height)
-            del end_of[begin], gaps[bisect_left(gaps, (height - begin, begin))]
-            height = begin + need
-        else:
-            begin, height = height, height + need
-        offsets[number] = begin
-    return np.array(offsets, np.int64), height
 
 
 def _place(

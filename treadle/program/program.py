@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ __all__ = [
     "Launch",
     "Product",
     "Program",
+    "Region",
     "Step",
     "all_steps",
     "program_text",
@@ -130,6 +133,28 @@ class About:
 
 
 @dataclass(frozen=True)
+class Region:
+    """Steps from `first` on, in `chains` of so many each, that may run side by side.
+
+    No chain reads or writes what another one writes; in a chain steps keep their order.
+    """
+
+    first: int
+    chains: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        """The step after the last."""
+        return self.first + sum(self.chains)
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Of each chain its first step, and the step after its last."""
+        ends = tuple(accumulate(self.chains, initial=self.first))
+        return tuple(pairwise(ends))
+
+
+@dataclass(frozen=True)
 class Program:
     """Buffers, the steps that fill them, and which buffers hold what was asked for."""
 
@@ -140,6 +165,17 @@ class Program:
     results: tuple[tuple[int, int, Type], ...]  # serial of a root, its buffer, its type
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
     about: tuple[About, ...] = field(default=(), compare=False)  # the steps
+    regions: tuple[Region, ...] = ()  # in the order of their steps
+
+    @cached_property
+    def chain_of(self) -> dict[int, tuple[int, int]]:
+        """Of each step in a region: the region's number, and the chain's."""
+        return {
+            k: (number, chain)
+            for number, region in enumerate(self.regions)
+            for chain, (first, stop) in enumerate(region.bounds)
+            for k in range(first, stop)
+        }
 
     @property
     def fallbacks(self) -> list[str]:
@@ -226,10 +262,19 @@ def program_text(program: Program) -> str:
     lines = []
     for b in program.buffers:
         lines.append(f"b{b.number}: {b.type} {b.place}")
+    starts = {r.first: r for r in program.regions}
+    margins = {a: k for r in program.regions for k, (a, _) in enumerate(r.bounds)}
+    margin, stop = "", 0
     for k, s in enumerate(program.steps):
+        if k in starts:
+            stop = starts[k].stop
+            lines.append(f"side by side, {len(starts[k].chains)} chains:")
+        if k in margins:
+            margin = f"  chain {margins[k]} | "
+        margin = margin if k < stop else ""
         read = ", ".join(f"b{n}" for n in s.read)
         written = ", ".join(f"b{n}" for n in s.written)
-        lines.append(f"{k}: {written} = {title(s)}({read})")
+        lines.append(f"{margin}{k}: {written} = {title(s)}({read})")
         for body in s.bodies if isinstance(s, Fallback) else ():
             lines += [f"  {line}" for line in program_text(body.program).split("\n")]
     results = ", ".join(f"b{n}" for _, n, _ in program.results)

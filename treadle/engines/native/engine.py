@@ -32,6 +32,7 @@ from treadle.engines.native.look import lowered
 from treadle.engines.native.objects.call import provide_calls
 from treadle.engines.native.objects.make import provide_makers
 from treadle.engines.native.objects.walk import walked
+from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.run import PositionError, memory_of
@@ -199,7 +200,9 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         """As above, not compiled. What is kept in `more` lies as it is computed."""
         place = made.place
-        linked, graph = translated(made.nodes, feeds, keep, place, more, made.recipes)
+        # Whatever the threads of this run: its program serves others too.
+        given = made.nodes, feeds, keep, place, more, made.recipes
+        linked, graph = translated(*given, lanes=max(2, pool().threads))
         linked.lines = first_lines(made.nodes)
         linked.again = [place[x.serial] for x in graph.again]
         linked.inside = [

@@ -7,8 +7,7 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +18,25 @@ from treadle.engines.native.run import FIELDS, Run, Tables
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
 from treadle.graph.origin import Origin
-from treadle.program.alias import overwrites
-from treadle.program.memory import Plan, Range, plan
-from treadle.program.program import Fallback, Launch, Program
+from treadle.program.lives import Lives, lives
+from treadle.program.program import Fallback, Launch, Program, Region
 from treadle.rewrite.record import stage
 
 __all__ = ["Linked"]
 
 Arrays = Sequence[np.ndarray[Any, Any]]
+
+
+class Piece(NamedTuple):
+    """Steps `first` to `stop` that run at once: their first record, and how many.
+
+    A fallback has none.
+    """
+
+    first: int
+    stop: int
+    record: int
+    records: int
 
 
 class Linked:
@@ -62,11 +72,17 @@ class Linked:
         for inner in self.within:
             texts |= inner.texts
         self.texts: dict[str, str] = texts
-        self.scratch: int = max((c.scratch for c in every), default=0)
-        counts = list(map(len, codes))
-        starts = accumulate(counts, initial=0)
-        # Of each step: its first record, and how many it has.
-        self.spans = list(zip(starts, counts, strict=False))
+        chained = program.chain_of
+        shared = [c for k, own in enumerate(codes) if k not in chained for c in own]
+        self.scratch: int = max((c.scratch for c in shared), default=0)
+        # Of each step: its first record, and how many it has. A region has one before.
+        self.spans: list[tuple[int, int]] = []
+        starts = {r.first for r in program.regions}
+        at = 0
+        for k, own in enumerate(codes):
+            at += k in starts
+            self.spans.append((at, len(own)))
+            at += len(own)
         with stage("plan memory"):
             self._place_buffers(codes)
         self.kept = Kept(self._packed(codes))
@@ -83,7 +99,8 @@ class Linked:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
         self.told: list[Told] | None = None
-        self.runs = _segments(self.codes)
+        self.pieces = self._pieces()
+        self.runs = _merged(self.pieces)
         self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
@@ -112,51 +129,36 @@ class Linked:
 
     def _place_buffers(self, codes: Sequence[Sequence[Code]]) -> None:
         """Plan the arena, by the first and the last step of each of its buffers."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for k, step in enumerate(self.program.steps):
-            for n in (*step.read, *step.written):
-                first.setdefault(n, k)
-                last[n] = k
         buffers = self.program.buffers
-        over = overwrites(self.program)
-        place: dict[int, int] = {}  # of a buffer among the ranges
-        self.ranges: list[Range] = []
-        # Creation order is not the order of steps: an overwritten buffer comes first.
-        for n in sorted(first, key=lambda n: (first[n], n)):
-            if buffers[n].place != "arena":
-                continue
-            size = buffers[n].type.nbytes
-            if n in over:
-                k = place[n] = place[over[n]]
-                old = self.ranges[k]
-                self.ranges[k] = Range(old.bytes, old.first, last[n])
-            else:
-                place[n] = len(self.ranges)
-                self.ranges.append(Range(size, first[n], last[n]))
         self.workspaces: dict[int, int] = {}  # of steps, by number
+        self.scratches: dict[int, int] = {}  # the same of scratch memory, in chains
+        sizes: dict[int, tuple[int, int]] = {}
         for k, own in enumerate(codes):
-            size = max((c.workspace for c in own), default=0)
-            if size:
-                n = self.workspaces[k] = len(buffers) + len(self.workspaces)
-                place[n] = len(self.ranges)
-                self.ranges.append(Range(size, k, k))
-        # Of each buffer and workspace: its place among the ranges, its first and last
-        # step.
-        self.lives = {n: (k, first.get(n, 0), last.get(n, 0)) for n, k in place.items()}
+            needs = [(self.workspaces, max((c.workspace for c in own), default=0))]
+            if k in self.program.chain_of:
+                needs.append((self.scratches, max(c.scratch for c in own)))
+            for numbers, size in needs:
+                if size:
+                    n = numbers[k] = len(buffers) + len(sizes)
+                    sizes[n] = k, size
+        self.lives: Lives = lives(self.program, sizes)
+        self.ranges, self.plan = self.lives.ranges, self.lives.plan
         self.sizes = [r.bytes for r in self.ranges]
-        self.plan: Plan = plan(self.ranges)
         self.dying: list[list[int]] = [[] for _ in self.program.steps]
         for k, r in enumerate(self.ranges):
             self.dying[r.last].append(k)
-        self.placed = np.array(list(place), np.intp)
-        self.places = np.array(list(place.values()), np.intp)
+        for region in self.program.regions:  # a chain may have used memory again
+            ends = self.lives.dying(region.first, region.stop)
+            self.dying[region.first : region.stop] = [[]] * sum(region.chains)
+            self.dying[region.stop - 1] = ends
+        self.placed = np.array(list(self.lives.place), np.intp)
+        self.places = np.array(list(self.lives.place.values()), np.intp)
         self.results = [b for b in buffers if b.place == "result"]
         self.constants = {
             n: np.asarray(x, order="C") for n, x in self.program.constants
         }
         # Addresses that are the same in every run; the last are scratch and status.
-        count = len(buffers) + len(self.workspaces)
+        count = len(buffers) + len(sizes)
         self.fixed = np.zeros(count + 2, np.int64)
         for n, x in self.constants.items():
             self.fixed[n] = x.ctypes.data
@@ -171,9 +173,14 @@ class Linked:
         slots: list[int] = []
         which: list[int] = []
         shifts: list[int] = []
+        regions = {r.first: r for r in self.program.regions}
         for k, own in enumerate(codes):
-            special = {"scratch": count - 2, "status": count - 1}
+            if k in regions:
+                records.append(self._region(regions[k], len(table)))
+                table += self._chains(regions[k])
+            special = {"status": count - 1}
             special["workspace"] = self.workspaces.get(k, -1)
+            special["scratch"] = self.scratches.get(k, count - 2)
             for code in own:
                 start = functions[code.name], len(table)
                 records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])
@@ -193,6 +200,17 @@ class Linked:
         self.which = np.array(which, np.intp)
         self.shifts = np.array(shifts, np.int64)
 
+    def _region(self, region: Region, place: int) -> list[int]:
+        """The record of a region, whose arguments begin at a place of the table."""
+        inside = sum(count for _, count in self.spans[region.first : region.stop])
+        return [0, place, len(region.chains), 1, inside, 0, 0, 0]
+
+    def _chains(self, region: Region) -> list[int]:
+        """Where the chains of a region begin and end, in records after the region's."""
+        base = self.spans[region.first][0]
+        ends = [sum(self.spans[stop - 1]) for _, stop in region.bounds]
+        return [0, *(end - base for end in ends)]
+
     def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
         """The workspaces that hold nothing but weights which are arguments."""
         found = []
@@ -204,6 +222,22 @@ class Linked:
             if len(sources) == 1 and sources <= set(self.program.arguments):
                 size = max(c.workspace for c in codes[k])
                 found.append(Packed(workspace, sources.pop(), size, records))
+        return found
+
+    def _pieces(self) -> list[Piece]:
+        """The steps one by one, but for regions, which are one piece."""
+        found: list[Piece] = []
+        starts = {r.first: r for r in self.program.regions}
+        k = 0
+        while k < len(self.spans):
+            record, records = self.spans[k]
+            stop = k + 1
+            if k in starts:
+                stop = starts[k].stop
+                record -= 1
+                records = sum(self.spans[stop - 1]) - record
+            found.append(Piece(k, stop, record, records))
+            k = stop
         return found
 
     def about(self) -> list[Told]:
@@ -226,14 +260,14 @@ class Linked:
             return run(arrays, spent)
 
 
-def _segments(codes: Sequence[Sequence[Code]]) -> list[tuple[int, int]]:
-    """Runs of native steps as (first, count), and fallbacks as (step, 0)."""
-    found: list[tuple[int, int]] = []
-    for k, own in enumerate(codes):
-        if not own:
-            found.append((k, 0))
-        elif found and found[-1][1] and sum(found[-1]) == k:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+def _merged(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same with native pieces that follow each other as one."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and found[-1].records and piece.records:
+            last = found[-1]
+            records = last.records + piece.records
+            found[-1] = Piece(last.first, piece.stop, last.record, records)
         else:
-            found.append((k, 1))
+            found.append(piece)
     return found

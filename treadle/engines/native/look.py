@@ -9,7 +9,6 @@ from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
 from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
-from treadle.program.memory import largest_live_set
 from treadle.program.program import (
     Fallback,
     Launch,
@@ -51,7 +50,7 @@ def footprint(linked: Linked) -> Footprint:
     packed = [p.bytes for p in linked.kept.packed if p.source not in changing]
     return Footprint(
         arena=linked.arena,
-        largest_live_set=largest_live_set(linked.ranges),
+        largest_live_set=linked.lives.bound,
         results=sum(b.type.nbytes for b in linked.results),
         scratch=linked.workspace(pool(now.threads).threads) - linked.arena,
         in_place=sum(buffers[n].type.nbytes for n, _ in program.shared),
@@ -67,10 +66,12 @@ def occupancy(linked: Linked) -> Occupancy:
     """
     program, offsets = linked.program, linked.plan.offsets
     begins: dict[int, list[int]] = {}
-    for place, first, _ in linked.lives.values():
-        begins.setdefault(place, []).append(first)
+    lives = linked.lives
+    for n, place in lives.place.items():
+        begins.setdefault(place, []).append(lives.steps[n][0])
     stays = []
-    for n, (place, first, last) in linked.lives.items():
+    for n, place in lives.place.items():
+        first, last = lives.steps[n]
         size = linked.ranges[place].bytes
         if n >= len(program.buffers):
             at = linked.ranges[place].first

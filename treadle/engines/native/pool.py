@@ -64,7 +64,8 @@ class Pool:
 
         steps_pointer: records of 8 int64: function, index of the step's arguments in
         the table at `args_pointer`, total items, grain (items that are worth a part),
-        and four unused. Stops after a step that leaves the int64 at `status_pointer`
+        how many of the next ones are chains of a region (`regions.py`; of others 0),
+        and three unused. Stops after a step that leaves the int64 at `status_pointer`
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
         when each part ran (`runner.py`).
         """

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "PositionError", "Run", "memory_of"]
 
 Array = np.ndarray[Any, Any]
-FIELDS = 8  # integers of a step record: function, arguments, total, grain, and zeros
+# Integers of a step record: function, arguments, total, grain, records of a region,
+# and zeros.
+FIELDS = 8
 
 
 class Memory:
@@ -191,22 +193,19 @@ class Run:
         linked, tables = self.linked, self.tables
         tables.table[linked.slots] = self.addresses[linked.which] + linked.shifts
         records, arguments = tables.records(idle), tables.arguments
-        flag, spans = tables.flag, linked.spans
-        for first, count in linked.runs:
-            if not count:
-                self._fallback(first, alive)
-            elif careful is None:
-                start, some = spans[first][0], sum(spans[first + count - 1])
-                place = records + start * FIELDS * 8
-                if watchers:
-                    self._timed(tables.steps[start:some], start, arguments, flag)
-                else:
-                    self.threads.run(place, some - start, arguments, flag)
+        flag = tables.flag
+        for piece in linked.runs if careful is None else linked.pieces:
+            place = records + piece.record * FIELDS * 8
+            if not piece.records:
+                self._fallback(piece.first, alive)
+            elif watchers and careful is None:
+                stop = piece.record + piece.records
+                steps = tables.steps[piece.record : stop]
+                self._timed(steps, piece.record, arguments, flag)
+            else:
+                self.threads.run(place, piece.records, arguments, flag)
             if careful is not None:
-                for k in range(first, first + max(count, 1)):
-                    place = records + spans[k][0] * FIELDS * 8
-                    if count:
-                        self.threads.run(place, spans[k][1], arguments, flag)
+                for k in range(piece.first, piece.stop):
                     for n in linked.dying[k]:
                         careful.poison(n)
             if tables.status.value:

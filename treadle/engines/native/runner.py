@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import sys
 
+from treadle.engines.native.regions import CHAINS, CONTEXT
+
 __all__ = ["PARTS", "PORTABLE", "SIZE", "TEXTS", "THREADS"]
 
 SIZE = 320  # bytes of the state
@@ -57,18 +59,19 @@ define internal i64 @now() {
 _TIMED = (
     (_NEVER if _CLOCK is None else _NOW)
     + """
-; Call a function for some items; note when, where that is asked for and there is room.
+; Call a function for some items, with the number of its scratch memory; note when and
+; by which worker, where that is asked for and there is room.
 define internal void @timed(ptr %times, i64 %step, ptr %function,
-    ptr %arguments, i64 %begin, i64 %end, i64 %worker) {
+    ptr %arguments, i64 %begin, i64 %end, i64 %memory, i64 %worker) {
 entry:
   %unasked = icmp eq ptr %times, null
   br i1 %unasked, label %plain, label %noted
 plain:
-  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %memory)
   ret void
 noted:
   %first = call i64 @now()
-  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+  call void %function(ptr %arguments, i64 %begin, i64 %end, i64 %memory)
   %last = call i64 @now()
   %times1 = getelementptr i8, ptr %times, i64 8
   %number = atomicrmw add ptr %times, i64 1 monotonic
@@ -144,7 +147,7 @@ define internal void @part(ptr %pool, i64 %left, i64 %worker) {
   %count = select i1 %last, i64 %rest, i64 %items
   %end = add i64 %begin, %count
   call void @timed(ptr %times, i64 %index, ptr %function,
-      ptr %arguments, i64 %begin, i64 %end, i64 %worker)
+      ptr %arguments, i64 %begin, i64 %end, i64 %worker, i64 %worker)
   %before = atomicrmw add ptr %done, i64 1 release
   ret void
 }
@@ -287,17 +290,19 @@ _ALONE = (
 define internal void @share(ptr %pool, ptr %function, ptr %arguments,
     i64 %total, i64 %grain, i64 %threads, i64 %index, ptr %times) {
   call void @timed(ptr %times, i64 %index, ptr %function,
-      ptr %arguments, i64 0, i64 %total, i64 0)
+      ptr %arguments, i64 0, i64 %total, i64 0, i64 0)
   ret void
 }
 """
 )
 
 _RUN = f"""
+{CHAINS}
 ; Run %count records of 64 bytes; how many were run, the one that set the status too.
 define i64 @treadle_run(
     ptr %pool, ptr %steps, i64 %count, ptr %table, ptr %status, ptr %times) {{
 entry:
+  %context = alloca [{CONTEXT} x i8], align 8
   %busy = getelementptr i8, ptr %pool, i64 256
   %place = getelementptr i8, ptr %pool, i64 {THREADS}
   %threads = load i64, ptr %place, align 8
@@ -309,7 +314,7 @@ lease:
   br label %loop
 loop:
   %shared = phi i1 [false, %entry], [%free, %lease], [%shared, %after]
-  %k = phi i64 [0, %entry], [0, %lease], [%k1, %after]
+  %k = phi i64 [0, %entry], [0, %lease], [%next, %after]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %step, label %end
 step:
@@ -318,6 +323,17 @@ step:
   %record1 = getelementptr i8, ptr %record, i64 8
   %record2 = getelementptr i8, ptr %record, i64 16
   %record3 = getelementptr i8, ptr %record, i64 24
+  %record4 = getelementptr i8, ptr %record, i64 32
+  %inner = load i64, ptr %record4, align 8
+  %k1 = add i64 %k, 1
+  %next = add i64 %k1, %inner
+  %plain = icmp eq i64 %inner, 0
+  br i1 %plain, label %one, label %region
+region:
+  call void @region(ptr %context, ptr %record, ptr %table, ptr %status,
+      ptr %times, i64 %k, i1 %shared, ptr %pool, i64 %threads)
+  br label %after
+one:
   %function = load ptr, ptr %record, align 8
   %index = load i64, ptr %record1, align 8
   %total = load i64, ptr %record2, align 8
@@ -338,15 +354,14 @@ alone:
   br i1 %some, label %call, label %after
 call:
   call void @timed(ptr %times, i64 %k, ptr %function,
-      ptr %arguments, i64 0, i64 %total, i64 0)
+      ptr %arguments, i64 0, i64 %total, i64 0, i64 0)
   br label %after
 after:
-  %k1 = add i64 %k, 1
   %found = load i64, ptr %status, align 8
   %fine = icmp eq i64 %found, 0
   br i1 %fine, label %loop, label %end
 end:
-  %ran = phi i64 [%k, %loop], [%k1, %after]
+  %ran = phi i64 [%k, %loop], [%next, %after]
   br i1 %shared, label %release, label %out
 release:
   store atomic i32 0, ptr %busy release, align 4

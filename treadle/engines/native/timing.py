@@ -37,7 +37,9 @@ def told(program: Program, spans: Sequence[tuple[int, int]]) -> list[Told]:
     """What is told of each record of a program; `spans` has those of each step."""
     found: list[Told] = []
     pairs = zip(program.steps, program.about, spans, strict=True)
-    for k, (step, about, (_, records)) in enumerate(pairs):
+    for k, (step, about, (first, records)) in enumerate(pairs):
+        if first > len(found):  # the record of a region, of which nothing is noted
+            found.append(Told("side by side"))
         size = sum(program.buffers[n].type.nbytes for n in (*step.read, *step.written))
         one = Told(title(step), about.origins, size, about.flops, k)
         found += [one] * records

@@ -105,11 +105,13 @@ def translated(
     place: Mapping[int, int] | None = None,
     more: Set[int] = frozenset(),
     recipes: Set[int] = frozenset(),
+    lanes: int = 1,
 ) -> tuple[Linked, Expanded]:
     """The planned program of a graph, and the graph as it was compiled.
 
     Roots are known by `place`, or by their serials; those in `more` lie as they are
-    computed, and so do what has both a value and one of the `recipes`.
+    computed, and so do what has both a value and one of the `recipes`. Small steps
+    may run side by side in so many `lanes`.
     """
     optimize = bool(current().optimize)
     # What rules build here is never run.
@@ -132,6 +134,7 @@ def translated(
                 inner,
                 {serial: order for serial, order in given.items() if order},
                 {name(serial) for serial in more},
-            )
+            ),
+            lanes,
         )
     return linked, graph

@@ -11,7 +11,9 @@ from treadle.base.sizes import as_text
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
 from treadle.program.build import Draft
+from treadle.program.chains import side_by_side
 from treadle.program.timeline import Demand
+from treadle.rewrite.record import stage
 
 __all__ = ["fitting"]
 
@@ -20,16 +22,26 @@ LAST = 3  # but for so many, the smallest, if nothing else fits
 NAMED = 5  # of what is held at the fullest step, in an error
 
 
-def fitting(drafts: Iterator[Draft]) -> Linked:
-    """The first of ever smaller programs that fits in the workspace, to be linked."""
+def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
+    """The first of ever smaller programs that fits in the workspace, to be linked.
+
+    Its small steps run side by side in so many lanes, if that fits as well.
+    """
     limit, threads = current().workspace, pool(current().threads).threads
     found: list[tuple[int, Draft]] = []
     large: list[Draft] = []
 
     def fits(draft: Draft) -> Linked | None:
-        linked = Linked(draft.build())
-        found.append((linked.workspace(threads), draft))
-        return linked if not limit or found[-1][0] <= limit else None
+        program = draft.build()
+        with stage("side by side"):
+            abreast = side_by_side(program, lanes)
+        for one in [abreast, program] if abreast.regions else [program]:
+            linked = Linked(one)
+            needed = linked.workspace(threads)
+            if not limit or needed <= limit:
+                return linked
+        found.append((needed, draft))
+        return None
 
     for draft in drafts:
         if limit and draft.demand.bytes > NEAR * limit:

@@ -1,0 +1,95 @@
+"""What steps of a program must wait for, and about how long each of them takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from treadle.program.alias import last_risk
+from treadle.program.program import Fallback, Launch, Product, Program
+
+__all__ = ["before", "nanoseconds", "stretches"]
+
+# Of one thread, by orders of magnitude: they tell small steps from others.
+START = 100  # ns of any step
+LOOPS = 10  # scalar operations of a kernel in a ns, elementary functions among them
+PRODUCTS = 80  # operations of a product in a ns
+PANELS = 64  # bytes of its operands
+STREAMED = 32  # bytes of all else
+
+
+def nanoseconds(program: Program) -> list[int]:
+    """Roughly the time of each step on one thread."""
+    sizes = [b.type.nbytes for b in program.buffers]
+    found = []
+    for step, about in zip(program.steps, program.about, strict=True):
+        most = max([sizes[n] for n in step.written], default=0)
+        if isinstance(step, Product):
+            panels = sum([sizes[n] for n in set(step.operands)])
+            time = max(about.flops // PRODUCTS, panels // PANELS)
+            if step.finish:
+                time += _moved(sizes, step.finish.buffers, most)
+        else:
+            touched = step.buffers if isinstance(step, Launch) else step.read
+            time = max(about.flops // LOOPS, _moved(sizes, touched, most))
+        found.append(START + time)
+    return found
+
+
+def _moved(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
+    """The time to read and write some buffers; of a table few rows may be read."""
+    return sum([min(sizes[n], most) for n in touched]) // STREAMED
+
+
+def before(program: Program) -> list[list[int]]:
+    """Of each step those it must come after, but for what follows from theirs.
+
+    It comes after steps that write what it reads, read what it writes over, or write
+    the same. A result that may overwrite an argument lies where that one does.
+    """
+    where = dict(program.shared)
+    written = Counter(n for step in program.steps for n in step.written)
+    # All others are written once, before they are read.
+    changing = {n for n, count in written.items() if count > 1} | {*where.values()}
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}  # since the last writer
+    found = []
+    for k, step in enumerate(program.steps):
+        own: set[int] = set()
+        for n in step.buffers if isinstance(step, Launch) else step.read:
+            n = where.get(n, n)
+            if n in writer:
+                own.add(writer[n])
+            if n in changing:
+                readers.setdefault(n, []).append(k)
+        for n in step.written:
+            n = where.get(n, n)
+            if n in changing:
+                if n in writer:
+                    own.add(writer[n])
+                own.update(readers.pop(n, ()))
+            writer[n] = k
+        own.discard(k)
+        found.append(sorted(own))
+    return found
+
+
+def stretches(program: Program) -> Iterator[tuple[int, int]]:
+    """Runs of steps, as first and stop, between those that must stay where they are.
+
+    These are what runs by its NumPy rule, effects too, and the first step that writes
+    over an argument, where one before it, or it, may find its data wrong.
+    """
+    cuts = {0, len(program.steps)}
+    for k, step in enumerate(program.steps):
+        if isinstance(step, Fallback):
+            cuts |= {k, k + 1}
+    over = {result for result, _ in program.shared}
+    risk = last_risk(program) if over else -1
+    if risk >= 0:
+        steps = enumerate(program.steps)
+        k = next(k for k, step in steps if not over.isdisjoint(step.written))
+        cuts |= {k, k + 1} if risk == k else {k}
+    ends = sorted(cuts)
+    yield from pairwise(ends)

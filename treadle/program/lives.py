@@ -1,0 +1,149 @@
+"""When what lies in the arena of a program lives, and where it lies."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from treadle.program.alias import overwrites
+from treadle.program.memory import Plan, Range, largest_live_set, plan
+from treadle.program.program import Launch, Program
+from treadle.program.sweep import Times
+
+__all__ = ["Lives", "demand", "lives"]
+
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Lives:
+    """The ranges of an arena and their plan.
+
+    `place` has the range of each buffer of the arena and of each workspace, `steps` the
+    first and last step that touch it; `bound` is what no such plan can be smaller than.
+    """
+
+    ranges: list[Range]
+    plan: Plan
+    bound: int
+    place: dict[int, int]
+    steps: dict[int, tuple[int, int]]
+
+    def dying(self, first: int, stop: int) -> list[int]:
+        """The ranges that end in some steps, and whose bytes nobody has then."""
+        ends, stays = [], []
+        for k, r in enumerate(self.ranges):
+            if r.bytes and first <= r.last < stop:
+                ends.append(k)
+            elif r.bytes and r.first < stop <= r.last:
+                stays.append((self.plan.offsets[k], r.bytes))
+        stays.sort()
+        found = []
+        for k in ends:
+            begin = self.plan.offsets[k]
+            at = bisect_left(stays, (begin + self.ranges[k].bytes, 0))
+            if not at or sum(stays[at - 1]) <= begin:
+                found.append(k)
+        return found
+
+
+def demand(program: Program) -> int:
+    """The bytes that its buffers take at most, if none is written over another."""
+    touches = _Touches.of(program)
+    sizes = [b.type.nbytes if b.place == "arena" else 0 for b in program.buffers]
+    size = -(-np.array(sizes, np.int64) // ALIGNMENT)
+    numbers = np.arange(len(size))
+    first, last = touches.spans(numbers, len(size))
+    kept = (size > 0) & (last >= 0)
+    if not kept.any():
+        return 0
+    return touches.times.most(first[kept], last[kept], size[kept]) * ALIGNMENT
+
+
+def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
+    """The ranges of a program; `workspaces` has the step and bytes of each, by number.
+
+    A buffer that is written over another one has that one's range.
+    """
+    touches, count = _Touches.of(program), len(program.buffers)
+    whole = np.arange(count)
+    begin, end = (x.tolist() for x in touches.spans(whole, count, stretch=False))
+    over = overwrites(program)
+    place: dict[int, int] = {}
+    sizes: list[int] = []
+    # Creation order is not the order of steps: an overwritten buffer comes first.
+    for n in np.argsort(begin, kind="stable").tolist():
+        buffer = program.buffers[n]
+        if buffer.place != "arena" or end[n] < 0:
+            continue
+        if n in over:
+            place[n] = place[over[n]]
+        else:
+            place[n] = len(sizes)
+            sizes.append(buffer.type.nbytes)
+    which = np.full(count, -1)
+    which[list(place)] = list(place.values())
+    first, last = (x.tolist() for x in touches.spans(which, len(sizes)))
+    ranges = [Range(*one) for one in zip(sizes, first, last, strict=True)]
+    steps = {n: (begin[n], end[n]) for n in place}
+    for n, (k, size) in workspaces.items():
+        place[n] = len(ranges)
+        steps[n] = k, k
+        ranges.append(Range(size, k, k))
+    regions = _bounds(program)
+    bound = largest_live_set(ranges, regions=regions)
+    return Lives(ranges, plan(ranges, regions=regions), bound, place, steps)
+
+
+def _bounds(program: Program) -> list[list[tuple[int, int]]]:
+    """Of each region the first and last step of its chains."""
+    return [[(a, b - 1) for a, b in r.bounds] for r in program.regions]
+
+
+@dataclass(frozen=True)
+class _Touches:
+    """Each touch of a buffer by a step, in the order of these."""
+
+    buffers: Ints
+    steps: Ints
+    times: Times
+
+    @staticmethod
+    def of(program: Program) -> _Touches:
+        touched = [
+            s.buffers if isinstance(s, Launch) else (*s.read, *s.written)
+            for s in program.steps
+        ]
+        steps = np.repeat(np.arange(len(touched)), list(map(len, touched)))
+        buffers = np.fromiter(chain.from_iterable(touched), np.int64, len(steps))
+        return _Touches(buffers, steps, Times.of(len(touched), _bounds(program)))
+
+    def spans(self, which: Ints, count: int, stretch: bool = True) -> tuple[Ints, Ints]:
+        """The first and last touch of each of `count` groups of buffers, or -1.
+
+        What several chains touch of the region where it ends lives `stretch`ed to the
+        end of that. `which` tells the group of each buffer, or -1.
+        """
+        groups = which[self.buffers]
+        known = groups >= 0
+        groups, steps = groups[known], self.steps[known]
+        first, last = np.full((2, count), -1)
+        first[groups[::-1]] = steps[::-1]
+        last[groups] = steps
+        if not stretch:
+            return first, last
+        region, of = self.times.region, self.times.chain
+        there = region[steps] == region[last[groups]]
+        groups, chains = groups[there], of[steps[there]]
+        # In the order of steps the last chain is the one that ends it.
+        apart = np.zeros(count, bool)
+        apart[groups[chains != of[last[groups]]]] = True
+        starts = np.append(np.unique(region), len(region))
+        ends = starts[np.searchsorted(starts, region[last[apart]], "right")] - 1
+        last[apart] = ends
+        return first, last
