@@ -28,6 +28,7 @@ from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
+from treadle.loops.segments import SEGMENTS
 from treadle.loops.stream import streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
@@ -68,6 +69,7 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     **SCATTERS,
     **SCANS,
     **ORDERS,
+    **SEGMENTS,
 }
 
 

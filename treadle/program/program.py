@@ -175,7 +175,7 @@ def work(kernel: Kernel) -> tuple[int, int, int]:
     cost = 0
     for s in statements(body):
         if isinstance(s, Loop):
-            cost += s.axis.extent
+            cost += s.steps()
     ops = sum(isinstance(x, Apply) for x in kernel.expressions)
     inner = math.prod(_inner(body)) if cost else 1
     return total, multiple, max(inner, 1) * (1 + ops // 2)
@@ -186,7 +186,7 @@ def _inner(body: Sequence[Any]) -> list[int]:
     best: list[int] = []
     for s in body:
         if isinstance(s, Loop):
-            own = [s.axis.extent, *_inner(s.body)]
+            own = [s.steps(), *_inner(s.body)]
             if math.prod(own) > math.prod(best or [0]):
                 best = own
     return best
@@ -203,7 +203,7 @@ def operations(kernel: Kernel) -> int:
     while stack:
         s, times = stack.pop()
         if isinstance(s, Loop):
-            stack += [(inner, times * s.axis.extent) for inner in s.body]
+            stack += [(inner, times * s.steps()) for inner in s.body]
         elif isinstance(s, (Store, Fold)):
             fresh = [x for x in inside(s.value) if id(x) not in seen]
             seen.update(map(id, fresh))
