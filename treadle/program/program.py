@@ -76,12 +76,14 @@ class Launch:
 class Product:
     """A contraction as a batch of products of matrices, or a convolution.
 
+    Operands lie in memory in `kinds`, and are widened to the dtype as they are read.
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
     as its buffer `own`; only what it writes is kept then.
     """
 
     layout: Layout | Convolution
     dtype: DType
+    kinds: tuple[DType, DType]
     offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
     operands: tuple[int, int]
     read: tuple[int, ...]
@@ -245,5 +247,7 @@ def title(step: Step) -> str:
         kind = "product"
         if isinstance(step.layout, Convolution):
             kind = f"convolution {step.layout.computes}"
-        return f"{kind}{list(step.layout.sizes)}{more}"
+        narrow = [d.name for d in step.kinds if d != step.dtype]
+        of = f" of {', '.join(narrow)}" if narrow else ""
+        return f"{kind}{list(step.layout.sizes)}{of}{more}"
     return step.op.name if step.bodies else f"numpy {step.op.name}"
