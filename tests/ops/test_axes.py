@@ -28,6 +28,7 @@ RULES = {
     "HostEffect": "*d,*e->*_;*_",
     "ArgSort": SAME,
     "Attention": "*b q d, *b k d, *b k e -> *b q e",
+    "CSRDots": "_, _, _ *d, _ *d -> _",
     "CSRMatMul": "_, _, _, _ *d -> _ *d",
     "CTC": "t n c, n s, n, n -> n",
     "Care": "*b i j, *b k l, *b m n, *b o p -> *b _ _",
@@ -245,6 +246,7 @@ MEETING = [n for n, c in OPS.items() if c.arity != 1 and n not in ("Reshape",)]
 # What is no part of another operand: a position, a seed, a row that is searched, ...
 CALLED_FREELY = {
     "After",
+    "CSRDots",
     "CSRMatMul",
     "Callback",
     "ClipGradient",

@@ -52,7 +52,7 @@ def varied(sample: Sample, k: int, r: int) -> Any:
     if x.dtype.kind == "b":
         return x ^ bool(r % 2)
     found = np.roll(x.reshape(-1), r).reshape(x.shape)
-    rising = type(sample.op).__name__ in ("SearchSorted", "CSRMatMul")
+    rising = type(sample.op).__name__ in ("SearchSorted", "CSRMatMul", "CSRDots")
     return np.sort(found) if rising else found
 
 
