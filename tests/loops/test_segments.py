@@ -21,6 +21,7 @@ from treadle.loops.kernel import Loop, statements
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
+from treadle.ops.segments import SegmentSum
 from treadle.ops.sparse import CSRDots, CSRMatMul
 
 UP = "select(less(b{0}[i{1} + 1], b{0}[i{1}]), -1, b{0}[i{1} + 1])"
@@ -36,6 +37,19 @@ of n0, n1, n2, n3, n4, n5, n6, n7
       serial i1 < n1 from [b2[i0]] up to [{UP.format(2, 0)}]
         a0 = Add with multiply(b0[i1], b3[[b1[i1]]*n3 + i2])
       b4[i0*n7 + i2] = a0
+""",
+    ),
+    "sums of rows": (
+        SegmentSum(),
+        f"""
+kernel segmentsum(b0: int64, b1: float32, b2: float32 written) \
+of n0, n1, n2, n3, n4, n5, n6
+  parallel i0 < n0
+    vector i2 < n3 by 64
+      a0: float32 = 0
+      serial i1 < n1 from [b0[i0]] up to [{UP.format(0, 0)}]
+        a0 = Add with b1[i1*n2 + i2]
+      b2[i0*n6 + i2] = a0
 """,
     ),
     "transposed, columns that are side by side share no place": (
@@ -82,6 +96,7 @@ def applied(
         (CSRMatMul(columns), [*own, x]),
         (CSRMatMul(columns, True), [*own, y]),
         (CSRDots(), [*own[1:], y, x]),
+        (SegmentSum(), [starts, drawn(count, *width)]),
     ]
 
 
@@ -136,6 +151,7 @@ def test_float16_is_summed_up_in_float32() -> None:
     assert y.dtype.name == "float16" and y.tolist() == [[3000.0, 3000.0]]
     turned = td.csr_matmul(ones, ids, [0, count], x, columns=1, transposed=True)
     assert turned.tolist() == [[3000.0, 3000.0]]
+    assert td.segment_sum(np.ones(count, np.float16), [0, count]).tolist() == [3000.0]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +172,8 @@ def test_what_is_out_of_range_is_told(starts: Any, column: int, told: str) -> No
         (CSRMatMul(3, True), [data, columns, starts, x]),
         (CSRDots(), [columns, starts, x, x]),
     ]
+    if column == 0:
+        ops.append((SegmentSum(), [starts, np.ones((4, 2))]))
     for op, arrays in ops:
         y = op(*[constant_node(np.asarray(a)) for a in arrays])
         with td.options(engine="native"), pytest.raises(RunError, match=told):

@@ -30,6 +30,7 @@ RULES = {
     "Attention": "*b q d, *b k d, *b k e -> *b q e",
     "CSRDots": "_, _, _ *d, _ *d -> _",
     "CSRMatMul": "_, _, _, _ *d -> _ *d",
+    "SegmentSum": "_, _ *d -> _ *d",
     "CTC": "t n c, n s, n, n -> n",
     "Care": "*b i j, *b k l, *b m n, *b o p -> *b _ _",
     "Cholesky": "*b i j -> *b _ _",
@@ -263,6 +264,7 @@ CALLED_FREELY = {
     "RowsToDense",
     "ScaleGradient",
     "SearchSorted",
+    "SegmentSum",
     "Standardize",
     "Unindex",
 }

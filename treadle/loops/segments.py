@@ -32,6 +32,7 @@ from treadle.loops.lower import Strides, placed, wide
 from treadle.loops.scan import converted
 from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add, Multiply
+from treadle.ops.segments import SegmentSum
 from treadle.ops.select import Select
 from treadle.ops.sparse import CSRDots, CSRMatMul
 
@@ -60,15 +61,14 @@ def segment(
 
 
 class _Parts:
-    """A matrix in compressed rows and dense ones: loops, and loads of operands."""
+    """Elements in rows between starts, and dense rows: loops, and loads of operands."""
 
     def __init__(
-        self, node: Tensor, matrix: tuple[int, int], width: tuple[int, ...], of: Strides
+        self, node: Tensor, starts: int, count: int, width: tuple[int, ...], of: Strides
     ) -> None:
-        self.node, self.strides = node, of
-        self.indices, self.starts = matrix
-        rows = node.inputs[self.starts].type.size - 1
-        count = node.inputs[self.indices].type.size
+        """`starts` is an operand, `count` the number of elements."""
+        self.node, self.strides, self.starts = node, of, starts
+        rows = node.inputs[starts].type.size - 1
         self.row, self.element = Axis("i0", rows), Axis("k", count)
         self.columns = [Axis(f"i{k + 1}", n) for k, n in enumerate(width)]
         self.at = Index.of(self.row)
@@ -83,9 +83,9 @@ class _Parts:
         """An element of an operand, as it takes part in a sum."""
         return converted(self.load(operand, *at), wide(self.node.type.dtype))
 
-    def column(self, extent: int) -> Index:
-        """Where the row of the dense operand stands that an element meets."""
-        return Index(((Datum(self.load(self.indices, self.place), extent), 1),))
+    def column(self, operand: int, extent: int) -> Index:
+        """Where the dense row stands that an element meets, by an operand."""
+        return Index(((Datum(self.load(operand, self.place), extent), 1),))
 
     def loop(
         self,
@@ -110,6 +110,13 @@ class _Parts:
         number = len(self.node.inputs)
         return Store(number, own, converted(x, self.node.type.dtype), combine)
 
+    def folded(self, value: Expression) -> tuple[Kernel, list[Tensor]]:
+        """Each row of the result is the sum of what its elements give."""
+        total = self.sum()
+        fold = self.loop((Fold(total, value),), folds=(total,))
+        store = self.store((self.at, *self.beside), Folded(total, total.dtype))
+        return self.kernel([self.row, *self.columns], (fold, store))
+
     def kernel(
         self, axes: list[Axis], body: tuple[Statement, ...], ordered: bool = False
     ) -> tuple[Kernel, list[Tensor]]:
@@ -128,28 +135,31 @@ def product(node: Tensor, strides: Strides) -> Kernels:
     are side by side.
     """
     op: Any = node.op
-    x = node.inputs[3]
-    own = _Parts(node, (1, 2), x.type.shape[1:], strides)
+    data, x = node.inputs[0], node.inputs[3]
+    own = _Parts(node, 2, data.type.size, x.type.shape[1:], strides)
     element = own.wide(0, own.place)
     if op.transposed:
         value = own.product(element, own.wide(3, own.at, *own.beside))
-        target = own.column(op.columns), *own.beside
+        target = own.column(1, op.columns), *own.beside
         inner = own.loop((own.store(target, value, _ADD),))
         rows = nested([own.row], (inner,), "serial")
         return [zeros(node, strides), own.kernel(own.columns, rows, ordered=True)]
-    meets = own.wide(3, own.column(x.type.shape[0]), *own.beside)
-    total = own.sum()
-    fold = Fold(total, own.product(element, meets))
-    store = own.store((own.at, *own.beside), Folded(total, total.dtype))
-    body = own.loop((fold,), folds=(total,)), store
-    return [own.kernel([own.row, *own.columns], body)]
+    meets = own.wide(3, own.column(1, x.type.shape[0]), *own.beside)
+    return [own.folded(own.product(element, meets))]
+
+
+def total(node: Tensor, strides: Strides) -> Kernels:
+    """The elements of each row, summed up in registers."""
+    x = node.inputs[1]
+    own = _Parts(node, 0, x.type.shape[0], x.type.shape[1:], strides)
+    return [own.folded(own.wide(1, own.place, *own.beside))]
 
 
 def dots(node: Tensor, strides: Strides) -> Kernels:
     """For each element the product of the dense rows it lies between; 0 in no row."""
-    _, _, a, b = node.inputs
-    own = _Parts(node, (0, 1), a.type.shape[1:], strides)
-    meets = own.wide(3, own.column(b.type.shape[0]), *own.beside)
+    indices, _, a, b = node.inputs
+    own = _Parts(node, 1, indices.type.size, a.type.shape[1:], strides)
+    meets = own.wide(3, own.column(0, b.type.shape[0]), *own.beside)
     value = own.product(own.wide(2, own.at, *own.beside), meets)
     body: tuple[Statement, ...] = (own.store((own.place,), value),)
     if own.columns:
@@ -162,4 +172,5 @@ def dots(node: Tensor, strides: Strides) -> Kernels:
 SEGMENTS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {
     CSRMatMul: product,
     CSRDots: dots,
+    SegmentSum: total,
 }

@@ -23,6 +23,7 @@ from treadle.ops.gather import add_rows, in_range
 from treadle.ops.lookup import Embedding, RowsToDense
 from treadle.ops.pick import positions
 from treadle.ops.rearrange import expand_dims
+from treadle.ops.segments import begins_of, segment_of
 
 __all__ = ["CSR", "csr_matmul"]
 
@@ -63,7 +64,8 @@ class CSRMatMul(Composite):
 
     def expand(self, *xs: Tensor) -> Tensor:
         data, indices, starts, x = xs
-        made, source, (target, kept) = starts.type.size - 1, indices, _rows(*xs[1:3])
+        made, source = starts.type.size - 1, indices
+        target, kept = segment_of(data.type.size, starts)
         if self.transposed:
             made, source, target = self.columns, target, source
         if not x.type.shape[0] or not data.type.size:
@@ -138,7 +140,7 @@ class CSRDots(Composite):
         indices, starts, a, b = xs
         if not a.type.shape[0] or not b.type.shape[0] or not indices.type.size:
             return full(indices.type.shape, 0.0, a.type.dtype)
-        rows, kept = _rows(indices, starts)
+        rows, kept = segment_of(indices.type.size, starts)
         parts = Embedding()(a, rows) * Embedding()(b, indices)
         return _where(kept, parts.sum(1) if a.type.ndim == 2 else parts)
 
@@ -187,22 +189,11 @@ def _compressed(shape: Shape, indices: Type, starts: Type) -> None:
 
 def _elements(indices: Array, starts: Array, count: int) -> tuple[Array, Array, Array]:
     """The elements that rows have: their places, rows and columns."""
-    begins = in_range(starts, len(indices) + 1, "start", negative=False)
+    begins = begins_of(starts, len(indices))
     lengths = np.diff(begins)
-    if (lengths < 0).any():
-        raise RunError(f"starts of rows fall at {int(np.argmax(lengths < 0)) + 1}")
     places = np.arange(begins[0], begins[-1])
     columns = in_range(indices[places], count, "column", negative=False)
     return places, np.repeat(np.arange(len(lengths)), lengths), columns
-
-
-def _rows(indices: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    """The row of each stored element, and whether it lies in any."""
-    numbers = constant_node(np.arange(indices.type.size, dtype=starts.type.dtype))
-    found = functions.searchsorted(starts, numbers, side="right") - 1
-    last = starts.type.size - 2
-    kept: Tensor = functions.logical_and(found >= 0, found <= last)
-    return functions.clip(found, 0, max(last, 0)), kept
 
 
 def _where(kept: Tensor, x: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ def _group(
             own = over.values
             for p in columns:
                 place = b.offset(p, over.index, memory_type(narrow))
-                prefetch(b, b.offset(place, ahead, "i8"), 3)
+                prefetch(b, b.offset(place, ahead, "i8"), 2)
             for i in range(several):
                 own = add(b.add(over.index, b.i64(i * count)), own, None)
             over.next(own)
