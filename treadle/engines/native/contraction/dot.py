@@ -31,6 +31,7 @@ Sources = tuple[str, str]
 
 DOT_ROWS = 4
 LONG = 4  # vectors of one line that are taken at once
+ALONE = 2  # rows: with so few, floats are read as fast without being fetched
 _COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and rows - 1
 
 
@@ -39,7 +40,8 @@ def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
     """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
 
     a and b are consecutive along k and lie in memory as `sources`, columns of b lie
-    column_b apart and those of out side by side; nothing is prefetched.
+    column_b apart and those of out side by side. The next columns may be fetched into
+    the second cache.
     """
     b = Builder("NAME", PARAMETERS)
     builders = [b]
@@ -112,16 +114,16 @@ def _group(
     left = b.srem(arg["k"], b.i64(count))
     whole = b.sub(arg["k"], left)
     sums = [Value("zeroinitializer", kind)] * (height * width)
-    begin, narrow = b.i64(0), sources[1]
-    if narrow != dtype:  # a line at a time: short rows are too few to be foreseen
-        several = min(LINE // (count * size_of(narrow)), LONG)
+    begin, source = b.i64(0), sources[1]
+    if source != dtype or height > ALONE:
+        several = min(max(LINE // (count * size_of(source)), 1), LONG)
         line = b.i64(several * count)
         lines = b.sub(arg["k"], b.srem(arg["k"], line))
         ahead = b.mul(b.i64(width), arg["column_b"])
         with b.loop(begin, lines, line, sums) as over:
             own = over.values
             for p in columns:
-                place = b.offset(p, over.index, memory_type(narrow))
+                place = b.offset(p, over.index, memory_type(source))
                 prefetch(b, b.offset(place, ahead, "i8"), 2)
             for i in range(several):
                 own = add(b.add(over.index, b.i64(i * count)), own, None)
