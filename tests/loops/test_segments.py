@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -209,3 +210,29 @@ def test_wrong_bounds_are_told() -> None:
     outer = replace(right.body[0], stop=Index.of(3))
     found = kernel_problems(right.with_body((outer,)))
     assert f"parallel loop {outer.axis.name} is bounded" in found
+
+
+@pytest.mark.parametrize("width", [(), (3,), (70,)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_operands_that_die_are_not_written_over_too_soon(
+    width: Any, threads: int
+) -> None:
+    rng = np.random.default_rng(7)
+    n = 50  # rows, columns and elements: all results are as large as their operands
+    starts = np.r_[0, np.sort(rng.integers(0, n + 1, n - 1)), n]
+    columns = rng.integers(0, n, n)
+    data = rng.normal(size=n).astype(np.float32)
+    x = rng.normal(size=(n, *width)).astype(np.float32)
+    whole = np.zeros((n, n))
+    np.add.at(whole, (np.repeat(np.arange(n), np.diff(starts)), columns), np.tanh(data))
+    sums = np.stack([np.tanh(x)[i:j].sum(0) for i, j in itertools.pairwise(starts)])
+    with td.options(engine="native", threads=threads):
+        d, y = td.tanh(td.asarray(data)), td.tanh(td.asarray(x))
+        found = [
+            td.sin(td.segment_sum(y, starts)).numpy(),
+            td.sin(td.csr_matmul(d, columns, starts, y)).numpy(),
+            td.sin(td.CSR(d, columns, starts, (n, n)).T @ y).numpy(),
+        ]
+    wants = sums, whole @ np.tanh(x), whole.T @ np.tanh(x)
+    for got, want in zip(found, wants, strict=True):
+        np.testing.assert_allclose(got, np.sin(want), atol=1e-5)
