@@ -190,14 +190,7 @@ class _Numbering:
     def _contracted(
         self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
     ) -> Tensor:
-        """A product on permuted operands, unless its result would be permuted too.
-
-        That of 16-bit floats is done in float32 and rounded at the end.
-        """
-        if node.type.dtype in _HALF:
-            wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
-            like = remade(node, op, wide, node.type.with_dtype(float32))
-            return self._to(self._contracted(op, wide, like), node.type.dtype)
+        """A product on permuted operands, unless its result would be permuted too."""
         made = ordered(op, inputs, node)
         if not isinstance(made.op, Contract):
             return self.node(op, inputs, node)

@@ -29,6 +29,7 @@ from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal, tidy
 from treadle.rewrite.straighten import straighten
+from treadle.rewrite.widen import is_half_product, widen
 
 __all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
 
@@ -127,6 +128,12 @@ PIPELINE = (
         lambda graph, ways: straighten(graph.roots, graph.nodes()),
         "contractions begin with their batch dimensions",
         _is_straight,
+    ),
+    Stage(
+        "widen",
+        lambda graph, ways: widen(graph.roots),
+        "no contraction is of 16-bit floats",
+        lambda node, ways: not is_half_product(node),
     ),
     Stage(
         "cut",
