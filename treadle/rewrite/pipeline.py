@@ -91,6 +91,8 @@ def _is_contracted(node: Tensor, ways: Ways) -> bool:
 def _is_straight(node: Tensor, ways: Ways) -> bool:
     if not isinstance(node.op, Contract):
         return True
+    if is_half_product(node):
+        return False
     a, b, out = letters(node.op.spec)
     batch = [c for c in out if c in a and c in b]
     return out[: len(batch)] == a[: len(batch)] == b[: len(batch)]
@@ -125,15 +127,9 @@ PIPELINE = (
     ),
     Stage(
         "straighten",
-        lambda graph, ways: straighten(graph.roots, graph.nodes()),
-        "contractions begin with their batch dimensions",
+        lambda graph, ways: widen(straighten(graph.roots, graph.nodes())),
+        "contractions begin with their batch dimensions, none is of 16-bit floats",
         _is_straight,
-    ),
-    Stage(
-        "widen",
-        lambda graph, ways: widen(graph.roots),
-        "no contraction is of 16-bit floats",
-        lambda node, ways: not is_half_product(node),
     ),
     Stage(
         "cut",
