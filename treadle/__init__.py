@@ -85,6 +85,7 @@ from treadle.ops.reduce import *
 from treadle.ops.repeat import *
 from treadle.ops.rounding import *
 from treadle.ops.scan import *
+from treadle.ops.segments import *
 from treadle.ops.select import *
 from treadle.ops.softmax import *
 from treadle.ops.sparse import *

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.numerics import unit
+from treadle.base.dtypes import bfloat16
 from treadle.engines.native.builder import Builder, Value
 from treadle.engines.native.contraction import (
     Epilogue,
@@ -28,6 +29,7 @@ from treadle.engines.native.contraction.machine import Machine, machine
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float": np.float32, "double": np.float64}
+SOURCES = DTYPES | {"half": np.float16, "bfloat": bfloat16, "int8": np.int8}
 MACHINES = [machine(), Machine(32, 16, True), Machine(16, 16, False)]
 
 
@@ -91,7 +93,7 @@ def strided(
     whole = np.full(sizes, 7.0, dtype)
     view = whole.transpose([order.index(axis) for axis in range(3)])
     cut = view[tuple(slice(1, 1 + n * step, step) for n in shape)]
-    cut[...] = random.standard_normal(shape)
+    cut[...] = random.standard_normal(shape) * (40 if dtype == np.int8 else 1)
     return cut
 
 
@@ -121,13 +123,15 @@ def product(
     accumulate: bool = False,
     cut: bool = False,
     blas: bool | None = None,
+    sources: tuple[str, str] | None = None,
 ) -> Array:
     """Plan, run and check one product; nothing outside of C may change."""
     batch, m, n, k = sizes
     random = np.random.default_rng(1)
     kind = DTYPES[dtype]
-    a = strided(random, (batch, m, k), layouts[0], kind)
-    b = strided(random, (batch, k, n), layouts[1], kind)
+    lie = [SOURCES[x] for x in sources or (dtype, dtype)]
+    a = strided(random, (batch, m, k), layouts[0], lie[0])
+    b = strided(random, (batch, k, n), layouts[1], lie[1])
     c = strided(random, (batch, m, n), layouts[2], kind)
     whole = c
     while whole.base is not None:
@@ -135,7 +139,7 @@ def product(
     before, old = whole.copy(), c.copy()
     plan = plan_matmul(
         batch, m, n, k, steps(a), steps(b), steps(c), dtype, None, accumulate, target,
-        blocking, blas,
+        blocking, blas, sources,
     )  # fmt: skip
     assert not blas or not plan.functions, "OpenBLAS was not used"
     cuts = tuple(range(1, plan.total)) if cut else ()
@@ -200,6 +204,61 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
     assert whole.tobytes() == parts.tobytes()
 
 
+NARROW = st.sampled_from(["float", "half", "bfloat", "int8"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 2), SIZES, SIZES, SIZES),
+    layouts=st.tuples(st.sampled_from(["row", "column"]), LAYOUTS, LAYOUTS),
+    sources=st.tuples(NARROW, NARROW),
+    blocks=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70)),
+    target=st.sampled_from(MACHINES),
+    tiles=st.sampled_from(["tall", "flat", "dot", None]),
+    packed=st.booleans(),
+)
+def test_narrow_operands_give_the_bits_of_their_floats(
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[str, str, str],
+    sources: tuple[str, str],
+    blocks: tuple[int, int, int],
+    target: Machine,
+    tiles: str | None,
+    packed: bool,
+) -> None:
+    if layouts[1] == "general":  # a transposed product takes it for A
+        sources = sources[0], "float"
+    own = None if tiles is None else Blocking(tiles, *blocks, packed)
+    narrow, parts = (
+        product(sizes, layouts, target=target, blocking=own, cut=cut, sources=sources)
+        for cut in (False, True)
+    )
+    assert narrow.tobytes() == parts.tobytes()
+    random = np.random.default_rng(1)
+    batch, m, n, k = sizes
+    shapes = (batch, m, k), (batch, k, n), (batch, m, n)
+    a, b, c = [
+        strided(random, shape, layout, SOURCES[x])
+        for shape, layout, x in zip(shapes, layouts, (*sources, "float"), strict=True)
+    ]
+    wide = [widened_like(x) for x in (a, b)]
+    plan = plan_matmul(
+        *sizes, steps(a), steps(b), steps(c), target=target, blocking=own
+    )
+    run(plan, *[x.ctypes.data for x in (*wide, c)])
+    assert narrow.tobytes() == c.tobytes()
+
+
+def widened_like(x: Array) -> Array:
+    """x as float32, with the strides of x in elements."""
+    span = 1 + sum((n - 1) * s for n, s in zip(x.shape, steps(x), strict=True))
+    flat = np.zeros(max(span, 1), np.float32)
+    strides = [4 * s for s in steps(x)]
+    found = np.lib.stride_tricks.as_strided(flat, x.shape, strides)
+    found[...] = x
+    return found
+
+
 @pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize(
@@ -232,16 +291,22 @@ def at_the_edge(values: Array) -> Array:
 @pytest.mark.parametrize("sizes", [(1, 37, 45, 70), (2, 3, 67, 65), (1, 17, 5, 100)])
 @pytest.mark.parametrize("flip_a", [False, True])
 @pytest.mark.parametrize("flip_b", [False, True])
+@pytest.mark.parametrize("source", ["float", "half", "bfloat", "int8"])
 def test_nothing_past_the_end_is_read_or_written(
-    target: Machine, sizes: tuple[int, int, int, int], flip_a: bool, flip_b: bool
+    target: Machine,
+    sizes: tuple[int, int, int, int],
+    flip_a: bool,
+    flip_b: bool,
+    source: str,
 ) -> None:
     batch, m, n, k = sizes
     random = np.random.default_rng(3)
     shapes = [(batch, *((k, m) if flip_a else (m, k)))]
     shapes += [(batch, *((n, k) if flip_b else (k, n))), (batch, m, n)]
+    kinds = SOURCES[source], SOURCES[source], np.float32
     a, b, c = (
-        at_the_edge(random.standard_normal(shape).astype(np.float32))
-        for shape in shapes
+        at_the_edge((random.standard_normal(shape) * 9).astype(kind))
+        for shape, kind in zip(shapes, kinds, strict=True)
     )
     a, b = (
         (a.transpose(0, 2, 1) if flip_a else a),
@@ -250,8 +315,9 @@ def test_nothing_past_the_end_is_read_or_written(
     for tiles in ("tall", "flat", "dot"):
         cut = Blocking(tiles, 1, 64, 40, ahead=True, far=True)
         plan = plan_matmul(
-            *sizes, steps(a), steps(b), steps(c), target=target, blocking=cut
-        )
+            *sizes, steps(a), steps(b), steps(c), target=target, blocking=cut,
+            sources=(source, source),
+        )  # fmt: skip
         run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data)
         check(c, a, b)
 

@@ -28,7 +28,9 @@ RULES = {
     "HostEffect": "*d,*e->*_;*_",
     "ArgSort": SAME,
     "Attention": "*b q d, *b k d, *b k e -> *b q e",
+    "CSRDots": "_, _, _ *d, _ *d -> _",
     "CSRMatMul": "_, _, _, _ *d -> _ *d",
+    "SegmentSum": "_, _ *d -> _ *d",
     "CTC": "t n c, n s, n, n -> n",
     "Care": "*b i j, *b k l, *b m n, *b o p -> *b _ _",
     "Cholesky": "*b i j -> *b _ _",
@@ -245,6 +247,7 @@ MEETING = [n for n, c in OPS.items() if c.arity != 1 and n not in ("Reshape",)]
 # What is no part of another operand: a position, a seed, a row that is searched, ...
 CALLED_FREELY = {
     "After",
+    "CSRDots",
     "CSRMatMul",
     "Callback",
     "ClipGradient",
@@ -261,6 +264,7 @@ CALLED_FREELY = {
     "RowsToDense",
     "ScaleGradient",
     "SearchSorted",
+    "SegmentSum",
     "Standardize",
     "Unindex",
 }

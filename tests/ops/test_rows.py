@@ -52,7 +52,7 @@ def varied(sample: Sample, k: int, r: int) -> Any:
     if x.dtype.kind == "b":
         return x ^ bool(r % 2)
     found = np.roll(x.reshape(-1), r).reshape(x.shape)
-    rising = type(sample.op).__name__ in ("SearchSorted", "CSRMatMul")
+    rising = type(sample.op).__name__ in RISING
     return np.sort(found) if rising else found
 
 
@@ -69,6 +69,8 @@ def rows_of(sample: Sample, given: Any, n: int) -> tuple[list[Any], list[list[An
     return stacked, each
 
 
+# Ops that take positions which do not fall.
+RISING = ("SearchSorted", "CSRMatMul", "CSRDots", "SegmentSum")
 CASES = [
     pytest.param(sample, given, id=f"{name}-{k}-{''.join('01'[g] for g in given)}")
     for name, cls in OPS.items()

@@ -78,8 +78,8 @@ class _Speller:
         if isinstance(s, Fetch):
             return f"fetch {s.buffer} {self.index(s.index)}"
         folds = " ".join(map(self.accumulator, s.folds))
-        stop = "" if s.stop is None else self.index(s.stop)
-        head = f"{s.kind} {self.atom(s.axis)} {s.lanes} <{folds}> <{stop}>"
+        ends = ["" if i is None else self.index(i) for i in (s.start, s.stop)]
+        head = f"{s.kind} {self.atom(s.axis)} {s.lanes} <{folds}> <{'> <'.join(ends)}>"
         return head + self.statements(s.body)
 
     def accumulator(self, a: Accumulator) -> str:

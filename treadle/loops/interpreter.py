@@ -46,10 +46,12 @@ class _Run:
             if isinstance(s, Loop):
                 for a in s.folds:
                     self.folds[a.number] = np.array(a.start, a.dtype)
-                stop = s.axis.extent
+                begin, end = 0, s.axis.extent
+                if s.start is not None:
+                    begin = max(begin, self.index(s.start))
                 if s.stop is not None:
-                    stop = min(stop, self.index(s.stop))
-                for k in range(stop):
+                    end = min(end, self.index(s.stop))
+                for k in range(begin, end):
                     self.at[s.axis] = k
                     self.run(s.body)
             elif isinstance(s, Fold):

@@ -8,6 +8,7 @@ loads and stores say which element, counted from the start of the buffer.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Union
@@ -201,7 +202,9 @@ class Loop:
     `kind`: "parallel" (independent, outermost), "ordered" (inside of these: rows that
     follow each other, as what they store joins), "serial", or "vector" (`lanes` steps
     at once; folds then combine lane by lane, and at the end in halves). `folds` are the
-    accumulators that start here. `stop`, if given, ends the loop before the extent.
+    accumulators that start here. `start` and `stop`, if given, are where the steps
+    begin and end within the extent: that may be data, as the rows of a ragged array
+    are, which lie between two of their starts.
     """
 
     axis: Axis
@@ -209,7 +212,23 @@ class Loop:
     kind: str = "serial"
     lanes: int = 0
     folds: tuple[Accumulator, ...] = ()
+    start: Index | None = None
     stop: Index | None = None
+
+    @property
+    def bounds(self) -> tuple[Index, ...]:
+        """What it is bounded by within its extent."""
+        return tuple(i for i in (self.start, self.stop) if i is not None)
+
+    def steps(self) -> int:
+        """How many steps it has, or about as many where data bound it.
+
+        Such loops share the extent out among the steps of those that bound them.
+        """
+        if not self.bounds:
+            return int(self.axis.extent)
+        around = {a for i in self.bounds for e in within(i) for a in e.axes()}
+        return -(-self.axis.extent // max(math.prod(a.extent for a in around), 1))
 
 
 Statement = Union[Store, Fold, Fetch, Loop]  # noqa: UP007
@@ -261,8 +280,7 @@ class Kernel:
         """Every index in loads, stores, counters and guards."""
         found = [i for e in self.expressions for i in indices(e)]
         for s in statements(self.body):
-            if isinstance(s, Store):
-                found += [s.index, *[g.index for g in s.guards]]
+            found += places(s)
         return found
 
     @functools.cached_property
@@ -305,6 +323,21 @@ def indices(x: Expression) -> Iterator[Index]:
         yield from (g.index for g in x.guards)
 
 
+def within(i: Index) -> Iterator[Index]:
+    """An index, and all that stand in what it reads."""
+    yield i
+    for x in i.data():
+        for e in inside(x):
+            yield from indices(e)
+
+
+def places(s: Statement) -> list[Index]:
+    """The indices that stand in a statement itself, but for what is fetched."""
+    if isinstance(s, Loop):
+        return list(s.bounds)
+    return [s.index, *[g.index for g in s.guards]] if isinstance(s, Store) else []
+
+
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """All statements, outer before inner."""
     for s in body:
@@ -334,8 +367,7 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     for s in statements(body):
         if isinstance(s, (Store, Fold)):
             visit(s.value)
-        if isinstance(s, Store):
-            for i in (s.index, *[g.index for g in s.guards]):
-                for e in i.data():
-                    visit(e)
+        for i in places(s):
+            for e in i.data():
+                visit(e)
     return list(found)

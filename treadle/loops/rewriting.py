@@ -81,8 +81,10 @@ class _Rewriting:
         if isinstance(s, Loop):
             s = self.loop(s)
             inner = tuple([self.statement(t) for t in s.body])
-            stop = s.stop if s.stop is None else self.mapped(s.stop)
-            return replace(s, body=inner, stop=stop)
+            start, stop = [
+                i if i is None else self.mapped(i) for i in (s.start, s.stop)
+            ]
+            return replace(s, body=inner, start=start, stop=stop)
         if isinstance(s, Fold):
             return Fold(s.accumulator, self.value(s.value))
         if isinstance(s, Fetch):

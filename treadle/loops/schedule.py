@@ -22,6 +22,7 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     statements,
+    within,
 )
 from treadle.loops.rewriting import rewritten
 
@@ -32,11 +33,15 @@ LIGHT = 24  # ops: a longer body leaves no registers for more columns
 HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
+Bounds = tuple[Index | None, Index | None]
+
+
 @dataclass(frozen=True)
 class Nest:
     """A kernel taken apart: the row loops, and what stands inside of them.
 
     Rows along `turns` follow each other; `starts` are stored before the first of them.
+    `bounds` has where loops that do not run over all of their extent begin and end.
     """
 
     rows: tuple[Axis, ...]
@@ -44,6 +49,13 @@ class Nest:
     passes: tuple[Pass | Store, ...]
     turns: tuple[Axis, ...] = ()
     starts: tuple[Statement, ...] = ()
+    bounds: tuple[tuple[Axis, Bounds], ...] = ()
+
+    def bounded(self) -> set[Axis]:
+        """The axes that are bounded, and those that they are bounded by."""
+        by = [i for _, bounds in self.bounds for i in bounds if i is not None]
+        found = {a for i in by for own in within(i) for a in own.axes()}
+        return found | {axis for axis, _ in self.bounds}
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
@@ -82,7 +94,9 @@ def taken_apart(kernel: Kernel) -> Nest:
             continue
         inner, own = _innermost(s)
         passes.append(Pass(s.folds, own))
-    return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts)
+    loops = [s for s in statements(kernel.body) if isinstance(s, Loop) and s.bounds]
+    bounds = tuple((s.axis, (s.start, s.stop)) for s in loops)
+    return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts, bounds)
 
 
 def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
@@ -97,7 +111,7 @@ def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
 
 def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) -> Kernel:
     """The kernel of a nest, `vector` innermost among its kind and done `lanes` wide."""
-    rows, inner = list(nest.rows), list(nest.inner)
+    rows, inner, ends = list(nest.rows), list(nest.inner), dict(nest.bounds)
     for axes in (rows, inner):
         if vector in axes:
             axes.remove(vector)
@@ -108,7 +122,8 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
         for axis in reversed(inner):
             folds = p.folds if axis is inner[0] else ()
             kind = "vector" if axis == vector else "serial"
-            own = (Loop(axis, own, kind, lanes if axis == vector else 0, folds),)
+            several = lanes if axis == vector else 0
+            own = (Loop(axis, own, kind, several, folds, *ends.get(axis, ())),)
         return own
 
     body: list[Statement] = []
@@ -116,7 +131,7 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
         body += around(p) if isinstance(p, Pass) else (p,)
     nested = tuple(body)
     for axis in reversed(nest.turns):
-        nested = (Loop(axis, nested, "ordered"),)
+        nested = (Loop(axis, nested, "ordered", 0, (), *ends.get(axis, ())),)
     if nest.starts:
         nested = (*around(Pass((), nest.starts)), *nested)
     for axis in reversed(rows):
@@ -137,7 +152,7 @@ def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kern
     moved = kernel.with_body(body)
     inside = taken_apart(moved)
     rows, turns, inner = map(loops, nest.groups)
-    made = Nest(rows, inner, inside.passes, turns, inside.starts)
+    made = Nest(rows, inner, inside.passes, turns, inside.starts, inside.bounds)
     return put_together(moved, made, None, 0)
 
 
@@ -167,7 +182,7 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
     nest = taken_apart(kernel)
     before = _divisions(kernel)
     for own, c in atom.index.terms:
-        if not isinstance(own, Axis):
+        if not isinstance(own, Axis) or own in nest.bounded():
             continue
         part = atom.divisor // math.gcd(c, atom.divisor)
         if not 1 < part < own.extent or own.extent % part:
@@ -215,10 +230,14 @@ def merge(kernel: Kernel) -> Kernel:
     """Neighboring axes joined where every index runs through both as through one."""
     while True:
         nest = taken_apart(kernel)
-        found = kernel.indices
+        found, kept = kernel.indices, nest.bounded()
         for group in nest.groups:
             for a, b in itertools.pairwise(group):
-                if all(_runs_on(i, a, b) for i in found):
+                if (
+                    a not in kept
+                    and b not in kept
+                    and all(_runs_on(i, a, b) for i in found)
+                ):
                     kernel = _merged(kernel, group, a, b)
                     break
             else:
@@ -247,9 +266,15 @@ def _merged(kernel: Kernel, group: tuple[Axis, ...], a: Axis, b: Axis) -> Kernel
 
 
 def vector_axis(kernel: Kernel) -> Axis | None:
-    """The axis along which most memory is next to each other."""
+    """The axis along which most memory is next to each other.
+
+    None that is bounded, or that others are bounded by: lanes have the same bounds.
+    """
     nest = taken_apart(kernel)
     axes = [*nest.rows, *(() if kernel.ordered else nest.inner)]
+    if nest.bounds:
+        kept = nest.bounded()
+        axes = [a for a in axes if a not in kept]
     found = kernel.indices
     best, score = None, -math.inf
     for k, axis in enumerate(axes):

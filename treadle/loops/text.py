@@ -70,8 +70,9 @@ class _Writer:
                 lanes = f" by {s.lanes}" if s.lanes else ""
                 for a in s.folds:
                     self.put(depth, f"a{a.number}: {a.dtype.name} = {a.start}")
-                stop = f" up to {self.index(s.stop)}" if s.stop is not None else ""
-                self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{stop}")
+                bounds = f" from {self.index(s.start)}" if s.start is not None else ""
+                bounds += f" up to {self.index(s.stop)}" if s.stop is not None else ""
+                self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{bounds}")
                 self.body(s.body, depth + 1)
                 self.names = {}
             elif isinstance(s, Fold):

@@ -15,7 +15,9 @@ from treadle.loops.kernel import (
     Store,
     expressions,
     indices,
+    inside,
     statements,
+    within,
 )
 
 __all__ = ["kernel_problems"]
@@ -27,10 +29,11 @@ def kernel_problems(kernel: Kernel) -> list[str]:
     Axes are used inside their loops, accumulators inside or after theirs; a carried
     value has no lanes to join and is not read in a step that has replaced it. Rows that
     follow each other join what they leave in one place. Buffers exist, have the dtype
-    they are stored with, and are written only if they say so.
+    they are stored with, and are written only if they say so. Where a loop begins and
+    ends is known before it, and is the same in all lanes.
     """
     found: list[str] = []
-    _check(kernel, kernel.body, [], [], found)
+    _check(kernel, kernel.body, [], [], [], found)
     for s in statements(kernel.body):
         if isinstance(s, Store):
             if s.buffer >= len(kernel.arguments):
@@ -54,6 +57,7 @@ def _check(
     kernel: Kernel,
     body: tuple[Statement, ...],
     axes: list[Axis],
+    lanes: list[Axis],
     folds: list[Accumulator],
     found: list[str],
 ) -> None:
@@ -69,6 +73,9 @@ def _check(
                 found.append(f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes")
             if s.kind == "parallel" and s.folds:
                 found.append(f"parallel loop {s.axis.name} folds")
+            if s.kind == "parallel" and s.bounds:
+                found.append(f"parallel loop {s.axis.name} is bounded")
+            found += _bounds(s, axes, lanes, known)
             known += s.folds
             if any(isinstance(t, Loop) and t.lanes for t in statements((s,))):
                 found += [
@@ -76,7 +83,8 @@ def _check(
                     for a in s.folds
                     if a.combine is None
                 ]
-            _check(kernel, s.body, [*axes, s.axis], known, found)
+            beside = [*lanes, s.axis] if s.lanes else lanes
+            _check(kernel, s.body, [*axes, s.axis], beside, known, found)
             continue
         if isinstance(s, Fold) and s.accumulator not in known:
             found.append(f"a{s.accumulator.number} is folded into before it starts")
@@ -91,6 +99,25 @@ def _check(
                 found += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
             replaced.append(s.accumulator)
+
+
+def _bounds(
+    s: Loop, axes: list[Axis], lanes: list[Axis], folds: list[Accumulator]
+) -> list[str]:
+    """What is wrong with the bounds of a loop: known before it, alike in all lanes."""
+    found = []
+    for i in s.bounds:
+        values = [x for e in i.data() for x in inside(e)]
+        for own in within(i):
+            found += _outside(own, axes)
+            if any(a in lanes for a in own.axes()):
+                found.append(f"loop {s.axis.name} ends elsewhere in each lane")
+        found += [
+            f"a{x.accumulator.number} is read before it starts"
+            for x in values
+            if isinstance(x, Folded) and x.accumulator not in folds
+        ]
+    return found
 
 
 def _lost(kernel: Kernel, loop: Loop) -> list[str]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import kind
+from treadle.base.dtypes import accumulator, kind
 from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
-from treadle.base.types import Type, as_shape
+from treadle.base.types import Shape, Type, as_shape
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float, operands
+from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.create import full
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Composite, same_dtype, some
-from treadle.ops.gather import Index, Unindex, add_rows, in_range
+from treadle.ops.gather import add_rows, in_range
+from treadle.ops.lookup import Embedding, RowsToDense
 from treadle.ops.pick import positions
 from treadle.ops.rearrange import expand_dims
+from treadle.ops.segments import begins_of, segment_of
 
 __all__ = ["CSR", "csr_matmul"]
 
@@ -39,16 +43,7 @@ class CSRMatMul(Composite):
     def infer(self, *types: Type) -> Type:
         data, indices, starts, x = types
         same_dtype((data, x))
-        for t in (indices, starts):
-            if kind(t.dtype) != "integer":
-                raise DTypeError(f"columns and starts are integers, not {t.dtype.name}")
-        if data.ndim != 1 or indices.shape != data.shape or starts.ndim != 1:
-            raise ShapeError(
-                f"elements {data}, columns {indices} and starts {starts}",
-                hint="a matrix is data[k], indices[k] and indptr[rows + 1]",
-            )
-        if not starts.size:
-            raise ShapeError("starts of rows end with the number of elements")
+        _compressed(data.shape, indices, starts)
         taken, made = self.columns, starts.size - 1
         if self.transposed:
             taken, made = made, taken
@@ -59,35 +54,30 @@ class CSRMatMul(Composite):
 
     def numpy(self, *arrays: Any) -> Array:
         data, indices, starts, x = arrays
-        columns = in_range(indices, self.columns, "column")
-        count = len(starts) - 1
-        rows = np.searchsorted(starts, np.arange(data.size), "right") - 1
-        rows = in_range(rows, count, "row")
-        made, source, target = count, columns, rows
+        places, rows, columns = _elements(indices, starts, self.columns)
+        made, source, target = len(starts) - 1, columns, rows
         if self.transposed:
             made, source, target = self.columns, rows, columns
-        wide = x.reshape(len(x), -1)
-        found = add_rows(made, target, data[:, None] * wide[source])
+        wide = x.reshape(len(x), math.prod(x.shape[1:]))
+        found = add_rows(made, target, data[places, None] * wide[source])
         return found.reshape(made, *x.shape[1:])
 
     def expand(self, *xs: Tensor) -> Tensor:
         data, indices, starts, x = xs
-        rows = _rows(data, starts)
-        made, source, target = starts.type.size - 1, indices, rows
+        made, source = starts.type.size - 1, indices
+        target, kept = segment_of(data.type.size, starts)
         if self.transposed:
-            made, source, target = self.columns, rows, indices
-        parts = Index((0,))(x, source) * _beside(data, x)
-        return Unindex((made, *x.type.shape[1:]), (0,))(parts, target)
+            made, source, target = self.columns, target, source
+        if not x.type.shape[0] or not data.type.size:
+            return full((made, *x.type.shape[1:]), 0.0, x.type.dtype)
+        parts = Embedding()(x, source) * _beside(_where(kept, data), x)
+        return RowsToDense(made)(target, parts)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         data, indices, starts, x = xs
-        source, target = indices, _rows(data, starts)
-        if self.transposed:
-            source, target = target, source
-        own = Index((0,))(g, target) * conj(Index((0,))(x, source))
-        if x.type.ndim == 2:
-            own = own.sum(1)
+        pair = (conj(x), g) if self.transposed else (g, conj(x))
         turned = replace(self, transposed=not self.transposed)
+        own = CSRDots()(indices, starts, *pair)
         return own, None, None, turned(conj(data), indices, starts, g)
 
     @classmethod
@@ -99,6 +89,8 @@ class CSRMatMul(Composite):
             Sample(cls(4, True), (Input((5,)), columns, starts, Input((3, 2)))),
             Sample(cls(3), (Input((5,)), columns, starts, Input((3,)))),
             Sample(cls(2), (Input((0,)), none, np.zeros(4, np.int64), Input((2, 1)))),
+            Sample(cls(3), (Input((5,)), columns, starts[:3], Input((3, 17)))),
+            Sample(cls(3, True), (Input((5,)), columns, starts[1:], Input((2, 17)))),
         ]
 
     @classmethod
@@ -115,10 +107,97 @@ class CSRMatMul(Composite):
         ]
 
 
-def _rows(data: Tensor, starts: Tensor) -> Tensor:
-    """The row of each stored element."""
-    numbers = constant_node(np.arange(data.type.size, dtype=starts.type.dtype))
-    found: Tensor = functions.searchsorted(starts, numbers, side="right") - 1
+@op()
+class CSRDots(Composite):
+    """For each stored element the product of the row of a and that of b it lies at.
+
+    y[k] = sum over n of a[i, n] b[indices[k], n] for the row i that has the element k,
+    0 for one in no row: what the elements of a product get as their gradient. Inputs:
+    the columns of elements, where rows begin among them, and a, b of one or two
+    dimensions.
+    """
+
+    arity = 4
+
+    def infer(self, *types: Type) -> Type:
+        indices, starts, a, b = types
+        _compressed(indices.shape, indices, starts)
+        same_dtype((a, b))
+        rows = starts.size - 1
+        if a.ndim not in (1, 2) or a.shape != (rows, *b.shape[1:]) or not b.ndim:
+            raise ShapeError(f"{rows} rows do not meet {a} and {b}")
+        return Type(indices.shape, a.dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        indices, starts, a, b = arrays
+        places, rows, columns = _elements(indices, starts, len(b))
+        parts = a[rows] * b[columns]
+        found = np.zeros(indices.shape, a.dtype)
+        found[places] = parts.sum(1) if a.ndim == 2 else parts
+        return found
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        indices, starts, a, b = xs
+        if not a.type.shape[0] or not b.type.shape[0] or not indices.type.size:
+            return full(indices.type.shape, 0.0, a.type.dtype)
+        rows, kept = segment_of(indices.type.size, starts)
+        parts = Embedding()(a, rows) * Embedding()(b, indices)
+        return _where(kept, parts.sum(1) if a.type.ndim == 2 else parts)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        indices, starts, a, b = xs
+        columns = b.type.shape[0]
+        to_a = CSRMatMul(columns)(g, indices, starts, conj(b))
+        to_b = CSRMatMul(columns, True)(g, indices, starts, conj(a))
+        return None, None, to_a, to_b
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        columns, starts = np.array([0, 2, 1, 2, 0]), np.array([0, 2, 2, 5])
+        some_rows = np.array([1, 2, 4])
+        return [
+            Sample(cls(), (columns, starts, Input((3, 2)), Input((3, 2)))),
+            Sample(cls(), (columns, some_rows, Input((2, 17)), Input((4, 17)))),
+            Sample(cls(), (columns, starts, Input((3,)), Input((3,)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, k, starts = as_tensor([1.0]), as_tensor([0]), as_tensor([0, 1])
+        far = as_tensor([7])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(x, starts, x, x), DTypeError, "are integers"),
+            Mistake(lambda: cls()(k, starts, x, x[None]), ShapeError, "1 rows do not"),
+            Mistake(lambda: cls()(far, starts, x, x).numpy(), RunError, "7 is out"),
+        ]
+
+
+def _compressed(shape: Shape, indices: Type, starts: Type) -> None:
+    """Refuse what are no rows compressed of elements of a shape."""
+    for t in (indices, starts):
+        if kind(t.dtype) != "integer":
+            raise DTypeError(f"columns and starts are integers, not {t.dtype.name}")
+    if len(shape) != 1 or indices.shape != shape or starts.ndim != 1:
+        raise ShapeError(
+            f"elements of shape {shape}, columns {indices} and starts {starts}",
+            hint="a matrix is data[k], indices[k] and indptr[rows + 1]",
+        )
+    if not starts.size:
+        raise ShapeError("starts of rows end with the number of elements")
+
+
+def _elements(indices: Array, starts: Array, count: int) -> tuple[Array, Array, Array]:
+    """The elements that rows have: their places, rows and columns."""
+    begins = begins_of(starts, len(indices))
+    lengths = np.diff(begins)
+    places = np.arange(begins[0], begins[-1])
+    columns = in_range(indices[places], count, "column", negative=False)
+    return places, np.repeat(np.arange(len(lengths)), lengths), columns
+
+
+def _where(kept: Tensor, x: Tensor) -> Tensor:
+    found: Tensor = functions.where(kept, x, 0.0)
     return found
 
 
@@ -141,7 +220,9 @@ def csr_matmul(
 
     Row i of a has the elements data[k] in the columns indices[k], for k from indptr[i]
     to indptr[i + 1]; equal places add up. x[columns, n] or x[columns]; `columns` is
-    needed only where a is transposed. Gradients flow to data and to x.
+    needed only where a is transposed. Gradients flow to data and to x. Sums of 16-bit
+    floats are carried in float32. Starts lie in 0 .. number of elements and do not
+    fall, columns within those of a: a RunError tells of others.
 
     >>> import treadle as td
     >>> td.csr_matmul([2.0, 3.0], [0, 1], [0, 1, 2], [[1.0], [10.0]]).tolist()
@@ -155,8 +236,10 @@ def csr_matmul(
                 hint="pass columns=, the rows of the result",
             ).located("csr_matmul")
         columns = right.type.shape[0] if right.type.shape else 0
+    dtype = own.type.dtype
+    own, right = [astype(x, accumulator(dtype)) for x in (own, right)]
     where = positions(indices), positions(indptr)
-    return CSRMatMul(columns, transposed)(own, *where, right)
+    return astype(CSRMatMul(columns, transposed)(own, *where, right), dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from treadle.loops.kernel import (
     expressions,
     indices,
     inside,
+    places,
     statements,
 )
 from treadle.loops.parameters import bound, number_of
@@ -134,7 +135,7 @@ def _checked(step: Launch) -> Iterator[tuple[int, int]]:
     """The buffers that a kernel reads positions from, with the extents they lie in."""
     body = step.kernel.body
     found = [i for x in expressions(body) for i in indices(x)]
-    found += [s.index for s in statements(body) if isinstance(s, Store)]
+    found += [i for s in statements(body) for i in places(s)]
     for i in found:
         for atom, _ in i.terms:
             if isinstance(atom, Datum):
@@ -268,10 +269,9 @@ def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
 def _read(s: Statement) -> list[Expression]:
     """All expressions of a statement itself."""
     if isinstance(s, Loop):
-        return _within_indices([] if s.stop is None else [s.stop])
+        return _within_indices(places(s))
     if isinstance(s, Store):
-        found = _within_indices([s.index, *(g.index for g in s.guards)])
-        return [*found, *inside(s.value)]
+        return [*_within_indices(places(s)), *inside(s.value)]
     return [] if isinstance(s, Fetch) else inside(s.value)
 
 

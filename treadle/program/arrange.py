@@ -14,7 +14,15 @@ from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.program.alias import after_readers
 from treadle.program.columns import fold_columns_beside
-from treadle.program.contract import Layout, View, layout_of, view_of
+from treadle.program.contract import (
+    Layout,
+    View,
+    is_narrow,
+    is_widened,
+    layout_of,
+    view_of,
+    widens,
+)
 from treadle.program.convolution import (
     Convolution,
     as_product,
@@ -171,13 +179,10 @@ class Arrangement:
             return None
         if node.type.dtype not in PRODUCTS:
             return None
-        choices = []
-        for x in node.inputs:
-            copy = View(x, 0, self.strides(x))
-            view = view_of(x, self.looked_through, self.strides)
-            choices.append([copy] if view is None else [view, copy])
-        for views in itertools.product(*choices):
+        for views in itertools.product(*map(self._views, node.inputs)):
             layout = make(node, *[v.strides for v in views], self.strides(node))
+            if any(is_narrow(v) for v in views) and not widens(layout, views):
+                continue
             if isinstance(layout, Convolution):
                 product = as_product(layout)
                 if product is not None and layout.computes == "w":
@@ -186,6 +191,19 @@ class Arrangement:
             if layout is not None:
                 return layout, list(views)
         return None
+
+    def _views(self, x: Tensor) -> list[View]:
+        """How an operand of a product may be read, the best ways first."""
+
+        def as_floats(node: Tensor) -> bool:
+            return self.looked_through(node) and not is_widened(node)
+
+        view = view_of(x, self.looked_through, self.strides)
+        found = [] if view is None else [view]
+        if view is not None and is_narrow(view):
+            wide = view_of(x, as_floats, self.strides)
+            found += [] if wide is None else [wide]
+        return [*found, View(x, 0, self.strides(x))]
 
     def _stored(self, units: Sequence[Unit]) -> set[int]:
         """The nodes that are read outside of their unit."""

@@ -28,6 +28,7 @@ from treadle.loops.parameters import parameterize
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import COPY, SCATTERS
 from treadle.loops.schedule import schedule
+from treadle.loops.segments import SEGMENTS
 from treadle.loops.stream import streaming
 from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.window import few_taps
@@ -68,6 +69,7 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     **SCATTERS,
     **SCANS,
     **ORDERS,
+    **SEGMENTS,
 }
 
 
@@ -299,11 +301,12 @@ class _Building:
         offsets = views[0].offset, views[1].offset
         operands = self.of(views[0].base), self.of(views[1].base)
         dtype = node.type.dtype
+        kinds = views[0].base.type.dtype, views[1].base.type.dtype
         flops = 2 * math.prod(layout.sizes)
         finish = self._finish(node, layout)
         if finish is None:
             written = (self.of(node),)
-            step = Product(layout, dtype, offsets, operands, operands, written)
+            step = Product(layout, dtype, kinds, offsets, operands, operands, written)
             self._add(step, [node], flops)
             if node.serial in self.finishes:  # its loops do not run along the columns
                 self._step(self.finishes[node.serial])
@@ -311,7 +314,7 @@ class _Building:
         launch, own = finish
         read = operands + launch.read
         step = Product(
-            layout, dtype, offsets, operands, read, launch.written, launch, own
+            layout, dtype, kinds, offsets, operands, read, launch.written, launch, own
         )
         # The product is most of it, whatever it finishes.
         self._add(step, [node, node, *self.finishes[node.serial].nodes], flops)

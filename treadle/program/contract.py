@@ -8,15 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from treadle.base.dtypes import bfloat16, float16, float32, int8
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.lower import At, Strides, flat, placed, row_major, steps, unflatten
+from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
-__all__ = ["Layout", "View", "layout_of", "view_of"]
+__all__ = [
+    "Layout",
+    "View",
+    "is_narrow",
+    "is_widened",
+    "layout_of",
+    "view_of",
+    "widens",
+]
 
+NARROW = (float16, bfloat16, int8)  # what products read as float32
 Steps = tuple[int, int, int]
 
 
@@ -58,20 +69,43 @@ class Layout:
         return unflatten(flat(at, self.sizes[:3]), shape)
 
 
+def is_widened(node: Tensor) -> bool:
+    """Whether a node is what a product reads, once it has widened what is there."""
+    if not isinstance(node.op, Cast) or node.type.dtype != float32:
+        return False
+    return node.inputs[0].type.dtype in NARROW
+
+
+def is_narrow(view: View) -> bool:
+    """Whether what lies there is widened as it is read."""
+    return view.base.type.dtype in NARROW
+
+
+def widens(layout: object, views: Sequence[View]) -> bool:
+    """Whether a product can read such operands: rows or columns are side by side."""
+    if not isinstance(layout, Layout):
+        return False
+    pairs = zip(views, (layout.a, layout.b), strict=True)
+    return all(1 in strides[1:] for v, strides in pairs if is_narrow(v))
+
+
 def view_of(
     x: Tensor, looked_through: Callable[[Tensor], bool], strides: Strides = row_major
 ) -> View | None:
-    """The strided view of stored memory that a node is; None where it is none."""
+    """The strided view of stored memory that a node is; None where it is none.
+
+    A value that is widened and looked through is what it is widened from.
+    """
     if not looked_through(x):
         pairs = zip(strides(x), x.type.shape, strict=True)
         return View(x, 0, tuple([0 if n == 1 else step for step, n in pairs]))
     base, moves = x, []
     while looked_through(base):
-        if not isinstance(base.op, Movement):
+        if isinstance(base.op, Movement):
+            moves.append((base.op, base.inputs[0].type))
+        elif not is_widened(base):
             break  # what is computed for its reader lies in memory of its own
-        (inner,) = base.inputs
-        moves.append((base.op, inner.type))
-        base = inner
+        (base,) = base.inputs
     found = _moved(x.type.shape, tuple(moves), strides(base))
     return None if found is None else View(base, *found)
 

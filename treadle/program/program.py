@@ -79,12 +79,14 @@ class Launch:
 class Product:
     """A contraction as a batch of products of matrices, or a convolution.
 
+    Operands lie in memory in `kinds`, and are widened to the dtype as they are read.
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
     as its buffer `own`; only what it writes is kept then.
     """
 
     layout: Layout | Convolution
     dtype: DType
+    kinds: tuple[DType, DType]
     offsets: tuple[int, int]  # where a and b begin in their buffers, in elements
     operands: tuple[int, int]
     read: tuple[int, ...]
@@ -211,7 +213,7 @@ def work(kernel: Kernel) -> tuple[int, int, int]:
     cost = 0
     for s in statements(body):
         if isinstance(s, Loop):
-            cost += s.axis.extent
+            cost += s.steps()
     ops = sum(isinstance(x, Apply) for x in kernel.expressions)
     inner = math.prod(_inner(body)) if cost else 1
     return total, multiple, max(inner, 1) * (1 + ops // 2)
@@ -222,7 +224,7 @@ def _inner(body: Sequence[Any]) -> list[int]:
     best: list[int] = []
     for s in body:
         if isinstance(s, Loop):
-            own = [s.axis.extent, *_inner(s.body)]
+            own = [s.steps(), *_inner(s.body)]
             if math.prod(own) > math.prod(best or [0]):
                 best = own
     return best
@@ -239,7 +241,7 @@ def operations(kernel: Kernel) -> int:
     while stack:
         s, times = stack.pop()
         if isinstance(s, Loop):
-            stack += [(inner, times * s.axis.extent) for inner in s.body]
+            stack += [(inner, times * s.steps()) for inner in s.body]
         elif isinstance(s, (Store, Fold)):
             fresh = [x for x in inside(s.value) if id(x) not in seen]
             seen.update(map(id, fresh))
@@ -290,5 +292,7 @@ def title(step: Step) -> str:
         kind = "product"
         if isinstance(step.layout, Convolution):
             kind = f"convolution {step.layout.computes}"
-        return f"{kind}{list(step.layout.sizes)}{more}"
+        narrow = [d.name for d in step.kinds if d != step.dtype]
+        of = f" of {', '.join(narrow)}" if narrow else ""
+        return f"{kind}{list(step.layout.sizes)}{of}{more}"
     return step.op.name if step.bodies else f"numpy {step.op.name}"

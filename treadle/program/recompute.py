@@ -2,6 +2,7 @@
 
 An image less its mean, say, is as quickly computed from the image as it is read, if the
 image lies in memory anyway: nothing is written, and nothing is kept for the gradient.
+So are the floats that a weight of few bits stands for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from treadle.ops.elementwise import Add, Multiply, Negative, Subtract
 from treadle.ops.families import Elementwise, Movement, Reduction
 from treadle.ops.flow import StopGradient
 from treadle.ops.select import Maximum, Minimum, Select
+from treadle.program.contract import is_widened
 
 __all__ = ["recompute"]
 
@@ -35,6 +37,9 @@ READERS = 3  # of a value of two operands: with more it is better kept
 
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
+    for node in nodes:
+        if is_widened(node) and _lies(node.inputs[0]):
+            recomputed(node)
     cheap = [n for n in nodes if isinstance(n.op, CHEAP) and n.type.size >= LARGE]
     if not cheap:
         return
@@ -66,6 +71,13 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         if ops <= OPS and not many and all(map(kept, large.values())):
             cost[node.serial] = ops
             recomputed(node)
+
+
+def _lies(x: Tensor) -> bool:
+    """Whether a value lies in memory before the program runs, however it is seen."""
+    while isinstance(x.op, Movement):
+        x = x.inputs[0]
+    return x.stored is not None or isinstance(x.op, Argument)
 
 
 def _folded(nodes: Sequence[Tensor]) -> set[int]:

@@ -29,6 +29,7 @@ from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal, tidy
 from treadle.rewrite.straighten import straighten
+from treadle.rewrite.widen import is_half_product, widen
 
 __all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
 
@@ -90,6 +91,8 @@ def _is_contracted(node: Tensor, ways: Ways) -> bool:
 def _is_straight(node: Tensor, ways: Ways) -> bool:
     if not isinstance(node.op, Contract):
         return True
+    if is_half_product(node):
+        return False
     a, b, out = letters(node.op.spec)
     batch = [c for c in out if c in a and c in b]
     return out[: len(batch)] == a[: len(batch)] == b[: len(batch)]
@@ -124,8 +127,8 @@ PIPELINE = (
     ),
     Stage(
         "straighten",
-        lambda graph, ways: straighten(graph.roots, graph.nodes()),
-        "contractions begin with their batch dimensions",
+        lambda graph, ways: widen(straighten(graph.roots, graph.nodes())),
+        "contractions begin with their batch dimensions, none is of 16-bit floats",
         _is_straight,
     ),
     Stage(

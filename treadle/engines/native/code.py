@@ -7,6 +7,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+from treadle.base.dtypes import bfloat16, float16, float32, float64, int8
 from treadle.engines.native.contraction import plan_matmul
 from treadle.engines.native.convolution import plan_convolution
 from treadle.engines.native.emit import emit
@@ -24,6 +25,13 @@ __all__ = ["Code", "coded"]
 # with a shift in bytes; the name of a function, for its address.
 Argument = int | tuple[int | str, int] | str
 
+SOURCES = {  # how contractions call the types of operands
+    float32: "float",
+    float64: "double",
+    float16: "half",
+    bfloat16: "bfloat",
+    int8: "int8",
+}
 FEW = 256  # results that read a weight: with more, packing it is a small part of all
 
 
@@ -86,8 +94,9 @@ def _product(step: Product, layout: Layout) -> Code:
         layout.a,
         layout.b,
         layout.c,
-        "double" if step.dtype.itemsize == 8 else "float",
+        SOURCES[step.dtype],
         epilogue_of(finish.kernel, step.own) if finish else None,
+        sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
     )
     a, b = _operands(step)
     if made.swapped:
@@ -106,8 +115,8 @@ def _product(step: Product, layout: Layout) -> Code:
 
 def _operands(step: Product) -> list[tuple[int | str, int]]:
     """Where the operands begin, in their buffers."""
-    pairs = zip(step.operands, step.offsets, strict=True)
-    return [(number, offset * step.dtype.itemsize) for number, offset in pairs]
+    parts = zip(step.operands, step.offsets, step.kinds, strict=True)
+    return [(number, offset * kind.itemsize) for number, offset, kind in parts]
 
 
 def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:

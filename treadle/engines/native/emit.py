@@ -209,28 +209,29 @@ class Emitter(Access):
             turn.next([self.carried[a] for a in own])
         self.carried.update(zip(own, turn.values, strict=True))
 
-    def _extent(self, loop: Loop) -> Value:
-        whole = self.integer(loop.axis.extent)
-        return (
-            whole
-            if loop.stop is None
-            else self.b.intrinsic("smin", whole, self.index(loop.stop))
-        )
+    def _range(self, loop: Loop) -> tuple[Value, Value]:
+        """Where a loop begins and ends: never outside of its extent."""
+        begin, end = self.b.i64(0), self.integer(loop.axis.extent)
+        if loop.start is not None:
+            begin = self.b.intrinsic("smax", self.index(loop.start), begin)
+        if loop.stop is not None:
+            end = self.b.intrinsic("smin", self.index(loop.stop), end)
+        return begin, end
 
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
         self._starts(loop)
         own = self._carry(loop)
-        self._turns(loop, self.b.i64(0), self._extent(loop), self.b.i64(1), own)
+        self._turns(loop, *self._range(loop), self.b.i64(1), own)
         self._ends(loop)
 
     def _vector_loop(
         self, loop: Loop, begin: Value | None = None, end: Value | None = None
     ) -> None:
         b, step = self.b, self.b.i64(loop.lanes)
-        start = begin or b.i64(0)
         self.hoist(loop.body, loop.axis)
-        stop = end or self._extent(loop)
+        start, stop = self._range(loop)
+        start, stop = begin or start, end or stop
         self._starts(loop)
         own = self._carry(loop)
         ops = sum(isinstance(x, Apply) for x in expressions(loop.body))

@@ -24,6 +24,8 @@ from treadle.engines.base import (
 )
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
+from treadle.engines.native.elements import is_float
+from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
@@ -113,6 +115,8 @@ class Native(Engine):
         return walked(roots)
 
     def rows(self, forest: Forest, gradient: bool) -> Run | None:
+        if gradient and not _adds_up(forest):
+            return None
         made = Run(forest, gradient)
         if not made.possible():
             return None
@@ -210,6 +214,16 @@ class Native(Engine):
             for call, x in graph.once_more
         ]
         return linked, [place[x.serial] for x in graph.leaves]
+
+
+def _adds_up(forest: Forest) -> bool:
+    """Whether cotangents can be added to those of all floats that rows read and make.
+
+    Those of 16 bits cannot: they go node by node.
+    """
+    types = [t for x in forest.instances for t in x.signature.body.types]
+    types += [t for t, _ in forest.all.leaves.types]
+    return all(adds(t.dtype) for t in types if is_float(t.dtype))
 
 
 def _nothing(type_: Type) -> np.ndarray[Any, Any]:

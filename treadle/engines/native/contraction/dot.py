@@ -6,12 +6,20 @@ is a vector of partial sums until the end, when the lanes are added in halves.
 
 from __future__ import annotations
 
-from treadle.engines.native.builder import Builder, Value, vector
+from collections.abc import Callable
+
+from treadle.engines.native.builder import LINE, Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.source import (
+    load_wide,
+    memory_type,
+    size_of,
+)
 from treadle.engines.native.contraction.text import (
     Function,
     join,
     lanes_below,
+    prefetch,
     shuffle,
 )
 from treadle.engines.native.contraction.tile import PARAMETERS, add_product
@@ -19,16 +27,21 @@ from treadle.engines.native.texts import lasting
 
 __all__ = ["DOT_ROWS", "dot_function"]
 
+Sources = tuple[str, str]
+
 DOT_ROWS = 4
+LONG = 4  # vectors of one line that are taken at once
+ALONE = 2  # rows: with so few, floats are read as fast without being fetched
 _COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and rows - 1
 
 
 @lasting
-def dot_function(machine: Machine, dtype: str) -> Function:
+def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
     """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
 
-    a and b are consecutive along k, columns of b lie column_b apart and those of out
-    side by side; nothing is prefetched.
+    a and b are consecutive along k and lie in memory as `sources`, columns of b lie
+    column_b apart and those of out side by side. The next columns may be fetched into
+    the second cache.
     """
     b = Builder("NAME", PARAMETERS)
     builders = [b]
@@ -39,13 +52,13 @@ def dot_function(machine: Machine, dtype: str) -> Function:
         b.start(f"s{h}")
         b.emit(f"tail call void @NAME.{h}({given})")
         b.ret()
-        builders.append(_rows(machine, dtype, h))
+        builders.append(_rows(machine, dtype, h, sources))
     b.start("none")
     b.emit("unreachable")
     return join("dot", builders)
 
 
-def _rows(machine: Machine, dtype: str, height: int) -> Builder:
+def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builder:
     """All columns for so many rows: in groups, then one by one."""
     b = Builder(f"NAME.{height}", PARAMETERS, "internal void")
     arg = b.arguments
@@ -56,7 +69,8 @@ def _rows(machine: Machine, dtype: str, height: int) -> Builder:
     ranges = [(b.i64(0), whole, together), (whole, arg["columns"], 1)]
     for start, stop, width in ranges:
         with b.loop(start, stop, b.i64(width)) as over:
-            sums = _group(b, machine, dtype, height, width, over.index, mask)
+            shape = height, width
+            sums = _group(b, machine, dtype, shape, sources, over.index, mask)
             row = b.offset(arg["out"], over.index, dtype)
             for i in range(height):
                 x = _reduce(b, sums[i * width : (i + 1) * width], width)
@@ -70,13 +84,13 @@ def _group(
     b: Builder,
     machine: Machine,
     dtype: str,
-    height: int,
-    width: int,
+    shape: tuple[int, int],
+    sources: Sources,
     column: Value,
     mask: Value,
 ) -> list[Value]:
     """The vectors of partial sums of some columns, row after row."""
-    arg = b.arguments
+    arg, (height, width) = b.arguments, shape
     count = machine.lanes(dtype)
     kind = vector(dtype, count)
     rows, columns = [arg["a"]], [_step(b, arg["b"], column, arg["column_b"])]
@@ -86,10 +100,10 @@ def _group(
         columns.append(b.offset(columns[-1], arg["column_b"], "i8"))
 
     def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
-        places = [b.offset(p, k, dtype) for p in (*rows, *columns)]
         held = [
-            b.load(kind, p) if mask is None else b.masked_load(kind, p, mask)
-            for p in places
+            load_wide(b, kind, b.offset(p, k, memory_type(source)), source, mask)
+            for own, source in zip((rows, columns), sources, strict=True)
+            for p in own
         ]
         return [
             add_product(b, machine, held[i], held[height + j], sums[i * width + j])
@@ -99,19 +113,44 @@ def _group(
 
     left = b.srem(arg["k"], b.i64(count))
     whole = b.sub(arg["k"], left)
-    zeros = [Value("zeroinitializer", kind)] * (height * width)
-    with b.loop(b.i64(0), whole, b.i64(count), zeros) as over:
+    sums = [Value("zeroinitializer", kind)] * (height * width)
+    begin, source = b.i64(0), sources[1]
+    if source != dtype or height > ALONE:
+        several = min(max(LINE // (count * size_of(source)), 1), LONG)
+        line = b.i64(several * count)
+        lines = b.sub(arg["k"], b.srem(arg["k"], line))
+        ahead = b.mul(b.i64(width), arg["column_b"])
+        with b.loop(begin, lines, line, sums) as over:
+            own = over.values
+            for p in columns:
+                place = b.offset(p, over.index, memory_type(source))
+                prefetch(b, b.offset(place, ahead, "i8"), 2)
+            for i in range(several):
+                own = add(b.add(over.index, b.i64(i * count)), own, None)
+            over.next(own)
+        begin, sums = lines, over.values
+    with b.loop(begin, whole, b.i64(count), sums) as over:
         over.next(add(over.index, over.values, None))
+    return _last(b, left, over.values, lambda own: add(whole, own, mask))
+
+
+def _last(
+    b: Builder,
+    left: Value,
+    sums: list[Value],
+    add: Callable[[list[Value]], list[Value]],
+) -> list[Value]:
+    """The sums with the terms of a last vector that is not full, if there are some."""
     before, some, end = b.block, b.label("some"), b.label("end")
     b.branch_if(b.compare("sgt", left, b.i64(0)), some, end)
     b.start(some)
-    last = add(whole, over.values, mask)
+    last = add(sums)
     after = b.block
     b.branch(end)
     b.start(end)
     return [
-        b.define(kind, f"phi {kind} [{x.name}, %{before}], [{y.name}, %{after}]")
-        for x, y in zip(over.values, last, strict=True)
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{after}]")
+        for x, y in zip(sums, last, strict=True)
     ]
 
 

@@ -28,12 +28,15 @@ from treadle.engines.native.contraction.pack import (
     pack_rows,
     pack_transposed,
 )
+from treadle.engines.native.contraction.source import size_of
 from treadle.engines.native.contraction.text import Function
 from treadle.engines.native.contraction.tile import FLAT, TALL, tile_function
 
 __all__ = ["MatmulPlan", "plan_matmul"]
 
 Triple = tuple[int, int, int]
+
+WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
 
 
 @dataclass(frozen=True)
@@ -68,16 +71,24 @@ class _Problem:
     b: Triple
     c: Triple
     plain: bool  # finished vectors are stored to C
+    sources: tuple[str, str]  # how A and B lie in memory
 
     @property
     def size(self) -> int:
-        return 4 if self.dtype == "float" else 8
+        return size_of(self.dtype)
+
+    @property
+    def narrow(self) -> tuple[bool, bool]:
+        """Whether A and B lie in fewer bytes than they are computed with."""
+        a, b = self.sources
+        return a != self.dtype, b != self.dtype
 
     def swap(self) -> _Problem:
         """The transposed product: C^T = B^T A^T."""
         (m, n, k), a, b, c = self.sizes, self.a, self.b, self.c
         a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
-        return replace(self, sizes=(n, m, k), a=a, b=b, c=c)
+        sources = self.sources[1], self.sources[0]
+        return replace(self, sizes=(n, m, k), a=a, b=b, c=c, sources=sources)
 
 
 def plan_matmul(
@@ -94,17 +105,19 @@ def plan_matmul(
     target: Machine | None = None,
     blocking: Blocking | None = None,
     blas: bool | None = None,
+    sources: tuple[str, str] | None = None,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
     Strides are in elements: a by batch, row, k; b by batch, k, column; c by batch, row,
-    column. dtype is "float" or "double". The order of each sum depends on sizes,
-    strides and machine, not on threads. blas: whether OpenBLAS takes what it can
-    (None: where it is faster).
+    column. dtype is "float" or "double"; of a float product `sources` may tell that A
+    and B lie in memory as "half", "bfloat" or "int8", such an A side by side along rows
+    or columns. The order of each sum depends on sizes, strides and machine, not on
+    threads or sources. blas: whether OpenBLAS takes what it can (None: where it is
+    faster).
     """
-    given = _Problem(
-        target or machine(), dtype, batch, (m, n, k), a, b, c, epilogue is None
-    )
+    own, lie = target or machine(), sources or (dtype, dtype)
+    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie)
     return _planned(given, epilogue, accumulate, blocking, blas)
 
 
@@ -121,7 +134,8 @@ def _planned(
     m, dtype, batch, own = given.sizes[0], given.dtype, given.batch, given.machine
     swapped = given.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
     problem = given.swap() if swapped else given
-    if blas or (blas is None and blas_is_faster(dtype, *problem.sizes)):
+    wide = not any(problem.narrow)
+    if wide and (blas or (blas is None and blas_is_faster(dtype, *problem.sizes))):
         found = _by_blas(problem, accumulate, swapped)
         if found is not None:
             return found
@@ -172,14 +186,21 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         tiles = "tall"
     if tiles == "tall" and m // blocks_m <= tile_size(own, size, "flat")[0]:
         tiles = "flat"
+    narrow_a, narrow_b = problem.narrow
+    block_n = max(1, min(cut.block_n, n))
+    packed = cut.packed or b[1] != 1
+    if narrow_b and not packed:  # else each tile widens it, whole vectors of it
+        whole = not (n % own.lanes(problem.dtype) or block_n % own.lanes(problem.dtype))
+        few = m // blocks_m <= WIDENED * tile_size(own, size, tiles)[0]
+        packed = not few or not (whole or own.masks)
     return replace(
         cut,
         tiles=tiles,
         blocks_m=blocks_m,
-        block_n=max(1, min(cut.block_n, n)),
+        block_n=block_n,
         block_k=max(1, k if tiles == "dot" else min(cut.block_k, k)),
-        packed=tiles != "dot" and (cut.packed or b[1] != 1),
-        copied=cut.copied and tiles != "dot" and 1 in a,
+        packed=tiles != "dot" and packed,
+        copied=(cut.copied or narrow_a) and tiles != "dot" and 1 in a,
         ahead=cut.ahead and b[1] == 1,
     )
 
@@ -188,29 +209,33 @@ def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
     """What the kernel calls, in the order of FUNCTIONS."""
     own, dtype, b = problem.machine, problem.dtype, problem.b
     pack = pack_rows if b[2] == 1 else pack_transposed if b[1] == 1 else pack_general
+    a_lies, b_lies = problem.sources
     if cut.tiles == "dot":
-        tile = dot_function(own, dtype)
+        tile = dot_function(own, dtype, problem.sources)
     else:
-        tile = tile_function(own, dtype, FLAT if cut.tiles == "flat" else TALL)
-    return tile, pack(own, dtype), copy_block(own, dtype)
+        widths = FLAT if cut.tiles == "flat" else TALL
+        tile = tile_function(own, dtype, widths, dtype if cut.packed else b_lies)
+    return tile, pack(own, dtype, b_lies), copy_block(own, dtype, a_lies)
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
     tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
-    strides = (*problem.a, *problem.b, *problem.c)
-    fields = {x: size * s for x, s in zip(FIELDS, strides, strict=False)}
+    sizes = *map(size_of, problem.sources), size
+    strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
+    steps = [each * s for each, own in strides for s in own]
+    fields = dict(zip(FIELDS, steps, strict=False))
     fields |= {"m": m, "n": n, "k": k, "tile_m": tile_m, "tile_n": tile_n}
     fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
     ragged = 2 if problem.machine.masks or cut.tiles == "dot" else 1
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
-    packed = 2 if cut.packed else 0 if ragged == 2 else 1
+    packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
     fields |= {"direct": direct, "packed": packed, "far": int(cut.far)}
-    fields["ahead"] = -(-width // 64) if cut.ahead else 0
+    fields["ahead"] = -(-width * sizes[1] // size // 64) if cut.ahead else 0
     at_sums = cut.block_k * width if packed else 0
     sums = _kept_sums(fields, cut, width)
     fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}

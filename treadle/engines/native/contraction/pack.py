@@ -1,13 +1,18 @@
 """Copies of blocks of A and B into scratch memory, where tiles read them well.
 
 A panel of B is k rows of a few whole vectors of columns. Lanes past the last column
-hold anything: their sums are never stored.
+hold anything: their sums are never stored. What lies in memory as `source` is widened.
 """
 
 from __future__ import annotations
 
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.source import (
+    load_wide,
+    memory_type,
+    widened,
+)
 from treadle.engines.native.contraction.text import Function, join, lanes_below, least
 from treadle.engines.native.contraction.transpose import transpose
 from treadle.engines.native.texts import lasting
@@ -34,7 +39,7 @@ _COPY = [
 
 
 @lasting
-def pack_rows(machine: Machine, dtype: str) -> Function:
+def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
     """The panel of a B whose columns are consecutive: rows are copied."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
@@ -42,12 +47,13 @@ def pack_rows(machine: Machine, dtype: str) -> Function:
     kind = vector(dtype, count)
 
     def copy(first: Value, vectors: int, mask: Value | None) -> None:
-        source, panel = (b.offset(arg[p], first, dtype) for p in ("source", "panel"))
-        with b.loop(b.i64(0), arg["k"], b.i64(1), [source, panel]) as over_k:
+        start = b.offset(arg["source"], first, memory_type(source))
+        panel = b.offset(arg["panel"], first, dtype)
+        with b.loop(b.i64(0), arg["k"], b.i64(1), [start, panel]) as over_k:
             x, y = over_k.values
             for j in range(vectors):
-                at = b.offset(x, b.i64(j), kind)
-                held = b.masked_load(kind, at, mask) if mask else b.load(kind, at)
+                at = b.offset(x, b.i64(j * count), memory_type(source))
+                held = load_wide(b, kind, at, source, mask)
                 b.store(held, b.offset(y, b.i64(j), kind))
             over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
 
@@ -65,7 +71,7 @@ def pack_rows(machine: Machine, dtype: str) -> Function:
 
 
 @lasting
-def pack_general(machine: Machine, dtype: str) -> Function:
+def pack_general(machine: Machine, dtype: str, source: str) -> Function:
     """The panel of a B of any strides, element by element."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
@@ -74,7 +80,7 @@ def pack_general(machine: Machine, dtype: str) -> Function:
         x, y = over_k.values
         with b.loop(b.i64(0), arg["columns"], b.i64(1), [x, y]) as over:
             own, to = over.values
-            b.store(b.load(dtype, own), to)
+            b.store(widened(b, b.load(memory_type(source), own), source), to)
             over.next([b.offset(own, arg["column_b"], "i8"), b.offset(to, size, "i8")])
         over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
     b.ret()
@@ -82,12 +88,12 @@ def pack_general(machine: Machine, dtype: str) -> Function:
 
 
 @lasting
-def pack_transposed(machine: Machine, dtype: str) -> Function:
+def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
     """The panel of a B that is consecutive along k: squares are transposed."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
     count = machine.lanes(dtype)
-    kind = vector(dtype, count)
+    kind, memory = vector(dtype, count), memory_type(source)
     left = b.srem(arg["k"], b.i64(count))
     whole = b.sub(arg["k"], left)
     mask = lanes_below(b, left, count)
@@ -100,16 +106,17 @@ def pack_transposed(machine: Machine, dtype: str) -> Function:
             sources.append(b.offset(arg["source"], start, "i8"))
         panel = b.offset(arg["panel"], over.index, dtype)
         with b.loop(b.i64(0), whole, b.i64(count), [panel]) as over_k:
-            places = [b.offset(p, over_k.index, dtype) for p in sources]
+            places = [b.offset(p, over_k.index, memory) for p in sources]
             to = over_k.values[0]
-            for x in transpose(b, [b.load(kind, p) for p in places]):
+            rows = [load_wide(b, kind, p, source) for p in places]
+            for x in transpose(b, rows):
                 b.store(x, to)
                 to = b.offset(to, arg["row"], "i8")
             over_k.next([to])
         with b.when(b.compare("sgt", left, b.i64(0))):
-            places = [b.offset(p, whole, dtype) for p in sources]
-            rows = transpose(b, [b.masked_load(kind, p, mask) for p in places])
-            _store_some(b, rows, over_k.values[0], left)
+            places = [b.offset(p, whole, memory) for p in sources]
+            rows = [load_wide(b, kind, p, source, mask) for p in places]
+            _store_some(b, transpose(b, rows), over_k.values[0], left)
     b.ret()
     return join("pack_transposed", [b])
 
@@ -128,12 +135,12 @@ def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
 
 
 @lasting
-def copy_block(machine: Machine, dtype: str) -> Function:
+def copy_block(machine: Machine, dtype: str, source: str) -> Function:
     """copy(source, step, rows, columns, target, target step): consecutive columns."""
     b = Builder("NAME", _COPY)
     arg = b.arguments
     count = machine.lanes(dtype)
-    kind = vector(dtype, count)
+    kind, memory = vector(dtype, count), memory_type(source)
     left = b.srem(arg["columns"], b.i64(count))
     whole = b.sub(arg["columns"], left)
     mask = lanes_below(b, left, count)
@@ -142,10 +149,10 @@ def copy_block(machine: Machine, dtype: str) -> Function:
     with b.loop(b.i64(0), arg["rows"], b.i64(1), start) as rows:
         x, y = rows.values
         with b.loop(b.i64(0), whole, b.i64(count)) as over:
-            held = b.load(kind, b.offset(x, over.index, dtype))
+            held = load_wide(b, kind, b.offset(x, over.index, memory), source)
             b.store(held, b.offset(y, over.index, dtype))
         with b.when(some):
-            held = b.masked_load(kind, b.offset(x, whole, dtype), mask)
+            held = load_wide(b, kind, b.offset(x, whole, memory), source, mask)
             b.store(held, b.offset(y, whole, dtype))
         further = b.offset(y, arg["target_step"], "i8")
         rows.next([b.offset(x, arg["step"], "i8"), further])

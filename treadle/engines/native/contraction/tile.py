@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.source import load_wide, size_of
 from treadle.engines.native.contraction.text import (
     Function,
     join,
@@ -59,13 +60,15 @@ def rows_of_tile(machine: Machine, width: int) -> int:
 
 
 @lasting
-def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Function:
+def tile_function(
+    machine: Machine, dtype: str, widths: tuple[int, ...], source: str
+) -> Function:
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
     `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,
     i < k, are prefetched into the second cache by all but the smallest tiles. Columns
     of b and out lie side by side; where the machine has masks none past the last is
-    touched, elsewhere whole vectors are read and written.
+    touched, elsewhere whole vectors are read and written. b lies in memory as `source`.
 
     Rows cut evenly never make tiles of less than half the height, so the function for
     tall products leaves those out.
@@ -85,13 +88,15 @@ def tile_function(machine: Machine, dtype: str, widths: tuple[int, ...]) -> Func
         b.start(f"s{h}x{v}")
         b.emit(f"tail call void @NAME.{h}x{v}({given})")
         b.ret()
-        builders.append(_tile(machine, dtype, h, v))
+        builders.append(_tile(machine, dtype, h, v, source))
     b.start("none")
     b.emit("unreachable")
     return join("tile", builders)
 
 
-def _tile(machine: Machine, dtype: str, height: int, width: int) -> Builder:
+def _tile(
+    machine: Machine, dtype: str, height: int, width: int, source: str
+) -> Builder:
     """One shape of tile as a function of its own."""
     b = Builder(f"NAME.{height}x{width}", PARAMETERS, "internal void")
     arg = b.arguments
@@ -103,7 +108,7 @@ def _tile(machine: Machine, dtype: str, height: int, width: int) -> Builder:
         masks[-1] = lanes_below(b, edge, count)
     places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
     zero = Value("zeroinitializer", kind)
-    sums = _over_k(b, machine, dtype, [zero] * len(places), masks)
+    sums = _over_k(b, machine, (dtype, source), [zero] * len(places), masks)
     load, fresh = b.label("load"), b.label("fresh")
     b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
     for again in (False, True):
@@ -140,12 +145,13 @@ def _places(
 def _over_k(
     b: Builder,
     machine: Machine,
-    dtype: str,
+    sources: tuple[str, str],
     sums: list[Value],
     masks: Sequence[Value | None],
 ) -> list[Value]:
     """The loop over k, tested at its end and left out for an empty sum."""
-    arg = b.arguments
+    arg, (dtype, source) = b.arguments, sources
+    step = machine.lanes(dtype) * size_of(source)
     width = len(masks)
     height = len(sums) // width
     before, loop, end = b.block, b.label("loop"), b.label("end")
@@ -160,7 +166,7 @@ def _over_k(
     if len(sums) >= 8 and width > 1:
         prefetch(b, ahead, 2)
     ys = [
-        _load(b, sums[0].type, b.offset(row_b, b.i64(j * machine.vector), "i8"), mask)
+        load_wide(b, sums[0].type, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
         for j, mask in enumerate(masks)
     ]
     after = []

@@ -1,0 +1,127 @@
+"""Rows of unequal length that lie one after another, summed up each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import accumulator, kind
+from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions, provide
+from treadle.graph.tensor import Tensor
+from treadle.ops.cast import as_float, astype
+from treadle.ops.create import full
+from treadle.ops.families import Composite, some
+from treadle.ops.gather import in_range
+from treadle.ops.lookup import Embedding, RowsToDense
+from treadle.ops.movement import reshape
+from treadle.ops.pick import positions
+
+__all__ = ["segment_sum"]
+
+
+@op()
+class SegmentSum(Composite):
+    """y[i] = the sum of x[k] for starts[i] <= k < starts[i + 1]: inputs starts, x."""
+
+    arity = 2
+
+    def infer(self, *types: Type) -> Type:
+        starts, x = types
+        if kind(starts.dtype) != "integer":
+            raise DTypeError(f"starts are integers, not {starts.dtype.name}")
+        if starts.ndim != 1 or not starts.size or not x.ndim:
+            raise ShapeError(f"{x} has no rows that begin at {starts}")
+        names = x.axes and some((None, *x.axes[1:]))
+        return x.with_shape((starts.size - 1, *x.shape[1:]), names)
+
+    def numpy(self, *arrays: Any) -> Array:
+        starts, x = arrays
+        begins = begins_of(starts, len(x))
+        found = np.zeros((len(starts) - 1, *x.shape[1:]), x.dtype)
+        for k, (first, last) in enumerate(itertools.pairwise(begins)):
+            found[k] = x[first:last].sum(0)
+        return found
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        starts, x = xs
+        n = starts.type.size - 1
+        if not n or not x.type.shape[0]:
+            return full((n, *x.type.shape[1:]), 0, x.type.dtype)
+        rows, kept = segment_of(x.type.shape[0], starts)
+        return RowsToDense(n)(rows, functions.where(beside(kept, x), x, 0))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        starts, x = xs
+        if not starts.type.size - 1 or not x.type.shape[0]:
+            return None, full(x.type.shape, 0, x.type.dtype)
+        rows, kept = segment_of(x.type.shape[0], starts)
+        whole = Embedding()(reshape(g, g.type.shape), rows)
+        return None, functions.where(beside(kept, x), whole, 0)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        starts = np.array([0, 2, 2, 5])
+        return [
+            Sample(cls(), (starts, Input((5, 3)))),
+            Sample(cls(), (starts[1:], Input((6, 2, 17)))),
+            Sample(cls(), (starts, Input((5,)))),
+            Sample(cls(), (np.zeros(4, np.int64), Input((0, 2)))),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x, far = as_tensor([1.0]), as_tensor([0, 7])
+        falls = as_tensor([1, 0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
+            Mistake(lambda: cls()(far, as_tensor(1.0)), ShapeError, "no rows"),
+            Mistake(lambda: cls()(far, x).numpy(), RunError, "start 7 is out"),
+            Mistake(lambda: cls()(falls, x).numpy(), RunError, "starts of rows fall"),
+        ]
+
+
+def begins_of(starts: Array, count: int) -> Array:
+    """The starts of rows among so many elements; those that fall are a RunError."""
+    found = in_range(starts, count + 1, "start", negative=False)
+    falls = np.diff(found) < 0
+    if falls.any():
+        raise RunError(f"starts of rows fall at {int(np.argmax(falls)) + 1}")
+    return found
+
+
+def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """The row of each of so many elements, and whether it lies in any."""
+    numbers = constant_node(np.arange(count, dtype=starts.type.dtype))
+    found = functions.searchsorted(starts, numbers, side="right") - 1
+    last = starts.type.size - 2
+    kept: Tensor = functions.logical_and(found >= 0, found <= last)
+    return functions.clip(found, 0, max(last, 0)), kept
+
+
+def beside(kept: Tensor, x: Tensor) -> Tensor:
+    """What holds of elements, in a shape that meets them."""
+    return reshape(kept, (*kept.type.shape, *[1] * (x.type.ndim - 1)))
+
+
+@provide
+def segment_sum(x: Any, starts: Sequence[int] | Any) -> Tensor:
+    """The sums of rows of unequal length: of x[starts[i]:starts[i + 1]] for each i.
+
+    Starts lie in 0 .. len(x) and do not fall; what lies before the first and from the
+    last on is in no row. Sums of 16-bit floats are carried in float32.
+
+    >>> import treadle as td
+    >>> td.segment_sum([1.0, 2.0, 4.0], [0, 2, 2, 3]).tolist()
+    [3.0, 0.0, 4.0]
+    """
+    node = as_float(x)
+    wide = astype(node, accumulator(node.type.dtype))
+    return astype(SegmentSum()(positions(starts), wide), node.type.dtype)

@@ -1,0 +1,49 @@
+"""Contractions of 16-bit floats in float32: their results are rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import is_not
+
+from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.graph.tensor import Tensor, remade
+from treadle.graph.traversal import reach
+from treadle.ops.cast import Cast
+from treadle.ops.contract import Contract
+
+__all__ = ["is_half_product", "widen"]
+
+_HALF = (float16, bfloat16)
+
+
+def is_half_product(node: Tensor) -> bool:
+    """Whether a node is a contraction of 16-bit floats."""
+    return isinstance(node.op, Contract) and node.type.dtype in _HALF
+
+
+def widen(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """The roots, with contractions of 16-bit floats on operands cast to float32.
+
+    After permutations have found their contraction, which a cast would part.
+    """
+    nodes = reach(roots.values())
+    if not any(map(is_half_product, nodes)):
+        return dict(roots)
+    made: dict[int, Tensor] = {}
+    casts: dict[int, Tensor] = {}
+
+    def cast(x: Tensor) -> Tensor:
+        if x.serial not in casts:
+            wide = x.type.with_dtype(float32)
+            casts[x.serial] = Tensor(Cast(float32), (x,), wide)
+        return casts[x.serial]
+
+    for node in nodes:
+        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
+        if is_half_product(node):
+            wide = node.type.with_dtype(float32)
+            found = remade(node, node.op, tuple(map(cast, inputs)), wide)
+            made[node.serial] = Tensor(Cast(node.type.dtype), (found,), node.type)
+        elif any(map(is_not, inputs, node.inputs)):
+            made[node.serial] = remade(node, node.op, inputs, node.type)
+    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
