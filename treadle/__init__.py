@@ -101,6 +101,7 @@ from treadle.ops.window import *
 from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.simplify import *
+from treadle.runtime import eager as _eager
 from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *

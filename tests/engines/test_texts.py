@@ -132,6 +132,7 @@ def test_pieces_of_products_lie_there_too(place: Path) -> None:
     plain = pack.pack_rows.__wrapped__.__wrapped__  # type: ignore[attr-defined]
     pack.pack_rows.cache_clear()  # type: ignore[attr-defined]
     for _ in range(2):
-        assert pack.pack_rows(machine(), "float") == plain(machine(), "float")
+        given = machine(), "float", "float"
+        assert pack.pack_rows(*given) == plain(*given)
         pack.pack_rows.cache_clear()  # type: ignore[attr-defined]
     assert len([p for p in place.rglob("*") if p.is_file()]) == 1

@@ -23,8 +23,8 @@ import numpy as np
 from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
-from treadle.graph.origin import handing_on
-from treadle.graph.tensor import Tensor, newest_serial, scope
+from treadle.graph.origin import handing_on, holding
+from treadle.graph.tensor import Tensor, newest_serial, scope, watchers
 from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [
@@ -209,17 +209,24 @@ class _Recorded(Called):
     def __init__(self, f: Callable[..., Any], data: bool) -> None:
         super().__init__(self.run, data)
         self.f = f
+        self.open: set[bytes] = set()  # of calls that have no plan
         update_wrapper(self, f)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made."""
-        if kwargs or _compiled is None or signature(args, self.data) is None:
+        busy = kwargs or watchers or holding or _compiled is None
+        key = None if busy else signature(args, self.data)
+        if key is None or key in self.open:
             return self.f(*args, **kwargs)
         start = newest_serial()
         found = self.f(*args)
         plan = _plan(args, found, start, self.data)
         if plan is not None:
             self.know(args, plan)
+        else:
+            if len(self.open) >= PLANS:
+                self.open.clear()
+            self.open.add(key)
         return found
 
 

@@ -15,13 +15,12 @@ from treadle.autodiff.derivative import endangered, needed
 from treadle.autodiff.tape import SPENT, TWICE, Row, Tape, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import StateError
-from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted
-from treadle.graph.tensor import Tensor, cut, mark_run, settle, watchers
+from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.numerics import refuse_pulled, run_rows
@@ -378,19 +377,4 @@ def evaluate(*tensors: Any) -> Any:
     return result[0] if len(tensors) == 1 else result
 
 
-def _at_once(node: Tensor) -> None:
-    """Under `td.options(eager=True)` a node is evaluated when it is built."""
-    special = isinstance(node.type, TupleType) or isinstance(node.op, Update)
-    if current().eager and node.inputs and not special and not top().tracing:
-        run([node])
-
-
-def _watch_eager(options: Options) -> None:
-    if options.eager and _at_once not in watchers:
-        watchers.append(_at_once)
-
-
-on_change(_watch_eager)
-if current().eager:
-    watchers.append(_at_once)
 _ARRAY_ALONE = _array_references()

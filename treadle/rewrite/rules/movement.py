@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -169,6 +170,29 @@ def _slice_of_join(m: Match) -> Tensor | None:
     return None
 
 
+def _slice_of_stack(m: Match) -> Tensor | None:
+    """Some rows of a reshaped concatenation as rows of that, reshaped."""
+    op: Any = m.root.op
+    put = m.root.inputs[0]
+    (join,) = put.inputs
+    shape, source = put.type.shape, join.type.shape
+    whole = all(
+        (start, stop, step) == (0, n, 1)
+        for start, stop, step, n in zip(
+            op.starts[1:], op.stops[1:], op.steps[1:], shape[1:], strict=True
+        )
+    )
+    row, own = math.prod(shape[1:]), math.prod(source[1:])
+    if not whole or op.steps[0] != 1 or not own or put.type.axes or join.type.axes:
+        return None
+    ends = op.starts[0] * row, op.stops[0] * row
+    if any(end % own for end in ends):
+        return None
+    starts = (ends[0] // own, *[0] * (len(source) - 1))
+    part = Slice(starts, (ends[1] // own, *source[1:]), (1,) * len(source))(join)
+    return Reshape(m.root.type.shape)(part)
+
+
 def _with(values: Sequence[int], k: int, value: int) -> tuple[int, ...]:
     return (*values[:k], value, *values[k + 1 :])
 
@@ -332,6 +356,9 @@ MOVEMENT = RuleSet(
         Rule("slice of a broadcast", slice_(broadcast(x, label="y")),
              _slice_of_broadcast, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3))[1:3, 1:]),
+        Rule("slice of stacked rows", slice_(reshape(Joined())), _slice_of_stack,
+             takes="any",
+             example=lambda d: d.td.stack([d("x", (2, 3)), d("y", (2, 3))])[1:]),
         Rule("slice of a concatenation", slice_(Joined()), _slice_of_join, takes="any",
              example=lambda d: d.td.concat([d("x", (2, 3)), d("y", (4, 3))])[3:5]),
         Rule("concatenation", Joined(), _joined, takes="any",
