@@ -216,7 +216,7 @@ class _Recorded(Called):
         """Run the function, and put down what it made."""
         busy = kwargs or watchers or holding or _compiled is None
         key = None if busy else signature(args, self.data)
-        if key is None or key in self.open:
+        if key is None or key in self.open or _meet(args):
             return self.f(*args, **kwargs)
         start = newest_serial()
         found = self.f(*args)
@@ -228,6 +228,14 @@ class _Recorded(Called):
                 self.open.clear()
             self.open.add(key)
         return found
+
+
+def _meet(args: Iterable[Any]) -> bool:
+    """Whether arguments are one tensor: which of them is read would not be told."""
+    things = list(things_of(args))
+    nodes = [x.serial for x in things if isinstance(x, Tensor)]
+    read = {id(x): x.committed.serial for x in things if isinstance(x, Variable)}
+    return len({*nodes, *read.values()}) < len(nodes) + len(read)
 
 
 handing_on.add(_Recorded.run.__code__)
@@ -254,9 +262,6 @@ def _plan(args: Sequence[Any], found: Any, start: int, data: bool) -> Plan | Non
     tensors = [(k, x) for k, x in enumerate(given) if isinstance(x, Tensor)]
     place = {x.serial: k for k, x in reversed(tensors)}
     numbers = [k for k, x in enumerate(given) if not isinstance(x, Tensor)]
-    nodes = {*place, *(v.committed.serial for v in set(variables))}
-    if len(nodes) < len(tensors) + len(set(variables)):
-        return None  # which of two equal arguments is read, others would not tell
     for k, v in enumerate(variables, len(given)):
         place.setdefault(v.committed.serial, k)
     results = found if type(found) in (tuple, list) else (found,)
