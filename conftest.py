@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from treadle.base.errors import MissingExtraError
+from treadle.base.options import options
+
+
+@pytest.fixture(autouse=True)
+def _own_options() -> Iterator[None]:
+    """What a test sets stays with it: a program that it runs may set a seed for good."""
+    with options():
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
