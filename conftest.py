@@ -13,7 +13,7 @@ from treadle.base.options import options
 
 @pytest.fixture(autouse=True)
 def _own_options() -> Iterator[None]:
-    """What a test sets stays with it: a program that it runs may set a seed for good."""
+    """What a test sets stays with it, also a seed set by a program that it runs."""
     with options():
         yield
 
