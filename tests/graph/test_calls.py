@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -180,3 +181,15 @@ def test_threads_call_side_by_side() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_plans_keep_no_variable_alive() -> None:
+    """A network that is let go of is gone, and another one in its place is not it."""
+    for rows in (5, 7, 9):
+        table = td.lookup("mine", (rows, 3), init=float(rows))
+        for _ in range(3):
+            assert td.embedding(table, 4).tolist() == [float(rows)] * 3
+        known, gone = len(td.embedding.plans), weakref.ref(table)
+        del table
+        gc.collect()
+        assert gone() is None and len(td.embedding.plans) == known - 1

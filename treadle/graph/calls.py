@@ -68,8 +68,9 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """The nodes of a call. Values are numbered: the tensors among the arguments, the
-    newest versions of `variables`, what is `captured`, then the steps. At the places in
-    `data` an argument is an int, which becomes a leaf.
+    newest versions of `variables` (each a Variable, or the place in the signature of
+    one that is an argument, which a plan does not keep alive), what is `captured`, then
+    the steps. At the places in `data` an argument is an int, which becomes a leaf.
 
     `form` says what the results are in. `holds` is asked before: whether the call still
     means this. What a signature tells by identity is kept alive in `things`.
@@ -110,10 +111,8 @@ class Called:
         self.long = long
         self.data = data
         self.plans: dict[bytes, Any] = {}
-        self.latest: list[Any] = [
-            NOTHING,
-            None,
-        ]  # the key and the plan of the last call
+        self.latest: list[Any] = [NOTHING, None]  # key and plan of the last call
+        self.watched: dict[bytes, Any] = {}  # Variables that keys tell, weakly
         self.__call__ = long
         _every.add(self)
         if _follow is not None:
@@ -124,10 +123,21 @@ class Called:
         key = signature(args, self.data)
         if key is None or _compiled is None or plan.size > LONGEST:
             return
-        self.latest[:] = NOTHING, None
         if len(self.plans) >= PLANS:
-            self.plans.clear()
+            self.forget()
+        self.latest[:] = NOTHING, None
         self.plans[key] = _compiled(plan)
+        told = [x for x in things_of(args) if isinstance(x, Variable)]
+        self.watched[key] = [weakref.ref(v, lambda _: self.forget(key)) for v in told]
+
+    def forget(self, key: bytes | None = None) -> None:
+        """Drop a plan, or all of them."""
+        self.latest[:] = NOTHING, None
+        for kept in (self.plans, self.watched):
+            if key is None:
+                kept.clear()
+            else:
+                kept.pop(key, None)
 
 
 _every: weakref.WeakSet[Called] = weakref.WeakSet()
@@ -146,7 +156,7 @@ def follow(
     global _follow, _compiled
     _follow, _compiled = calls, compiled
     for known in list(_every):
-        known.plans.clear()
+        known.forget()
         known.__call__ = calls(known, known.long)
     for name, own in OPERATORS.items():
         setattr(Operand, name, method(getattr(functions, own).__call__))
@@ -220,7 +230,7 @@ class _Recorded(Called):
             return self.f(*args, **kwargs)
         start = newest_serial()
         found = self.f(*args)
-        plan = _plan(args, found, start, self.data)
+        plan = _plan(args, found, start, self.data, key)
         if plan is not None:
             self.know(args, plan)
         else:
@@ -254,7 +264,9 @@ def recorded_with_data(f: F) -> F:
     return cast(F, _Recorded(f, True))
 
 
-def _plan(args: Sequence[Any], found: Any, start: int, data: bool) -> Plan | None:
+def _plan(
+    args: Sequence[Any], found: Any, start: int, data: bool, key: bytes
+) -> Plan | None:
     """What a call made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
     given = [x for x in things if isinstance(x, Tensor) or (data and type(x) is int)]
@@ -286,12 +298,16 @@ def _plan(args: Sequence[Any], found: Any, start: int, data: bool) -> Plan | Non
     form = SINGLE if isinstance(found, Tensor) else _told_as(found)
     return Plan(
         len(given),
-        tuple(variables),
+        tuple(array("q", key).index(id(v)) for v in variables),
         (),
         tuple(steps),
         form,
         tuple(place[y.serial] for y in results),
-        tuple(x.type if isinstance(x, Tensor) else x for x in things),
+        tuple(
+            x.type if isinstance(x, Tensor) else x
+            for x in things
+            if not isinstance(x, Variable)
+        ),
         data=tuple(numbers),
     )
 

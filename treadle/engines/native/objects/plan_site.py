@@ -190,6 +190,11 @@ entry:
   %name = call ptr @item(ptr %self, i64 $own_committed)
   %getattr = call ptr @api(ptr %api, i64 $GETATTR)
   %incref = call ptr @api(ptr %api, i64 $INCREF)
+  %ints = call ptr @api(ptr %api, i64 $INTTYPE)
+  %latest = call ptr @item(ptr %self, i64 $own_latest)
+  %pair = call ptr @field(ptr %latest, i64 $LISTITEMS)
+  %bytes = load ptr, ptr %pair
+  %key = getelementptr i8, ptr %bytes, i64 $BYTES
   %vp = getelementptr i8, ptr %variables, i64 $SIZE
   %vs = load i64, ptr %vp
   %cp = getelementptr i8, ptr %captured, i64 $SIZE
@@ -200,7 +205,17 @@ versions:
   %left = icmp slt i64 %k, %vs
   br i1 %left, label %read, label %rest
 read:
-  %v = call ptr @item(ptr %variables, i64 %k)
+  %told = call ptr @item(ptr %variables, i64 %k)
+  %kind = call ptr @field(ptr %told, i64 $KIND)
+  %argument = icmp eq ptr %kind, %ints
+  br i1 %argument, label %find, label %ask
+find:  ; in the signature of this call, which is the latest
+  %word = call i64 @number(ptr %told)
+  %wp = getelementptr i64, ptr %key, i64 %word
+  %given = load ptr, ptr %wp
+  br label %ask
+ask:
+  %v = phi ptr [%told, %read], [%given, %find]
   %x = call ptr %getattr(ptr %v, ptr %name)
   %none = icmp eq ptr %x, null
   br i1 %none, label %stop, label %version
