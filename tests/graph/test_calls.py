@@ -193,3 +193,13 @@ def test_plans_keep_no_variable_alive() -> None:
         del table
         gc.collect()
         assert gone() is None and len(td.embedding.plans) == known - 1
+
+
+def test_a_call_first_made_in_a_trace_is_planned_later() -> None:
+    weight = td.param("traced", init=np.ones((6, 11), np.float32))
+    given = x(11)
+    td.tanh(given).numpy()
+    td.function(lambda y: affine(y, weight, None))(given)
+    for _ in range(2):
+        affine(given, weight, None)
+    assert signature((given, weight, None), False) in affine.plans

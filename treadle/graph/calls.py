@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from treadle.graph.frame import state
 from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
@@ -224,7 +225,9 @@ class _Recorded(Called):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made."""
-        busy = kwargs or watchers or holding or _compiled is None
+        frame = state.frames[-1]  # in a trace Variables are read as its arguments
+        waits = bool(frame.tracing or frame.versions)
+        busy = kwargs or watchers or holding or waits or _compiled is None
         key = None if busy else signature(args, self.data)
         if key is None or key in self.open or _meet(args):
             return self.f(*args, **kwargs)
