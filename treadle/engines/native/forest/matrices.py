@@ -39,10 +39,10 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
 def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
     """Bytes that nobody has written yet, and where they begin.
 
-    They come back when the array dies. Few different numbers are taken, so that what
-    one minibatch has had does for the next one.
+    They come back when the array dies. Powers of two are taken, so that what one
+    minibatch has had does for the next one: pages never written to cost nothing.
     """
-    step = 1 << max(size.bit_length() - 2, 12)
+    step = 1 << max(size.bit_length() - 1, 12)
     results = memory_of(current().arena).results
     return results.lend([-(-max(size, 1) // step) * step], np.uint8)
 
