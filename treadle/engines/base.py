@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from treadle.base.errors import OptionError
 from treadle.base.options import engines as engine_names
@@ -188,6 +190,33 @@ class CacheInfo:
         )
 
 
+class Program(Protocol):
+    """A compiled graph, to be run on other values."""
+
+    def run(
+        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+    ) -> dict[int, Any]:
+        """The results by number; the arguments numbered in `spent` may be written."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The program of a run, the nodes whose values it takes, and the number of each
+    result by its serial. Of the arguments, `reused` may serve as results.
+
+    Where a run raises `Failed`, the engine's `run` tells what is wrong.
+    """
+
+    program: Program
+    arguments: Sequence[Tensor]
+    results: Mapping[int, int]
+    reused: Set[int]
+
+
+class Failed(Exception):
+    """A run could not go on; run node by node, it is told which node it was."""
+
+
 class Engine:
     """Runs nodes in creation order; values are keyed by the serial of their node."""
 
@@ -211,6 +240,10 @@ class Engine:
         Variable's next value into them.
         """
         raise NotImplementedError
+
+    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
+        """What `run` would run for these nodes; None where a run is more than that."""
+        return None
 
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         """The nodes below the roots with their fields side by side."""

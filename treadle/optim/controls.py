@@ -26,6 +26,7 @@ __all__ = ["POLICIES", "Controlled", "Controls"]
 
 POLICIES = ("skip", "raise", "scale down")
 Changes = list[tuple[Variable, Any]]
+_NUMBERS = (type(None), int, float)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,19 @@ class Controls:
     def watches(self) -> bool:
         """Whether gradients that are not finite are noticed."""
         return self.on_nan is not None or self.loss_scale is not None
+
+    def sign(self) -> tuple[Any, ...] | None:
+        """What decides which graph is made of gradients; None if not numbers alone."""
+        if self.loss_scale is not None or self.norms is not None:
+            return None
+        limits = self.clip_norm, self.clip_value
+        if self.on_nan == "raise" or any(type(x) not in _NUMBERS for x in limits):
+            return None
+        return (*limits, self.on_nan, self.accumulate)
+
+    def counts(self) -> list[Variable]:
+        """The Variables that are always there."""
+        return [self.skipped, self.gathered, self.owed]
 
     def states(self) -> dict[str, Variable]:
         """What is kept beside the parameters' states, by name."""

@@ -73,6 +73,11 @@ class Group:
         """The Variable that holds the rate if it was given as a number."""
         return self._rate if self.owns_rate else None
 
+    def sign(self) -> tuple[Any, ...]:
+        """What decides beside the rate how parameters are moved, and which."""
+        known = self.parameters
+        return self.rule, None if known is None else tuple(map(id, known))
+
     def rate(self, step: Tensor) -> Tensor:
         """The learning rate after `step` finished steps, as an expression."""
         given = self._rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError, GradientError, RunError
+from treadle.base.options import current
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
@@ -27,11 +29,24 @@ from treadle.optim.scaling import LossScale
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
+from treadle.runtime.again import Look, Plans, look, plain
 from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
 
 Work = list[tuple[Group, Variable, Tensor]]
+
+
+@dataclass(frozen=True)
+class Now:
+    """The count of finished steps, and the rate of each group, as expressions."""
+
+    step: Tensor
+    rates: list[Tensor]
+
+    def roots(self) -> list[Tensor]:
+        """All of these, each once."""
+        return list({x.serial: x for x in (self.step, *self.rates)}.values())
 
 
 class Optimizer(OptimizerState):
@@ -94,6 +109,7 @@ class Optimizer(OptimizerState):
             masters,
         )
         self._traced = Traced()
+        self._plans = Plans()
         self._since = gradings()
 
     # -- the rate ------------------------------------------------------------------
@@ -169,7 +185,11 @@ class Optimizer(OptimizerState):
 
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all parameters, or only of some."""
-        roots, finite, changes, chosen = self._asked(loss, only)
+        now = self._now()
+        seen = self._seen(loss, only, now)
+        if seen is not None and self._plans.run(*seen):
+            return None if loss is None else seen[1].nodes[0].stored[()]
+        roots, finite, changes, chosen = self._asked(loss, only, now)
         raises = self.controls.on_nan == "raise"
         if raises and top().tracing:
             raise ArgumentError(
@@ -183,9 +203,11 @@ class Optimizer(OptimizerState):
             return None if loss is None else roots[0]
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
-        del changes  # what only this list holds would count as asked for
+        note = seen and self._plans.note(*seen, self._owned(), chosen)
         watched = [finite] if raises and finite is not None else []
-        run([*roots, *updates, *watched], spent=roots)
+        # What only these hold would count as asked for.
+        del changes, finite, now, seen
+        run([*roots, *updates, *watched], spent=roots, note=note)
         release(roots, chosen)
         if watched and not watched[0].item():
             raise RunError(
@@ -219,7 +241,7 @@ class Optimizer(OptimizerState):
         ]
         waits = bool(work) and (top().tracing or int(self.controls.gathered) > 0)
         if waits:
-            store(self._changes(work, flush=True)[1])
+            store(self._changes(work, self._now(), flush=True)[1])
         return waits
 
     def planned(self, loss: Any = None) -> list[Tensor]:
@@ -232,7 +254,7 @@ class Optimizer(OptimizerState):
         >>> [node.op.name for node in opt.planned(x * x)], float(x)
         (['Multiply', 'Update', 'Update'], 2.0)
         """
-        roots, finite, changes, _ = self._asked(loss, None)
+        roots, finite, changes, _ = self._asked(loss, None, self._now())
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
         if self.controls.on_nan != "raise" or finite is None:
@@ -265,7 +287,7 @@ class Optimizer(OptimizerState):
         return [p for p in found if id(p) not in named]
 
     def _asked(
-        self, loss: Any, only: set[int] | None
+        self, loss: Any, only: set[int] | None, now: Now
     ) -> tuple[list[Tensor], Tensor | None, list[tuple[Variable, Any]], set[int]]:
         """What a step runs for its gradients; whether they are finite (None: nobody
         asks), the new versions, and the parameters they are of, by id."""
@@ -276,7 +298,7 @@ class Optimizer(OptimizerState):
             roots = [as_tensor(loss)]
             work = self._derived(roots[0], only)
         chosen = {id(p) for _, p, _ in work}
-        return roots, *self._changes(work), chosen
+        return roots, *self._changes(work, now), chosen
 
     def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
         (whole,), below = looked_at([loss], Trainable())
@@ -317,15 +339,43 @@ class Optimizer(OptimizerState):
             ).located("step")
         return work
 
+    def _seen(
+        self, loss: Any, only: set[int] | None, now: Now
+    ) -> tuple[Any, Look] | None:
+        """How a step looks, by its graph and by all else that decides what it does;
+        None where it cannot be told."""
+        controls = self.controls.sign()
+        if controls is None or not plain():
+            return None
+        work = self._accumulated(only) if loss is None else []
+        asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
+        found = look(asked, now.roots(), self._owned(), loss is not None)
+        if found is None or not all(group.rule.fixed for group in self.groups):
+            return None
+        options = current()
+        key = (
+            found.key,
+            None if only is None else frozenset(only),
+            tuple([(id(group), id(p)) for group, p, _ in work]),
+            tuple([group.sign() for group in self.groups]),
+            (controls, self.sparse_updates),
+            (options.optimize, options.rules, options.workspace, options.dtype),
+        )
+        return key, found
+
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
 
+    def _now(self) -> Now:
+        step = self._step()
+        return Now(step, [group.rate(step) for group in self.groups])
+
     def _changes(
-        self, work: Work, flush: bool = False
+        self, work: Work, now: Now, flush: bool = False
     ) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
         """Whether the gradients are finite (None: nobody asks), and all new versions
         as expressions; nothing is assigned yet."""
-        step, controls = self._step(), self.controls
+        controls = self.controls
         sparse = self.sparse_updates and not controls.gathers
         states = [self._states_of(p, group.rule) for group, p, _ in work]
         sums = [own.pop("accumulated") for own in states if controls.gathers]
@@ -337,17 +387,15 @@ class Optimizer(OptimizerState):
             [v.node() for v in sums],
             flush,
         )
-        rates: dict[int, Tensor] = {}
+        rates = {id(g): x for g, x in zip(self.groups, now.rates, strict=True)}
         found: list[tuple[Variable, Any]] = [*zip(sums, told.sums, strict=True)]
         for (group, p, _), own, gradient in zip(
             work, states, told.gradients, strict=True
         ):
-            if id(group) not in rates:
-                rates[id(group)] = group.rate(step)
             rate = rates[id(group)].astype(gradient.value.type.dtype)
             once = group.rule.fixed and gradient.ids is None and not top().tracing
             make = self._traced if once else moved
-            move = partial(make, group.rule, rate=rate, step=step)
+            move = partial(make, group.rule, rate=rate, step=now.step)
             found += changed(p, gradient, own, move, told.hold)
         counted = held([(self.count, self.count.node() + 1)], told.hold)
         return told.finite, [*found, *told.changes, *counted]

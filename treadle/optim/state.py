@@ -11,12 +11,14 @@ import numpy as np
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
+from treadle.graph.numbers import number
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, store
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
+from treadle.runtime.again import Owned
 
 __all__ = ["OptimizerState"]
 
@@ -35,6 +37,8 @@ class OptimizerState:
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
+        self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
+        self._numbered = -1
 
     def restart(self, lr: float | None = None) -> None:
         """Begin anew: first states, no step counted, and another rate if one is given.
@@ -98,6 +102,18 @@ class OptimizerState:
         while key in taken:
             key, k = f"{name}.{k}", k + 1
         return key
+
+    def _owned(self) -> Owned:
+        """The Variables that steps write, by id, with numbers for keys."""
+        known = self._numbers
+        if self._numbered != len(self._states):
+            self._numbered = len(self._states)
+            every = [self.count, *self.controls.counts()]
+            for _, p, states in self._states.values():
+                every += [p, *states.values()]
+            for k, v in enumerate(every):
+                known[id(v)] = number(("own", k)), number(("own", k, "fixed"))
+        return known
 
     def _own(self) -> dict[str, Variable]:
         """What is kept once for all parameters."""

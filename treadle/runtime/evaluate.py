@@ -89,7 +89,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
         if isinstance(node.op, Version) and node.stored is not None:
             # One more reference to the node is its Variable's.
             sole = count <= inside.get(node.serial, 0) + 1
-            if sole and sys.getrefcount(node.stored) <= _ARRAY_ALONE:
+            if sole and sys.getrefcount(node.stored) <= ARRAY_ALONE:
                 found.add(node.serial)
     return found
 
@@ -100,13 +100,15 @@ def run(
     *,
     spent: Sequence[Tensor] = (),
     cuts: bool = False,
+    note: Callable[[Sequence[Tensor], Set[int]], None] | None = None,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
     With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
     are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
-    that its old array may be overwritten where nothing else refers to it. A failing run
-    drops the thread's pending updates: the Variables stay as they were.
+    that its old array may be overwritten where nothing else refers to it. `note` is told
+    the nodes of the run and which it keeps. A failing run drops the thread's pending
+    updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()
@@ -120,20 +122,22 @@ def run(
         _close(_prepare(wanted), spent)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
+    if note is not None:
+        note(nodes, keep)
     values = values_of(nodes, feeds or {}, keep, old, asked)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
     _check_bases(changes)
-    carried = _carried(nodes)
+    depends = carried(nodes)
     for node in done:
         if not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in carried)
+            _remember(node, node.serial in depends)
     if len(values) > len(keep):
         for node in nodes:
             if node.serial in values and node.serial not in keep:
-                _keep_residual(node, values[node.serial], node.serial in carried)
+                _keep_residual(node, values[node.serial], node.serial in depends)
     for tell in noted:
         tell()
     for node in changes:
@@ -225,11 +229,11 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     keep = asked | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
     values = values_of(nodes, {}, keep, set(), asked & keep)
-    carried = _carried(nodes)
+    depends = carried(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in carried)
+            _remember(node, node.serial in depends)
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:
@@ -249,7 +253,7 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         newest[id(variable)] = update
 
 
-def _carried(nodes: Sequence[Tensor]) -> set[int]:
+def carried(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes that depend on a trainable Variable."""
     found: set[int] = set()
     for node in nodes:
@@ -377,4 +381,4 @@ def evaluate(*tensors: Any) -> Any:
     return result[0] if len(tensors) == 1 else result
 
 
-_ARRAY_ALONE = _array_references()
+ARRAY_ALONE = _array_references()

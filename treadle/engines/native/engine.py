@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from treadle.batch.forest import Forest
 from treadle.engines.base import (
     CacheInfo,
     Engine,
+    Failed,
+    Found,
     Lowered,
     Values,
     engine,
@@ -70,8 +73,7 @@ class Native(Engine):
         spent: Set[int] = frozenset(),
     ) -> Values:
         made = structure(nodes, feeds, keep)
-        now = current()
-        options = now.optimize, now.rules, now.workspace, now.check, host()
+        options = _settings()
         own = key = made.key(keep, *options)
         self.residuals.note(key, made, keep)
         more, fresh = self.residuals.kept(key, made)
@@ -110,6 +112,29 @@ class Native(Engine):
         values: Values = {order[k].serial: array for k, array in found.items()}
         gathered(values, fresh)
         return values
+
+    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
+        made = structure(nodes, {}, keep)
+        key = made.key(keep, *_settings())
+        more, beside = self.residuals.kept(key, made)
+        if made.recipes or beside or more - keep:
+            return None
+        make = partial(self._linked, made, {}, keep, set())
+        linked, leaves = self.programs.get(key, make)
+        order = made.nodes
+        numbers = {s: made.place[s] for s in keep}
+        shared = {n for _, n in linked.program.shared}
+        reused = {k for k, n in enumerate(linked.program.arguments) if n in shared}
+        program = _Known(self, key, leaves)
+        return Found(program, [order[k] for k in leaves], numbers, reused)
+
+    def known(self, key: tuple[int, ...], leaves: list[int]) -> Linked | None:
+        """A program while it is kept, for the thread that is about to run it."""
+        found = self.programs.find(key)
+        if found is None or found[1] is not leaves:
+            return None
+        self._thread.linked = found[0]
+        return found[0]
 
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         return walked(roots)
@@ -214,6 +239,27 @@ class Native(Engine):
             for call, x in graph.once_more
         ]
         return linked, [place[x.serial] for x in graph.leaves]
+
+
+class _Known:
+    """A program that is looked up by its key for each run."""
+
+    def __init__(self, native: Native, key: tuple[int, ...], leaves: list[int]) -> None:
+        self._native, self._key, self._leaves = native, key, leaves
+
+    def run(
+        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+    ) -> dict[int, Any]:
+        linked = self._native.known(self._key, self._leaves)
+        if linked is None:
+            raise Failed
+        return linked.run(arrays, spent)
+
+
+def _settings() -> tuple[Any, ...]:
+    """What decides beside a graph what its program is."""
+    now = current()
+    return now.optimize, now.rules, now.workspace, now.check, host()
 
 
 def _adds_up(forest: Forest) -> bool:

@@ -1,41 +1,24 @@
 """The structure of a graph as a key: what programs are found by.
 
-Ops, types and literals are written as negative numbers, each known by one, so that a
-look-up compares numbers alone. A number is never used again for something else.
+Ops, types and literals are written as negative numbers (`graph/numbers.py`), so that a
+look-up compares numbers alone.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
-from treadle.graph.body import sign_of
 from treadle.graph.leaves import LITERAL
+from treadle.graph.numbers import number, number_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
 from treadle.program.layout import order_of
 
 __all__ = ["Structure", "lies", "structure"]
-
-KNOWN = 1 << 16  # ops and types that have a number
-
-_numbers: dict[Any, int] = {}
-_next = itertools.count(-1, -1)
-
-
-def number(x: Any) -> int:
-    """The number of an op, a type or whatever else is hashable."""
-    found = _numbers.get(x)
-    if found is None:
-        if len(_numbers) >= KNOWN:
-            _numbers.clear()
-        found = _numbers.setdefault(x, next(_next))
-    return found
-
 
 def lies(node: Tensor) -> tuple[int, ...]:
     """The order in which the value of a node lies, if it is not row-major.
@@ -105,7 +88,7 @@ def structure(
         if own:
             parts.append(number(("recipe", lies(node))))
         # Of which Variable an Update is a version is nothing to its program.
-        parts.append(number(Update if type(op) is Update else sign_of(op)))
+        parts.append(number(Update) if type(op) is Update else number_of(op))
         for x in inputs:
             parts.append(place[x.serial])
     return made

@@ -38,13 +38,13 @@ class Programs:
 
     def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
         """The program of a key, made if it is not there."""
-        found = self._find(key)
+        found = self.find(key)
         if found is not None:
             return found
         with self._lock:
             gate = self._under_way.setdefault(key, threading.Lock())
         with gate:
-            found = self._find(key)  # another thread may have made it meanwhile
+            found = self.find(key)  # another thread may have made it meanwhile
             if found is None:
                 try:
                     found = make()
@@ -54,7 +54,8 @@ class Programs:
                         self._under_way.pop(key, None)
         return found
 
-    def _find(self, key: Any) -> Entry | None:
+    def find(self, key: Any) -> Entry | None:
+        """The program of a key, if it is there: it was used now."""
         with self._lock:
             found = self._table.get(key)
             if found is not None:

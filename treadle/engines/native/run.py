@@ -14,6 +14,7 @@ import numpy as np
 from treadle.base.events import span, watchers
 from treadle.base.options import current
 from treadle.base.types import TupleType
+from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept
 from treadle.engines.native.pool import pool
@@ -53,7 +54,7 @@ def memory_of(mode: str) -> Memory:
     return _memories[mode]
 
 
-class PositionError(Exception):
+class PositionError(Failed):
     """A position read from data was out of range; the reference engine says which."""
 
 

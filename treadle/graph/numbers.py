@@ -1,0 +1,44 @@
+"""Numbers for ops, types and literals: keys of structure compare numbers alone.
+
+They are negative, and a number is never used again for something else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from treadle.graph.body import sign_of
+from treadle.graph.op import Op
+
+__all__ = ["number", "number_of"]
+
+KNOWN = 1 << 16  # ops, types and whatever else has a number
+HELD = 1 << 12  # ops that are known by where they lie
+
+_numbers: dict[Any, int] = {}
+_held: dict[int, tuple[Op, int]] = {}
+_next = itertools.count(-1, -1)
+
+
+def number(x: Any) -> int:
+    """The number of whatever is hashable."""
+    found = _numbers.get(x)
+    if found is None:
+        if len(_numbers) >= KNOWN:
+            _numbers.clear()
+        found = _numbers.setdefault(x, next(_next))
+    return found
+
+
+def number_of(op: Op) -> int:
+    """The number of an op, by what it is equal by."""
+    known = _held.get(id(op))
+    if known is not None:
+        return known[1]
+    found = number(sign_of(op))
+    if op.closed:  # it may be kept: it leads to no Variable
+        if len(_held) >= HELD:
+            _held.clear()
+        _held[id(op)] = op, found
+    return found
