@@ -6,6 +6,7 @@ They are negative, and a number is never used again for something else.
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any
 
 from treadle.graph.body import sign_of
@@ -17,7 +18,7 @@ KNOWN = 1 << 16  # ops, types and whatever else has a number
 HELD = 1 << 12  # ops that are known by where they lie
 
 _numbers: dict[Any, int] = {}
-_held: dict[int, tuple[Op, int]] = {}
+_held: dict[int, tuple[weakref.ref[Op], int]] = {}
 _next = itertools.count(-1, -1)
 
 
@@ -34,11 +35,10 @@ def number(x: Any) -> int:
 def number_of(op: Op) -> int:
     """The number of an op, by what it is equal by."""
     known = _held.get(id(op))
-    if known is not None:
+    if known is not None and known[0]() is op:
         return known[1]
     found = number(sign_of(op))
-    if op.closed:  # it may be kept: it leads to no Variable
-        if len(_held) >= HELD:
-            _held.clear()
-        _held[id(op)] = op, found
+    if len(_held) >= HELD:
+        _held.clear()
+    _held[id(op)] = weakref.ref(op), found
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from treadle.graph.variable import Variable
 from treadle.optim.transform import Transform
 from treadle.runtime.evaluate import run
 
-__all__ = ["Group", "Rate", "Rule", "groups_of", "parameters_of", "store"]
+__all__ = ["Group", "Now", "Rate", "Rule", "groups_of", "parameters_of", "store"]
 
 Rate = Any
 Rule = Callable[..., Transform]
@@ -87,6 +88,18 @@ class Group:
     def __repr__(self) -> str:
         count = "all" if self.parameters is None else len(self.parameters)
         return f"Group(parameters={count}, lr={self.lr})"
+
+
+@dataclass(frozen=True)
+class Now:
+    """The count of finished steps, and the rate of each group, as expressions."""
+
+    step: Tensor
+    rates: list[Tensor]
+
+    def roots(self) -> list[Tensor]:
+        """All of these, each once."""
+        return list({x.serial: x for x in (self.step, *self.rates)}.values())
 
 
 def parameters_of(source: Any) -> list[Variable]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,9 @@ from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
-from treadle.optim.groups import Group, Rate, Rule, groups_of, parameters_of, store
+from treadle.optim.groups import (
+    Group, Now, Rate, Rule, groups_of, parameters_of, store,
+)  # fmt: skip
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
 from treadle.optim.scaling import LossScale
@@ -35,18 +36,6 @@ from treadle.runtime.evaluate import run
 __all__ = ["Optimizer"]
 
 Work = list[tuple[Group, Variable, Tensor]]
-
-
-@dataclass(frozen=True)
-class Now:
-    """The count of finished steps, and the rate of each group, as expressions."""
-
-    step: Tensor
-    rates: list[Tensor]
-
-    def roots(self) -> list[Tensor]:
-        """All of these, each once."""
-        return list({x.serial: x for x in (self.step, *self.rates)}.values())
 
 
 class Optimizer(OptimizerState):
@@ -188,7 +177,7 @@ class Optimizer(OptimizerState):
         now = self._now()
         seen = self._seen(loss, only, now)
         if seen is not None and self._plans.run(*seen):
-            return None if loss is None else seen[1].nodes[0].stored[()]
+            return None if loss is None else _told(seen[1].nodes[0])
         roots, finite, changes, chosen = self._asked(loss, only, now)
         raises = self.controls.on_nan == "raise"
         if raises and top().tracing:
@@ -216,9 +205,7 @@ class Optimizer(OptimizerState):
             )
         if loss is None:
             return None
-        stored = roots[0].stored
-        # A loss in an engine's memory stays there until it is looked at.
-        return stored[()] if isinstance(stored, np.ndarray) else roots[0]
+        return _told(roots[0])
 
     def flush(self) -> bool:
         """Update with the mean of the gradients that `accumulate` still holds back;
@@ -402,3 +389,9 @@ class Optimizer(OptimizerState):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"
+
+
+def _told(loss: Tensor) -> Any:
+    """What a step returns of a loss: one in an engine's memory stays there."""
+    stored = loss.stored
+    return stored[()] if isinstance(stored, np.ndarray) else loss

@@ -78,7 +78,7 @@ def look(
             if type(op) is Version:
                 aged.append(k)
             continue
-        if node.mark is not None or not inputs or not op.closed:
+        if node.mark is not None or not inputs or type(op) is Update:
             return None
         parts.append(number_of(op))
         waiting.append(k)
@@ -136,15 +136,12 @@ class Plan:
 
     def run(self, look: Look) -> None:
         """Run the program for this graph, settle and cut its nodes, and commit."""
-        for around in state.transactions:
-            for _, variable in self.changes:
-                around.note(variable)  # its array is not written over
         nodes = look.nodes
-        spent = {
-            k
-            for k, x in self.reused
-            if (_sole(look, x) if type(x) is int else _alone(x))
-        }
+        spent: set[int] = set()
+        if not state.transactions:  # they hold what is there now
+            for k, x in self.reused:
+                if _sole(look, x) if type(x) is int else _alone(x):
+                    spent.add(k)
         found = self.program.run([_array(nodes, x) for x in self.sources], spent)
         mark_run()
         for k, place, leaf in self.nodes:

@@ -106,9 +106,9 @@ def run(
 
     With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
     are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
-    that its old array may be overwritten where nothing else refers to it. `note` is told
-    the nodes of the run and which it keeps. A failing run drops the thread's pending
-    updates: the Variables stay as they were.
+    that its old array may be overwritten where nothing else refers to it. `note` is
+    told the nodes of the run and which it keeps. A failing run drops the thread's
+    pending updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()

@@ -20,6 +20,7 @@ from treadle.program.layout import order_of
 
 __all__ = ["Structure", "lies", "structure"]
 
+
 def lies(node: Tensor) -> tuple[int, ...]:
     """The order in which the value of a node lies, if it is not row-major.
 

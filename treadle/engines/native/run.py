@@ -17,6 +17,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept
+from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import pool
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
@@ -76,23 +77,33 @@ class Tables:
         self._known: list[weakref.ref[Array] | None]
         self._known = [None] * len(linked.program.arguments)
         self._buffers = linked.program.buffers
+        self._arguments = linked.program.arguments
         self._idle: list[int] = []
         self.steps = linked.records
         self._place = int(linked.records.ctypes.data)
 
-    def argument(self, k: int, n: int, x: Array) -> Array:
-        """Argument k in buffer n, as kernels read it; its address is filled in."""
-        known = self._known[k]
-        if known is not None and known() is x:
-            return x
-        order = self._buffers[n].order
-        if order:  # it lies as an earlier program has left it
-            own = np.asarray(x.transpose(order), order="C")
-        else:
-            own = np.asarray(x, order="C")
-        self.addresses[n] = own.ctypes.data
-        self._known[k] = weakref.ref(x) if own is x else None
-        return laid(own, order) if order else own
+    def take(
+        self, places: Sequence[int], arrays: Sequence[Array], own: dict[int, Array]
+    ) -> None:
+        """Put arguments into `own` by their buffers, as kernels read them, and fill in
+        their addresses."""
+        numbers, found = [], []
+        for k in places:
+            x, n, known = arrays[k], self._arguments[k], self._known[k]
+            if known is not None and known() is x:
+                own[n] = x
+                continue
+            order = self._buffers[n].order
+            if order:  # it lies as an earlier program has left it
+                flat = np.asarray(x.transpose(order), order="C")
+                own[n] = laid(flat, order)
+            else:
+                own[n] = flat = np.asarray(x, order="C")
+            numbers.append(n)
+            found.append(flat)
+            self._known[k] = weakref.ref(x) if flat is x else None
+        if found:
+            self.addresses[numbers] = addresses_of(found)
 
     def records(self, idle: list[int]) -> int:
         """The address of the records, of which those `idle` have nothing to do."""
@@ -147,11 +158,11 @@ class Run:
         """The results for the values of the arguments; those in `spent` may go."""
         linked, addresses = self.linked, self.addresses
         program, memory = linked.program, self.memory
-        for k, x in enumerate(arrays):
-            if x is not self.given[k]:
-                self.given[k] = x
-                n = program.arguments[k]
-                self.own[n] = self.tables.argument(k, n, x)
+        fresh = [k for k, x in enumerate(arrays) if x is not self.given[k]]
+        for k in fresh:
+            self.given[k] = arrays[k]
+        if fresh:
+            self.tables.take(fresh, arrays, self.own)
         alive = self.own.copy()
         idle: list[int] = []  # copies from a buffer to itself, weights packed before
         free = {program.arguments[k] for k in spent}
