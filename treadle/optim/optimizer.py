@@ -13,7 +13,6 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError, GradientError, RunError
-from treadle.base.options import current
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
@@ -22,7 +21,13 @@ from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
 from treadle.optim.groups import (
-    Group, Now, Rate, Rule, groups_of, parameters_of, store,
+    Group,
+    Now,
+    Rate,
+    Rule,
+    groups_of,
+    parameters_of,
+    store,
 )  # fmt: skip
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
@@ -30,7 +35,7 @@ from treadle.optim.scaling import LossScale
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
-from treadle.runtime.again import Look, Plans, look, plain
+from treadle.runtime.again import Look, Plans, look, settings
 from treadle.runtime.evaluate import run
 
 __all__ = ["Optimizer"]
@@ -331,22 +336,20 @@ class Optimizer(OptimizerState):
     ) -> tuple[Any, Look] | None:
         """How a step looks, by its graph and by all else that decides what it does;
         None where it cannot be told."""
-        controls = self.controls.sign()
-        if controls is None or not plain():
+        controls, around = self.controls.sign(), settings()
+        if controls is None or around is None:
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         found = look(asked, now.roots(), self._owned(), loss is not None)
         if found is None or not all(group.rule.fixed for group in self.groups):
             return None
-        options = current()
         key = (
             found.key,
             None if only is None else frozenset(only),
             tuple([(id(group), id(p)) for group, p, _ in work]),
             tuple([group.sign() for group in self.groups]),
-            (controls, self.sparse_updates),
-            (options.optimize, options.rules, options.workspace, options.dtype),
+            (controls, around, self.sparse_updates),
         )
         return key, found
 

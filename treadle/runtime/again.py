@@ -269,11 +269,14 @@ def _stale(nodes: Sequence[Tensor], cuts: Set[int]) -> set[int]:
     return found
 
 
-def plain() -> bool:
-    """Whether nothing but values is made of a run now, and nobody looks on."""
+def settings() -> tuple[Any, ...] | None:
+    """What decides beside a graph what its run is; None where more is made of it than
+    values, or somebody looks on."""
     frame, now = top(), current()
     if frame.tracing or frame.pending or observers.every or events.watchers:
-        return False
+        return None
     if watchers or now.eager or now.check or now.check_numerics:
-        return False
-    return now.engine in ("auto", "native")
+        return None
+    if now.engine not in ("auto", "native"):
+        return None
+    return now.optimize, now.rules, now.workspace, now.dtype
