@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -210,3 +211,59 @@ def test_derivatives_to_come_are_not_lost(hits: list[Any]) -> None:
         optimizer.step(loss)
         found.append(float(g))
     np.testing.assert_allclose(found, [6.0, 3.0, 1.5, 0.75, 0.375])
+
+
+def test_rows_frozen_later(hits: list[Any]) -> None:
+    table = td.param("table", init=np.ones((3, 2), "f"))
+    optimizer = O.SGD([table], lr=0.5)
+
+    def step() -> None:
+        table.grad = td.asarray(np.ones((3, 2), np.float32))
+        optimizer.step()
+        table.zero_grad()
+
+    for _ in range(5):
+        step()
+    assert len(hits) == 3
+    table.freeze_rows([1])
+    before = table.numpy()
+    step()
+    np.testing.assert_array_equal(table.numpy(), before - [[0.5], [0.0], [0.5]])
+
+
+def test_one_program_and_no_more_memory(hits: list[Any]) -> None:
+    weight, optimizer = td.param("weight", init=np.ones((64, 64), "f")), O.Adam()
+    places = set()
+    for _ in range(8):
+        optimizer.step(td.sum(weight * weight))
+        places.add(weight.committed.stored.ctypes.data)  # type: ignore[union-attr]
+    assert len(hits) == 5
+    assert len(places) <= 2  # it is written over what it was
+
+
+def test_a_variable_changed_by_another_thread(
+    hits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, _, step = stepper()
+    for _ in range(5):
+        step()
+    array = again._array
+
+    def meddling(nodes: Any, source: Any) -> Any:
+        found = array(nodes, source)
+        if w.committed is not changed[-1]:
+            return found
+        other = threading.Thread(target=change)
+        other.start()
+        other.join()
+        return found
+
+    def change() -> None:
+        w.assign([5.0, 5.0])
+        w.numpy()
+
+    changed = [w.committed]
+    monkeypatch.setattr(again, "_array", meddling)
+    with pytest.raises(td.StateError, match="was changed since"):
+        step()
+    np.testing.assert_array_equal(w.numpy(), [5.0, 5.0])

@@ -199,8 +199,7 @@ class Optimizer(OptimizerState):
             updates = [variable.assign(value) for variable, value in changes]
         note = seen and self._plans.note(*seen, self._owned(), chosen)
         watched = [finite] if raises and finite is not None else []
-        # What only these hold would count as asked for.
-        del changes, finite, now, seen
+        del changes, finite, now, seen  # what these alone hold would be asked for
         run([*roots, *updates, *watched], spent=roots, note=note)
         release(roots, chosen)
         if watched and not watched[0].item():
@@ -342,7 +341,8 @@ class Optimizer(OptimizerState):
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         found = look(asked, now.roots(), self._owned(), loss is not None)
-        if found is None or not all(group.rule.fixed for group in self.groups):
+        ours = all(group.rule.fixed for group in self.groups)
+        if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
             return None
         key = (
             found.key,

@@ -24,7 +24,7 @@ from treadle.graph.numbers import number, number_of
 from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor, cut, mark_run, new_node, settle, watchers
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.evaluate import ARRAY_ALONE, carried, observers
+from treadle.runtime.evaluate import ARRAY_ALONE, carried, observers, outdated
 
 __all__ = ["Look", "Owned", "Plans", "look"]
 
@@ -142,8 +142,12 @@ class Plan:
             for k, x in self.reused:
                 if _sole(look, x) if type(x) is int else _alone(x):
                     spent.add(k)
+        bases = [variable.committed for _, variable in self.changes]
         found = self.program.run([_array(nodes, x) for x in self.sources], spent)
         mark_run()
+        for (_, variable), base in zip(self.changes, bases, strict=True):
+            if variable.committed is not base:  # by another thread
+                raise outdated(variable).located("step", repr(variable.type))
         for k, place, leaf in self.nodes:
             node = nodes[place]
             settle(node, found[k])

@@ -246,11 +246,16 @@ def _check_bases(changes: Sequence[Tensor]) -> None:
         if update is base:  # its first value
             continue
         if update.inputs[0] is not base and not isinstance(base.op, Unbound):
-            raise StateError(
-                f"variable {variable.name!r} was changed since this update was made",
-                hint="make the update again from the newest value",
-            ).located("Update", repr(update.type), update.line)
+            raise outdated(variable).located("Update", repr(update.type), update.line)
         newest[id(variable)] = update
+
+
+def outdated(variable: Variable) -> StateError:
+    """The error where an update was made from what is not the newest value."""
+    return StateError(
+        f"variable {variable.name!r} was changed since this update was made",
+        hint="make the update again from the newest value",
+    )
 
 
 def carried(nodes: Sequence[Tensor]) -> set[int]:
