@@ -24,7 +24,7 @@ from treadle.graph.numbers import number, number_of
 from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor, cut, mark_run, new_node, settle, watchers
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.evaluate import ARRAY_ALONE, carried, observers, outdated
+from treadle.runtime.evaluate import ARRAY_ALONE, depends, observers, outdated
 
 __all__ = ["Look", "Owned", "Plans", "look"]
 
@@ -116,9 +116,10 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> int | None:
         if known is None:
             return number(("version", variable.trainable, t.shape, t.dtype, t.axes))
         return known[not variable.trainable] if variable.committed is node else None
-    if not op.closed or (isinstance(op, Cut) and op.carried and derived):
+    carried = isinstance(op, Cut) and op.carried
+    if not op.closed or (carried and derived):
         return None
-    return number((t.shape, t.dtype, t.axes))
+    return number((carried, t.shape, t.dtype, t.axes))
 
 
 class Plan:
@@ -247,7 +248,7 @@ def _planned(
         else:
             return None
     plan = Plan(found, sources)
-    trained, stale = carried(nodes), _stale(nodes, cuts)
+    trained, stale = depends(nodes), _stale(nodes, cuts)
     for node in nodes:
         serial = node.serial
         if serial not in keep:

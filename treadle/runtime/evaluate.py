@@ -129,15 +129,15 @@ def run(
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
     _check_bases(changes)
-    depends = carried(nodes)
+    carried = depends(nodes)
     for node in done:
         if not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in depends)
+            _remember(node, node.serial in carried)
     if len(values) > len(keep):
         for node in nodes:
             if node.serial in values and node.serial not in keep:
-                _keep_residual(node, values[node.serial], node.serial in depends)
+                _keep_residual(node, values[node.serial], node.serial in carried)
     for tell in noted:
         tell()
     for node in changes:
@@ -229,11 +229,11 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     keep = asked | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
     values = values_of(nodes, {}, keep, set(), asked & keep)
-    depends = carried(nodes)
+    carried = depends(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in depends)
+            _remember(node, node.serial in carried)
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:
@@ -258,7 +258,7 @@ def outdated(variable: Variable) -> StateError:
     )
 
 
-def carried(nodes: Sequence[Tensor]) -> set[int]:
+def depends(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes that depend on a trainable Variable."""
     found: set[int] = set()
     for node in nodes:
