@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from treadle.base.dtypes import float32, float64
 from treadle.graph.leaves import Argument
@@ -109,7 +109,7 @@ class Arrangement:
             if (n.serial in copied or not self.looked_through(n))
             and not isinstance(n.op, Output)
         ]
-        units, self._reads = group(chosen, self.supported, MEMBERS if fuse else 1)
+        units = group(chosen, self.supported, MEMBERS if fuse else 1)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:
@@ -209,17 +209,17 @@ class Arrangement:
         """The nodes that are read outside of their unit."""
         found = set(self.results)
         for unit in units:
-            read = {x.serial for node in unit.nodes for x in self.reads(node, unit)}
-            if unit.region is not None:
-                read.difference_update([n.serial for n in unit.nodes])
-            found |= read
+            if unit.region is None:
+                found |= self.reads(unit)
+            else:
+                found |= unit.operands.difference([n.serial for n in unit.nodes])
         return found
 
-    def reads(self, node: Tensor, unit: Unit) -> Sequence[Tensor]:
-        """What a member of a unit reads, whoever computes that."""
-        if unit.region is None:
-            return self.operands(node)
-        return self._reads[node.serial]
+    def reads(self, unit: Unit) -> Set[int]:
+        """The serials of what the members of a unit read, whoever computes that."""
+        if unit.region is not None:
+            return unit.operands
+        return {x.serial for node in unit.nodes for x in self.operands(node)}
 
     def operands(self, node: Tensor) -> list[Tensor]:
         """What a step by itself reads from memory."""

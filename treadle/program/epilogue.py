@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from treadle.graph.tensor import Tensor
@@ -32,25 +32,17 @@ def epilogues(
     own loops are, and wait for nothing that waits for the product.
     """
     readers: dict[int, list[Unit]] = {}
-    made: dict[int, list[int]] = {}  # the products that an operand leads to
+    made = frozenset(products)
     for unit in units:
-        own: set[int] = set()
-        for node in unit.nodes:
-            for x in node.inputs:
-                found = made.get(x.serial)
-                if found is None:
-                    found = [p.serial for p in producers(x) if p.serial in products]
-                    made[x.serial] = found
-                own.update(found)
-        for serial in own:
+        for serial in made & _read(unit):
             readers.setdefault(serial, []).append(unit)
     finishes: dict[int, Unit] = {}
     taken: set[int] = set()
     for product in units:
         (node, *rest) = product.nodes
-        reading = readers.get(node.serial, [])
-        if rest or node.serial not in products or node.serial in asked:
+        if rest or node.serial not in made or node.serial in asked:
             continue
+        reading = readers.get(node.serial, [])
         if len(reading) != 1 or reading[0].number in taken:
             continue
         (unit,) = reading
@@ -62,6 +54,14 @@ def epilogues(
         unit.done_by = product
         spread(product, unit.before & ~(1 << product.number))
     return finishes
+
+
+def _read(unit: Unit) -> Set[int]:
+    """The serials of what a unit reads, through all movement."""
+    if unit.region is not None:
+        return unit.operands
+    operands = [x for node in unit.nodes for x in node.inputs]
+    return {p.serial for x in operands for p in producers(x)}
 
 
 def _fits(

@@ -290,16 +290,15 @@ class Grouping:
 
 def group(
     nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
-) -> tuple[list[Unit], dict[int, Sequence[Tensor]]]:
+) -> list[Unit]:
     """Units for all nodes that compute something, in an order in which they can run.
 
     `fuses` tells which nodes a kernel can compute; the others are units by themselves.
-    What those of kernels read, movement looked through, is told by their serials.
     """
     grouping = Grouping(fuses, most)
     for node in nodes:
         grouping.add(node)
-    return ordered([u for u in grouping.units if u.nodes]), grouping.reads
+    return ordered([u for u in grouping.units if u.nodes])
 
 
 def ordered(units: Sequence[Unit]) -> list[Unit]:

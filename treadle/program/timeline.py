@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from treadle.base.types import TupleType
@@ -48,19 +49,26 @@ class Timeline:
             self.units.append([unit] if done is None else [unit, done])
             for own in self.units[-1]:
                 self.at |= dict.fromkeys((n.serial for n in own.nodes), k)
-        self.when: dict[int, int] = {}  # the step after which readers find a node
-        for node in arranged.nodes:
-            if arranged.looked_through(node) or node.serial not in self.at:
-                found = max(map(self.made, node.inputs), default=-1)
-            else:
-                found = self.at[node.serial]
-            self.when[node.serial] = found
-            self.at.setdefault(node.serial, found)  # one of an op's several results
+        self.kept = kept_nodes(arranged)
+        for serial, node in self.kept.items():
+            if serial not in self.at:  # one of an op's several results
+                self.at[serial] = self.at[node.inputs[0].serial]
         self.read = [self._reads(units) for units in self.units]
         self.last: dict[int, int] = {}
         for k, read in enumerate(self.read):
             self.last |= dict.fromkeys(read, k)
-        self.kept = kept_nodes(arranged)
+
+    @functools.cached_property
+    def when(self) -> dict[int, int]:
+        """The step after which readers find a node, by serial."""
+        found: dict[int, int] = {}
+        for node in self.arranged.nodes:
+            own = self.at.get(node.serial)
+            if own is None or self.arranged.looked_through(node):
+                before = [-1 if is_leaf(x) else found[x.serial] for x in node.inputs]
+                own = max(before, default=-1)
+            found[node.serial] = own
+        return found
 
     def made(self, x: Tensor) -> int:
         """The step after which a node is there; -1 for one that is there before.
@@ -73,12 +81,9 @@ class Timeline:
         """A key that sorts nodes after what they read, and by steps."""
         return self.when[x.serial], x.serial
 
-    def _reads(self, units: Sequence[Unit]) -> set[int]:
-        found: set[int] = set()
-        for unit in units:
-            for node in unit.nodes:
-                found.update([x.serial for x in self.arranged.reads(node, unit)])
-        return found
+    def _reads(self, units: Sequence[Unit]) -> Set[int]:
+        found = [self.arranged.reads(unit) for unit in units]
+        return found[0] if len(found) == 1 else frozenset().union(*found)
 
     def held(self) -> list[int]:
         """The bytes of the arena that lie there in each step."""
