@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -89,12 +90,7 @@ def opened(nodes: Sequence[Tensor]) -> set[int]:
 
 def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
     """How often these nodes read each node, by its serial."""
-    # Apart from those who count references: a loop's variable would be one more.
-    found: dict[int, int] = {}
-    for node in nodes:
-        for x in node.inputs:
-            found[x.serial] = found.get(x.serial, 0) + 1
-    return found
+    return Counter(map(by_serial, chain.from_iterable(map(_inputs, nodes))))
 
 
 def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:

@@ -344,7 +344,7 @@ class _Building:
             return Ready(named, tuple(integers), 0, 0), made[1]
 
         form = form_of(unit.region, stored, has_buffer, self.strides)
-        places = result_places(layout, node)
+        places = result_places(layout, node.type.shape)
         key = "finish", places, lanes, form.numbers.get(node.serial)
         found = once(key, form, make)
         if found is None:

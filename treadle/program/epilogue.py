@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
+from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
@@ -116,16 +118,17 @@ def _is_whole(i: Index, extent: int) -> bool:
     return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
 
 
+@functools.lru_cache(maxsize=4096)
 def result_places(
-    layout: Layout | Convolution, node: Tensor
+    layout: Layout | Convolution, shape: Shape
 ) -> tuple[tuple[Axis, ...], At]:
-    """Batch, rows and columns of a product, and the element of the node that is there.
+    """Batch, rows and columns of a product, and the element of the result there.
 
     What the product is a sum of is nothing to what follows.
     """
     batch, m, n, _ = layout.sizes
     axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
-    return axes, layout.element(tuple(map(Index.of, axes)), node.type.shape)
+    return axes, layout.element(tuple(map(Index.of, axes)), shape)
 
 
 def epilogue_kernel(
@@ -143,7 +146,7 @@ def epilogue_kernel(
     """
     region = unit.region
     assert region is not None
-    axes, dims = result_places(layout, node)
+    axes, dims = result_places(layout, node.type.shape)
     known = _place(unit, node)
     assert known is not None
     by: dict[Axis, Index] = {}

@@ -17,6 +17,7 @@ __all__ = ["Form", "clear", "form_of", "once"]
 
 KNOWN = 2048  # forms whose kernels are kept
 
+_MISSING: Any = object()
 _known: dict[Any, tuple[Any, tuple[int, ...]] | None] = {}
 
 
@@ -98,8 +99,8 @@ def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
     Where it was made before, for other nodes, these stand in their places.
     """
     key = key, form.key
-    if key in _known:
-        known = _known[key]
+    known = _known.get(key, _MISSING)
+    if known is not _MISSING:
         return known and (known[0], [form.nodes[k] for k in known[1]])
     made = make()
     if len(_known) >= KNOWN:

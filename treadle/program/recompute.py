@@ -7,13 +7,16 @@ So are the floats that a weight of few bits stands for.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
+from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import uses
 from treadle.loops.lower import is_virtual, recomputed
+from treadle.ops.cast import Cast
 from treadle.ops.compare import Comparison, Logical
 from treadle.ops.contract import Contract
 from treadle.ops.convolution import Conv
@@ -38,9 +41,9 @@ READERS = 3  # of a value of two operands: with more it is better kept
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
     for node in nodes:
-        if is_widened(node) and _lies(node.inputs[0]):
+        if type(node.op) is Cast and is_widened(node) and _lies(node.inputs[0]):
             recomputed(node)
-    cheap = [n for n in nodes if isinstance(n.op, CHEAP) and n.type.size >= LARGE]
+    cheap = [n for n in nodes if _is_cheap(type(n.op)) and n.type.size >= LARGE]
     if not cheap:
         return
     readers, folded = uses(nodes), _folded(nodes)
@@ -73,6 +76,11 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             recomputed(node)
 
 
+@functools.cache
+def _is_cheap(kind: type[Op]) -> bool:
+    return issubclass(kind, CHEAP)
+
+
 def _lies(x: Tensor) -> bool:
     """Whether a value lies in memory before the program runs, however it is seen."""
     while isinstance(x.op, Movement):
@@ -83,9 +91,12 @@ def _lies(x: Tensor) -> bool:
 def _folded(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes, by serial, that are folded, with nothing but movement in between."""
     found: set[int] = set()
-    for reader in reversed(nodes):
-        folds = isinstance(reader.op, Reduction)
-        folds = folds and not isinstance(reader.type, TupleType)
-        if folds or (isinstance(reader.op, Movement) and reader.serial in found):
-            found.update([x.serial for x in reader.inputs])
+    folds = [n for n in nodes if isinstance(n.op, Reduction)]
+    stack = [x for n in folds if not isinstance(n.type, TupleType) for x in n.inputs]
+    while stack:
+        x = stack.pop()
+        if x.serial not in found:
+            found.add(x.serial)
+            if isinstance(x.op, Movement):
+                stack += x.inputs
     return found

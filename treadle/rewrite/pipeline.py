@@ -127,7 +127,9 @@ PIPELINE = (
     ),
     Stage(
         "straighten",
-        lambda graph, ways: widen(straighten(graph.roots, graph.nodes())),
+        lambda graph, ways: widen(
+            straighten(graph.roots, graph.nodes()), graph.nodes()
+        ),
         "contractions begin with their batch dimensions, none is of 16-bit floats",
         _is_straight,
     ),

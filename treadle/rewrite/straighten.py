@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import is_not
 
 from treadle.graph.tensor import Tensor, remade
+from treadle.graph.traversal import uses
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
@@ -29,8 +29,11 @@ def straighten(
     if not alone and all(map(_is_ordered, nodes)):
         return dict(roots)
     for node in nodes:
-        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
-        op = node.op
+        op, inputs = node.op, node.inputs
+        for x in inputs:
+            if x.serial in made:
+                inputs = tuple([made.get(y.serial, y) for y in inputs])
+                break
         if isinstance(op, Contract):
             if node.serial in alone:
                 waiting[node.serial] = Tensor(op, inputs, node.type)
@@ -45,7 +48,7 @@ def straighten(
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
             made[node.serial] = ordered(whole, inner.inputs, node)
-        elif any(map(is_not, inputs, node.inputs)):
+        elif inputs is not node.inputs:
             made[node.serial] = remade(node, op, inputs, node.type)
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
@@ -61,14 +64,10 @@ def _is_ordered(node: Tensor) -> bool:
 
 def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
     """The contractions, by serial, that a permutation reads and nobody else."""
-    found: set[int] = set()
-    others: set[int] = set()
-    for node in nodes:
-        for x in node.inputs:
-            if isinstance(x.op, Contract):
-                again = x.serial in found or not isinstance(node.op, PermuteDims)
-                (others if again else found).add(x.serial)
-    return found - others
+    permuted = [n.inputs[0] for n in nodes if type(n.op) is PermuteDims]
+    found = {x.serial for x in permuted if isinstance(x.op, Contract)}
+    counts = uses(nodes) if found else {}
+    return {serial for serial in found if counts[serial] == 1}
 
 
 def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from operator import is_not
 
 from treadle.base.dtypes import bfloat16, float16, float32
@@ -18,17 +18,18 @@ _HALF = (float16, bfloat16)
 
 def is_half_product(node: Tensor) -> bool:
     """Whether a node is a contraction of 16-bit floats."""
-    return isinstance(node.op, Contract) and node.type.dtype in _HALF
+    return type(node.op) is Contract and node.type.dtype in _HALF
 
 
-def widen(roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+def widen(roots: dict[int, Tensor], before: Sequence[Tensor]) -> dict[int, Tensor]:
     """The roots, with contractions of 16-bit floats on operands cast to float32.
 
-    After permutations have found their contraction, which a cast would part.
+    After permutations have found their contraction, which a cast would part; the nodes
+    `before` that tell whether there are any.
     """
+    if not any(map(is_half_product, before)):
+        return roots
     nodes = reach(roots.values())
-    if not any(map(is_half_product, nodes)):
-        return dict(roots)
     made: dict[int, Tensor] = {}
     casts: dict[int, Tensor] = {}
 
