@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -15,7 +16,7 @@ from treadle.graph.frame import apart, top
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor, newest_serial, noted
-from treadle.graph.traversal import pending, reach
+from treadle.graph.traversal import by_serial, pending, reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
@@ -237,8 +238,11 @@ def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
 # -- written out -----------------------------------------------------------------------
 
 
-def expansion(node: Tensor, made: Mapping[int, Tensor] | None = None) -> list[Tensor]:
-    """What the results of a Derivative are, as graphs of what it derives.
+def expansion(
+    node: Tensor, made: Mapping[int, Tensor] | None = None
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """What the results of a Derivative are, as graphs of what it derives; what is read
+    of the nodes that were there, and the new ones, in order.
 
     `made` has nodes, by serial, that were made of its inputs.
     """
@@ -252,10 +256,13 @@ def expansion(node: Tensor, made: Mapping[int, Tensor] | None = None) -> list[Te
     with apart():
         found = pull(ys, gs, Targets.of_nodes(groups))
     results = [found[k] for k in range(len(groups))]
-    for x in reach(results, lambda n: n.serial < start):
-        if x.serial > start:
-            x.origin = node.origin
-    return results
+    nodes = reach(results, lambda n: n.serial < start)
+    first = bisect(nodes, start, key=by_serial)
+    old, fresh = nodes[:first], nodes[first:]
+    code, offset = node.origin
+    for x in fresh:
+        x._code, x._offset = code, offset
+    return results, old, fresh
 
 
 def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
@@ -264,7 +271,7 @@ def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
     results: dict[int, list[Tensor]] = {}
     for node in nodes:
         if type(node.op) is Derivative:
-            results[node.serial] = expansion(node, made)
+            results[node.serial] = expansion(node, made)[0]
         elif node.inputs and node.inputs[0].serial in results:
             assert isinstance(node.op, Output)
             made[node.serial] = _standing_for(

@@ -142,12 +142,10 @@ def is_virtual(node: Tensor) -> bool:
     if node.mark is not None and "recomputed" in node.mark:
         return True
     kind = type(node.op)
-    if kind is Concat and len(node.inputs) >= MANY:
-        return False
     found = _virtual.get(kind)
     if found is None:  # what depends on more than the type is computed
         found = _virtual[kind] = has_rule(node.op) and not is_computed(node.op)
-    return found
+    return found and (kind is not Concat or len(node.inputs) < MANY)
 
 
 def recomputed(node: Tensor) -> None:

@@ -130,7 +130,7 @@ class Grouping:
             return known
         fuses = self.fuses(node)
         found: Sequence[Tensor] = node.inputs
-        if any(map(is_virtual, found)):
+        if True in map(is_virtual, found):
             own, stack = [], list(reversed(found))
             while stack:
                 x = stack.pop()
@@ -145,24 +145,22 @@ class Grouping:
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
-        operands = unit.operands
+        operands, sizes, unit_of = unit.operands, self.sizes, self.unit_of
         for x in self._reads(node):
-            if x.serial in operands:
+            serial = x.serial
+            if serial in operands:
                 continue  # it waits for that already
-            operands.add(x.serial)
-            if x.serial not in self.sizes:
+            operands.add(serial)
+            if serial not in sizes:
                 several = isinstance(x.type, TupleType)
-                self.sizes[x.serial] = 0 if several else x.type.size
-            self._wait(unit, x)
+                sizes[serial] = 0 if several else x.type.size
+            other = unit_of.get(serial) or self.unit(x)
+            if other is not None and other is not unit:
+                depend(unit, other)
         after = waited_for(node)
-        if after is not None:
-            self._wait(unit, after)
-
-    def _wait(self, unit: Unit, x: Tensor) -> None:
-        """Let a unit wait for the one that computes a node, if there is one."""
-        other = self.unit(x)
-        if other is not None and other is not unit:
-            depend(unit, other)
+        last = None if after is None else self.unit(after)
+        if last is not None and last is not unit:
+            depend(unit, last)
 
     # -- joining ---------------------------------------------------------------------
 
@@ -170,11 +168,11 @@ class Grouping:
         """The units of a node's producers, the newest first, and bits of all units that
         what the node waits for waits for.
         """
-        found = {}
-        awaited = 0
+        found: dict[int, Unit] = {}
+        awaited, unit_of = 0, self.unit_of
         for x in self._reads(node):
-            unit = self.unit(x)
-            if unit is not None:
+            unit = unit_of.get(x.serial) or self.unit(x)
+            if unit is not None and unit.number not in found:
                 awaited |= unit.before
                 if unit.region is not None:
                     found[unit.number] = unit
@@ -182,6 +180,8 @@ class Grouping:
         last = None if after is None else self.unit(after)
         if last is not None:
             awaited |= last.before
+        if len(found) < 2:
+            return [*found.values()], awaited
         return [found[k] for k in sorted(found, reverse=True)], awaited
 
     def _join(self, node: Tensor, unit: Unit) -> bool:
@@ -219,13 +219,17 @@ class Grouping:
             self.unit_of[node.serial] = unit
 
     def _join_element(self, node: Tensor, region: Region) -> bool:
+        tried = None
         for at in self._places(node, region):
+            if at is tried:
+                continue
             for x, i in operand_places(node, at):
                 if not fits(region, x, i):
                     break
             else:
                 region.placement[node.serial] = at
                 return True
+            tried = at
         return False
 
     def _places(self, node: Tensor, region: Region) -> Iterator[At]:

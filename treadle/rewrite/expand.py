@@ -207,10 +207,12 @@ class _Numbering:
     ) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
         with tidied(tidy):
-            results = expansion(node)
-        fresh = reach(results, lambda x: x.serial in made)
-        old = [x for x in fresh if x.serial < node.serial and x.serial not in made]
-        assert not old, f"a derivative reads {old[0].name}, which the run does not"
+            results, old, fresh = expansion(node)
+        old = [x for x in old if x.serial not in made]
+        if old:  # made since the derivative was recorded
+            lost = f"a derivative reads {old[0].name}, which the run does not"
+            assert old[0].serial > node.serial, lost
+            fresh = reach(results, lambda x: x.serial in made)
         self._walk(fresh, made)
         return tuple(_one(made[y.serial]) for y in results)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from treadle.base.options import current
@@ -29,12 +30,14 @@ from treadle.rewrite.expand import Expanded
 from treadle.rewrite.pipeline import Stage, Ways, prepare
 from treadle.rewrite.record import recording
 
+_type = attrgetter("type")
+
 __all__ = ["claimed", "direct", "supported", "translated"]
 
 
 def supported(node: Tensor) -> bool:
     """Whether kernels can compute a node."""
-    return _computes(node.op, node.type, *[x.type for x in node.inputs])
+    return _computes(node.op, node.type, *map(_type, node.inputs))
 
 
 @lru_cache(maxsize=4096)
