@@ -359,8 +359,10 @@ def after_readers(
         writer = by_number[maker[new.serial]]
         bit = 1 << writer.number
         for unit in units:
+            if old.serial not in unit.operands:
+                continue
             reader = by_number[step.get(unit.number, unit.number)]
-            if old.serial not in unit.operands or reader is writer:
+            if reader is writer:
                 continue
             more = (reader.before | 1 << reader.number) & ~writer.before
             if reader.before & bit or not more:

@@ -88,21 +88,29 @@ def _place(unit: Unit, node: Tensor) -> At | None:
         if not any(_leads_to(x, node) for x in member.inputs):
             continue
         for x, at in operand_places(member, region.placement[member.serial]):
+            if not _leads_to(x, node):
+                continue
             for p, place in sources(x, at):
                 if p is node:
                     if place is None:
                         return None
                     found.add(place)
-    if len(found) != 1 or math.prod(a.extent for a in region.axes) != node.type.size:
+    if len(found) != 1:
         return None
-    (place,) = found
-    whole = flat(place, node.type.shape)
-    if whole == run_of(region.axes):
+    return _covered(found.pop(), region.axes, node.type.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _covered(place: At, axes: tuple[Axis, ...], shape: Shape) -> At | None:
+    """A place in an array that loops over axes run through, as `_place` gives it."""
+    if math.prod(a.extent for a in axes) != math.prod(shape):
+        return None
+    whole = flat(place, shape)
+    if whole == run_of(axes):
         return (whole,)
-    axes = [i.terms[0][0] for i in place if i.terms]
-    covered = len(axes) == len(region.axes) and set(axes) == set(region.axes)
-    plain = all(map(_is_whole, place, node.type.shape))
-    return place if plain and covered else None
+    own = [i.terms[0][0] for i in place if i.terms]
+    covered = len(own) == len(axes) and set(own) == set(axes)
+    return place if covered and all(map(_is_whole, place, shape)) else None
 
 
 def _leads_to(x: Tensor, node: Tensor) -> bool:

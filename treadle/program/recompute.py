@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
-from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import uses
 from treadle.loops.lower import is_virtual, recomputed
@@ -77,7 +77,7 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
 
 
 @functools.cache
-def _is_cheap(kind: type[Op]) -> bool:
+def _is_cheap(kind: type[Any]) -> bool:
     return issubclass(kind, CHEAP)
 
 

@@ -58,6 +58,8 @@ class Index:
         self._next = itertools.count(1)
         self._by_class: dict[type[Op], list[Rule]] = {}
         self._found: dict[Any, tuple[Rule, ...]] = {}
+        # Rules and signs of nodes, where the signs of their operands tell them.
+        self._followed: dict[Any, tuple[tuple[Rule, ...], int]] = {}
 
     def of(self, node: Tensor, signs: Signs | None = None) -> tuple[Rule, ...]:
         """The rules that may fit a node, in order.
@@ -66,14 +68,33 @@ class Index:
         below them; without, it may be anything.
         """
         inputs, op = node.inputs, type(node.op)
+        twins = len(inputs) == 2 and inputs[0] is inputs[1]
         if signs is None:
             own = [self._unknown(x) for x in inputs]
-            bits = self._all
-        else:
-            own = [signs.get(x.serial) or self._unknown(x) for x in inputs]
+            return self._matched(node, op, self._all, twins, own)
+        own = [signs.get(x.serial) or self._unknown(x) for x in inputs]
+        key = op, twins, *own
+        known = self._followed.get(key)
+        if known is None:
             bits = self._below(node, op, own)
-            signs[node.serial] = self._sign(inputs, op, bits)
-        twins = len(inputs) == 2 and inputs[0] is inputs[1]
+            sign = self._sign(inputs, op, bits)
+            known = self._matched(node, op, bits, twins, own), sign
+            if not self._looks(op):
+                if len(self._followed) > KNOWN:
+                    self._followed.clear()
+                self._followed[key] = known
+        found, signs[node.serial] = known
+        return found
+
+    def _matched(
+        self,
+        node: Tensor,
+        op: type[Op],
+        bits: int,
+        twins: bool,
+        own: Sequence[int],
+    ) -> tuple[Rule, ...]:
+        """The rules that may fit a node of these bits, over operands of these signs."""
         key = op, bits, twins, *own
         found = self._found.get(key)
         if found is None:
@@ -82,6 +103,10 @@ class Index:
                 self._found.clear()
             self._found[key] = found
         return found
+
+    def _looks(self, op: type[Op]) -> bool:
+        """Whether more than an op and the signs of its operands tells its bits."""
+        return any(w.found is not None for w in self._steps[op][0])
 
     def _below(self, node: Tensor, op: type[Op], own: Sequence[int]) -> int:
         """The bits of what stands in a node whose operands have these signs."""
