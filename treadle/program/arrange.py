@@ -45,22 +45,22 @@ def is_leaf(node: Tensor) -> bool:
     return node.stored is not None or isinstance(node.op, Argument)
 
 
-def _remembered(holds: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
-    """The same answers, found once for each node."""
+def _among(serials: Set[int]) -> Callable[[Tensor], bool]:
+    """Whether a node is one of these."""
+    return lambda node: node.serial in serials
+
+
+def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
+    """Whether a node needs no buffer: its readers compute it where they read it."""
     known: dict[int, bool] = {}
 
     def answer(node: Tensor) -> bool:
         found = known.get(node.serial)
         if found is None:
-            found = known[node.serial] = holds(node)
+            found = known[node.serial] = is_virtual(node) and supported(node)
         return found
 
     return answer
-
-
-def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
-    """Whether a node needs no buffer: its readers compute it where they read it."""
-    return _remembered(lambda node: is_virtual(node) and supported(node))
 
 
 class Arrangement:
@@ -84,9 +84,9 @@ class Arrangement:
     ) -> None:
         self.roots = roots
         self.versions = versions
-        self.supported = _remembered(supported)
-        self.looked_through = _looked_through(self.supported)
         reached = reach(list(roots.values())) if nodes is None else nodes
+        self.supported = _among({n.serial for n in reached if supported(n)})
+        self.looked_through = _looked_through(self.supported)
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}

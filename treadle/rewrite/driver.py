@@ -188,10 +188,12 @@ class Driver:
             return self._leaf(node)
         done = self._done
         inputs = tuple([done[x.serial] for x in node.inputs])
-        if kind is _Kind.CONTROL:
-            op = with_bodies(op, self.body)
-        each = kind is _Kind.EACH or (kind is _Kind.CONTROL and effect_of(op) == "each")
-        if each or (self.marks and _is_marked(node)):
+        if kind is not _Kind.PLAIN and kind is not _Kind.SWAPS:
+            if kind is _Kind.CONTROL:
+                op = with_bodies(op, self.body)
+            if kind is _Kind.EACH or effect_of(op) == "each":
+                return _over(node, inputs, op)
+        if self.marks and _is_marked(node):
             return _over(node, inputs, op)
         serials = [x.serial for x in inputs]
         if kind is _Kind.SWAPS and len(serials) == 2:
