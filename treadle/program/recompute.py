@@ -7,9 +7,7 @@ So are the floats that a weight of few bits stands for.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
@@ -43,7 +41,8 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
     for node in nodes:
         if type(node.op) is Cast and is_widened(node) and _lies(node.inputs[0]):
             recomputed(node)
-    cheap = [n for n in nodes if _is_cheap(type(n.op)) and n.type.size >= LARGE]
+    kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
+    cheap = [n for n in nodes if type(n.op) in kinds and n.type.size >= LARGE]
     if not cheap:
         return
     readers, folded = uses(nodes), _folded(nodes)
@@ -74,11 +73,6 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         if ops <= OPS and not many and all(map(kept, large.values())):
             cost[node.serial] = ops
             recomputed(node)
-
-
-@functools.cache
-def _is_cheap(kind: type[Any]) -> bool:
-    return issubclass(kind, CHEAP)
 
 
 def _lies(x: Tensor) -> bool:
