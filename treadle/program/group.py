@@ -146,7 +146,7 @@ class Grouping:
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
         operands, sizes, unit_of = unit.operands, self.sizes, self.unit_of
-        for x in self._reads(node):
+        for x in self.reads.get(node.serial) or self._reads(node):
             serial = x.serial
             if serial in operands:
                 continue  # it waits for that already
@@ -157,7 +157,7 @@ class Grouping:
             other = unit_of.get(serial) or self.unit(x)
             if other is not None and other is not unit:
                 depend(unit, other)
-        after = waited_for(node)
+        after = waited_for(node) if node.mark else None
         last = None if after is None else self.unit(after)
         if last is not None and last is not unit:
             depend(unit, last)
@@ -176,7 +176,7 @@ class Grouping:
                 awaited |= unit.before
                 if unit.region is not None:
                     found[unit.number] = unit
-        after = waited_for(node)
+        after = waited_for(node) if node.mark else None
         last = None if after is None else self.unit(after)
         if last is not None:
             awaited |= last.before
@@ -236,7 +236,7 @@ class Grouping:
         """Where a node may stand among the loops of a region."""
         shape = node.type.shape
         for x in node.inputs:
-            if x.type.shape != shape:
+            if x.type.shape is not shape and x.type.shape != shape:
                 continue
             for p in producers(x):
                 known = region.placement.get(p.serial)

@@ -52,7 +52,16 @@ def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:
 
 def producers(x: Tensor) -> Sequence[Tensor]:
     """The computed nodes that an operand leads to, the last first."""
-    return [p for p, _ in sources(x, None)] if is_virtual(x) else (x,)
+    if not is_virtual(x):
+        return (x,)
+    found, stack = [], [x]
+    while stack:
+        own = stack.pop()
+        if is_virtual(own):
+            stack += own.inputs
+        else:
+            found.append(own)
+    return found
 
 
 def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:

@@ -104,7 +104,8 @@ def fits(region: Region, x: Tensor, at: At | None) -> bool:
 
 def compatible(unit: Unit, other: Unit) -> bool:
     """Whether two units over the same loops read each other where they may."""
-    if len(unit.operands | other.operands) > OPERANDS:
+    most = len(unit.operands) + len(other.operands)
+    if most > OPERANDS and len(unit.operands | other.operands) > OPERANDS:
         return False
     for a, b in ((unit, other), (other, unit)):
         own, theirs = a.region, b.region
@@ -113,7 +114,7 @@ def compatible(unit: Unit, other: Unit) -> bool:
         members = theirs.placement
         for node in own.nodes:
             for x in node.inputs:
-                if _leads_to(x, members):
+                if x.serial in members or _leads_to(x, members):
                     break
             else:
                 continue
