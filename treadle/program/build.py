@@ -239,9 +239,12 @@ class _Building:
         self.steps.append(step)
         # By identity: the hash of a code is that of all its names and numbers.
         first = {(id(n._code), n._offset): n.origin for n in nodes if n._code}
-        count = Counter((id(n._code), n._offset) for n in nodes if n._code)
-        origins = [first[key] for key, _ in count.most_common()]
-        self.about.append(About(tuple(origins), flops))
+        if len(first) > 1:
+            count = Counter([(id(n._code), n._offset) for n in nodes if n._code])
+            origins = tuple([first[key] for key, _ in count.most_common()])
+        else:
+            origins = tuple(first.values())
+        self.about.append(About(origins, flops))
 
     def _step(self, unit: Unit) -> None:
         if unit.region is None:

@@ -31,7 +31,7 @@ NARROW = (float16, bfloat16, int8)  # what products read as float32
 Steps = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class View:
     """How a node lies in the memory of another: an offset and a stride a dimension."""
 

@@ -21,7 +21,7 @@ _MISSING: Any = object()
 _known: dict[Any, tuple[Any, tuple[int, ...]] | None] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Form:
     """A region without its nodes: what was done to which numbers, and those nodes."""
 

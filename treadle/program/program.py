@@ -38,7 +38,7 @@ SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
 PART = 32_768  # scalar operations in one part of a step that is cut
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Buffer:
     """An array of the program: where its memory comes from, and its type.
 
@@ -55,7 +55,7 @@ class Buffer:
     origin: Origin = field(default=(None, 0), compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel on buffers; `integers` fill the slots of its sizes and strides.
 
@@ -72,10 +72,10 @@ class Launch:
 
     @property
     def read(self) -> tuple[int, ...]:
-        return tuple(k for k in self.buffers if k not in self.written)
+        return tuple([k for k in self.buffers if k not in self.written])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Product:
     """A contraction as a batch of products of matrices, or a convolution.
 
@@ -124,7 +124,7 @@ class Fallback:
 Step = Launch | Product | Fallback
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class About:
     """What people are told of a step: the lines of what it computes, the first that of
     most of it, and its arithmetic operations, 0 where they are not known.

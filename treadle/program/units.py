@@ -33,7 +33,7 @@ MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Unit:
     """Nodes computed by one step: a region of fused nodes, or one op by itself."""
 

@@ -126,6 +126,7 @@ class _Numbering:
         self.done: dict[int, Results] = {}  # of nodes that rules made, by serial
         self.called: dict[int, dict[int, Results]] = {}  # what calls compute inside
         self.latest: Tensor | None = None  # what was seen from outside so far
+        self.bare: set[Type | TupleType] = set()  # types without names
 
     def node(self, op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
         kind = _kinds.get(type(op)) or _kind(op)
@@ -253,24 +254,34 @@ class _Numbering:
     def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
         """Convert nodes in order; `made` maps old serials to what they became."""
         done, table, kinds, plain = self.done, self.table, _kinds, _Kind.PLAIN
+        bare = self.bare
         for node in nodes:
-            serial = node.serial
+            serial, type_ = node.serial, node.type
             if serial in made:
                 continue
             if serial in done:
                 made[serial] = done[serial]
             elif node.stored is not None:
                 made[serial] = self.constant(node)
-            elif kinds.get(type(node.op)) is plain and not has_names(node.type):
+            elif kinds.get(type(node.op)) is plain and (
+                type_ in bare or self._is_bare(type_)
+            ):
                 # As `convert` does it, without the calls: most nodes are such.
                 inputs: Any = tuple([made[x.serial] for x in node.inputs])
-                key = (node.op, node.type, *[x.serial for x in inputs])
+                key = (node.op, type_, *[x.serial for x in inputs])
                 found = table.get(key)
                 if found is None:
                     found = self._first(key, node.op, inputs, node)
                 made[serial] = found
             else:
                 made[serial] = self.convert(node, made)
+
+    def _is_bare(self, type_: Type | TupleType) -> bool:
+        """Whether no dimension has a name, to be asked once for each type."""
+        if has_names(type_):
+            return False
+        self.bare.add(type_)
+        return True
 
 
 def _one(x: Results) -> Tensor:

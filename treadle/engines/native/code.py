@@ -35,7 +35,7 @@ SOURCES = {  # how contractions call the types of operands
 FEW = 256  # results that read a weight: with more, packing it is a small part of all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Code:
     """What runs a part of a step: the function `name` among `texts`, on arguments.
 
