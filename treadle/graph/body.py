@@ -99,7 +99,7 @@ class Body:
         """
         known: int | None = self.memo.get("sign")
         if known is None:
-            parts = self._parts()
+            parts = self.sign_parts()
             if parts is None:
                 known = self.number
             else:
@@ -109,7 +109,7 @@ class Body:
             self.memo["sign"] = known
         return known
 
-    def _parts(self) -> tuple[Any, ...] | None:
+    def sign_parts(self) -> tuple[Any, ...] | None:
         """The structure with the constants in it, if they are small."""
         place = {node.serial: k for k, node in enumerate(self.nodes)}
         parts: list[Any] = []

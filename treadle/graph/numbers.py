@@ -12,12 +12,13 @@ from typing import Any
 from treadle.graph.body import sign_of
 from treadle.graph.op import Op
 
-__all__ = ["number", "number_of"]
+__all__ = ["known_by", "number", "number_of"]
 
 KNOWN = 1 << 16  # ops, types and whatever else has a number
 HELD = 1 << 12  # ops that are known by where they lie
 
 _numbers: dict[Any, int] = {}
+_things: dict[int, Any] = {}  # the same the other way round
 _held: dict[int, tuple[weakref.ref[Op], int]] = {}
 _next = itertools.count(-1, -1)
 
@@ -28,8 +29,15 @@ def number(x: Any) -> int:
     if found is None:
         if len(_numbers) >= KNOWN:
             _numbers.clear()
+            _things.clear()
         found = _numbers.setdefault(x, next(_next))
+        _things[found] = x
     return found
+
+
+def known_by(n: int) -> Any:
+    """What has a number; None if too much has been numbered since."""
+    return _things.get(n)
 
 
 def number_of(op: Op) -> int:

@@ -21,7 +21,7 @@ from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
 from treadle.ops import bitwise, division
 
-__all__ = ["bound", "number_of", "parameterize"]
+__all__ = ["bits_of", "bound", "number_of", "parameterize", "value_of"]
 
 MOST = 1 << 16  # expressions and statements that equal ones are replaced by
 PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
@@ -38,9 +38,16 @@ def _one(x: Any) -> Any:
     return _shared.setdefault(x, x)
 
 
-def _bits(value: float) -> int:
+def bits_of(value: float) -> int:
+    """The integer that a float passes as."""
     (found,) = struct.unpack("<q", struct.pack("<d", value))
     return int(found)
+
+
+def value_of(bits: int) -> float:
+    """The float that passes as an integer."""
+    (found,) = struct.unpack("<d", struct.pack("<q", bits))
+    return float(found)
 
 
 class _Slots:
@@ -91,7 +98,7 @@ class _Slots:
             return x
         if kind == "i" and x.value in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max):
             return x
-        bits = int(x.value) if kind == "i" else _bits(float(x.value))
+        bits = int(x.value) if kind == "i" else bits_of(float(x.value))
         if (kind, bits) not in self.literals:
             self.values.append(bits)
             self.literals[kind, bits] = Parameter(len(self.values) - 1)
@@ -133,9 +140,7 @@ def number_of(x: Literal, integers: Sequence[int]) -> Any:
     if not isinstance(x.value, Parameter):
         return x.value
     own = integers[x.value.slot]
-    return (
-        own if x.dtype.kind == "i" else struct.unpack("<d", struct.pack("<q", own))[0]
-    )
+    return own if x.dtype.kind == "i" else value_of(own)
 
 
 def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:

@@ -26,11 +26,12 @@ ROWS_OF_PART = 16  # fewer are not worth a sum of their own
 
 
 def cut_folds(
-    roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
+    roots: Mapping[int, Tensor], nodes: Sequence[Tensor], divided: set[int]
 ) -> dict[int, Tensor]:
     """The roots, with each long fold as a fold of parts and a fold of these.
 
-    `nodes` are all that the roots depend on.
+    `nodes` are all that the roots depend on. Extents whose divisors decided are added
+    to `divided`.
     """
     if not any(map(_is_long, nodes)):
         return dict(roots)
@@ -38,7 +39,7 @@ def cut_folds(
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         if isinstance(node.op, Reduction):
-            found = _cut(node.op, inputs[0])
+            found = _cut(node.op, inputs[0], divided)
             if found is not None:
                 found.origin = node.origin
                 made[node.serial] = found
@@ -52,7 +53,7 @@ def _is_long(node: Tensor) -> bool:
     return isinstance(node.op, Reduction) and node.inputs[0].type.size >= LONG
 
 
-def _cut(op: Reduction, x: Tensor) -> Tensor | None:
+def _cut(op: Reduction, x: Tensor, divided: set[int]) -> Tensor | None:
     """The fold in two, or None where it is short or does not divide."""
     shape = x.type.shape
     extents = [shape[k] for k in op.axes]
@@ -69,6 +70,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
         return replace(op, axes=op.axes)(inner)  # type: ignore[type-var]
     if op.axes[1:2] == (first + 1,) and n < PARTS.start and x.type.size >= LARGE:
         at, lead, n = first + 1, n, shape[first + 1]  # a few times many rows
+    divided.add(n)
     fitting = (c for c in range(2, n // ROWS_OF_PART + 1) if lead * c in PARTS)
     parts = max((c for c in fitting if n % c == 0), default=0)
     if not parts:

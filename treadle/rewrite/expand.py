@@ -51,7 +51,8 @@ class Expanded:
     old nodes that have a value although their recipe is in the graph, as roots; `lost`
     those that were computed on the way to them, of which `again` are needed once more.
     `inside` has, by roots of their own, what calls among those computed inside: the
-    call, and the node of its body; `once_more` those that are needed.
+    call, and the node of its body; `once_more` those that are needed. `divided` has the
+    extents that folds were cut in by what divides them.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Expanded:
     again: list[Tensor] = field(default_factory=list)
     inside: dict[int, Inner] = field(default_factory=dict)
     once_more: list[Inner] = field(default_factory=list)
+    divided: set[int] = field(default_factory=set)
     _reached: tuple[list[Tensor], list[Tensor]] = field(default=([], []), init=False)
 
     def nodes(self) -> Sequence[Tensor]:

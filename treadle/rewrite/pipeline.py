@@ -135,7 +135,7 @@ PIPELINE = (
     ),
     Stage(
         "cut",
-        lambda graph, ways: cut_folds(graph.roots, graph.nodes()),
+        lambda graph, ways: cut_folds(graph.roots, graph.nodes(), graph.divided),
         "long folds to few results are folds of parts",
         lambda node, ways: True,
     ),

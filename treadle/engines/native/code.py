@@ -19,7 +19,7 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import CONVOLUTIONS, Convolution
 from treadle.program.program import Launch, Product
 
-__all__ = ["Code", "coded"]
+__all__ = ["Code", "coded", "name_of"]
 
 # A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
 # with a shift in bytes; the name of a function, for its address.
@@ -71,6 +71,11 @@ def _written(kernel: Kernel) -> Function:
     text = emit(kernel, "NAME")
     name = f"loops_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return Function(name, text.replace("@NAME(", f"@{name}("))
+
+
+def name_of(kernel: Kernel) -> str:
+    """The name of a kernel's function: equal of those that are equal."""
+    return _text(kernel).name
 
 
 def _launch(step: Launch) -> Code:

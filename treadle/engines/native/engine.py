@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from treadle.base.collector import HeldBack
+from treadle.base.errors import TreadleError
 from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import Type
@@ -40,6 +42,7 @@ from treadle.engines.native.objects.walk import walked
 from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
+from treadle.engines.native.resized import resized
 from treadle.engines.native.run import PositionError, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
@@ -87,7 +90,7 @@ class Native(Engine):
             loose = sorted(made.place[s] for s in more)
             own = made.key(keep | more, *options, *loose)
         linked, leaves = self.programs.get(
-            own, lambda: self._linked(made, feeds, keep, more)
+            own, lambda: self._linked(own, made, feeds, keep, more)
         )
         self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
@@ -119,7 +122,7 @@ class Native(Engine):
         more, beside = self.residuals.kept(key, made)
         if made.recipes or beside or more - keep:
             return None
-        make = partial(self._linked, made, {}, keep, set())
+        make = partial(self._linked, key, made, {}, keep, set())
         linked, leaves = self.programs.get(key, make)
         order = made.nodes
         numbers = {s: made.place[s] for s in keep}
@@ -209,6 +212,7 @@ class Native(Engine):
 
     def _linked(
         self,
+        key: tuple[int, ...],
         made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
@@ -216,9 +220,37 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
         with HeldBack():
-            linked, leaves = self._compile(made, feeds, keep, more)
+            linked, leaves = self._sized(key, made, feeds, keep, more)
+        linked.lines = first_lines(made.nodes)
         linked.link()
         return linked, leaves
+
+    def _sized(
+        self,
+        key: tuple[int, ...],
+        made: Structure,
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        more: Set[int],
+    ) -> tuple[Linked, list[int]]:
+        """A program by what is known of other extents; else it is compiled."""
+        families = self.programs.families
+        if recording() is not None or current().check:
+            return self._compile(made, feeds, keep, more)
+        found = families.made(key, made.nodes, _lanes())
+        extents = None if found else families.beyond(key, made.nodes)
+        other = resized(made, feeds, extents) if extents else None
+        if other is not None:
+            far, given = other
+            own = [{far.nodes[made.place[s]].serial for s in x} for x in (keep, more)]
+            with suppress(TreadleError):  # there may be no memory for so much
+                compiled = self._compile(far, given, *own)
+                families.add(key, made.nodes, compiled, extents)
+            found = families.made(key, made.nodes, _lanes())
+        if found is None:
+            found = self._compile(made, feeds, keep, more)
+            families.add(key, made.nodes, found)
+        return found
 
     def _compile(
         self,
@@ -229,10 +261,9 @@ class Native(Engine):
     ) -> tuple[Linked, list[int]]:
         """As above, not compiled. What is kept in `more` lies as it is computed."""
         place = made.place
-        # Whatever the threads of this run: its program serves others too.
         given = made.nodes, feeds, keep, place, more, made.recipes
-        linked, graph = translated(*given, lanes=max(2, pool().threads))
-        linked.lines = first_lines(made.nodes)
+        linked, graph = translated(*given, lanes=_lanes())
+        linked.divided = frozenset(graph.divided)
         linked.again = [place[x.serial] for x in graph.again]
         linked.inside = [
             (place[call.serial], place_inside(call, x), x.type.nbytes)
@@ -260,6 +291,11 @@ def _settings() -> tuple[Any, ...]:
     """What decides beside a graph what its program is."""
     now = current()
     return now.optimize, now.rules, now.workspace, now.check, host()
+
+
+def _lanes() -> int:
+    """Whatever the threads of a run: its program serves others too."""
+    return max(2, pool().threads)
 
 
 def _adds_up(forest: Forest) -> bool:

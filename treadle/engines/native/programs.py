@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from treadle.engines.native.families import Families
 from treadle.engines.native.linked import Linked
 
 __all__ = ["Entry", "Programs"]
@@ -26,6 +27,7 @@ class Programs:
     def __init__(self, limit: int = PROGRAMS, most_bytes: int = BYTES) -> None:
         self.limit, self.most_bytes = limit, most_bytes
         self.hits = self.misses = self.bytes = 0
+        self.families = Families()
         self._table: OrderedDict[Any, Entry] = OrderedDict()
         self._start()
         if hasattr(os, "register_at_fork"):
@@ -79,6 +81,7 @@ class Programs:
         with self._lock:
             self._table.clear()
             self.bytes = 0
+        self.families.clear()
 
     def values(self) -> list[Entry]:
         """The programs, the longest unused first."""

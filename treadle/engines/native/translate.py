@@ -122,6 +122,8 @@ def translated(
         graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
         name = place.__getitem__ if place is not None else int
         roots = {name(serial): root for serial, root in graph.roots.items()}
+        if place is not None:  # `keep` has no order
+            roots = dict(sorted(roots.items()))
         replaced = {name(k): x for k, x in graph.replaced.items()}
         leaves = zip(graph.arguments, graph.leaves, strict=True)
         given = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}

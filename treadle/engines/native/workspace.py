@@ -12,10 +12,11 @@ from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
 from treadle.program.build import Draft
 from treadle.program.chains import side_by_side
+from treadle.program.program import Program
 from treadle.program.timeline import Demand
 from treadle.rewrite.record import stage
 
-__all__ = ["fitting"]
+__all__ = ["abreast", "fitting"]
 
 NEAR = 1.1  # a plan is not made where so many times the limit is foreseen
 LAST = 3  # but for so many, the smallest, if nothing else fits
@@ -27,21 +28,16 @@ def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
 
     Its small steps run side by side in so many lanes, if that fits as well.
     """
-    limit, threads = current().workspace, pool(current().threads).threads
+    limit = current().workspace
     found: list[tuple[int, Draft]] = []
     large: list[Draft] = []
 
     def fits(draft: Draft) -> Linked | None:
-        program = draft.build()
-        with stage("side by side"):
-            abreast = side_by_side(program, lanes)
-        for one in [abreast, program] if abreast.regions else [program]:
-            linked = Linked(one)
-            needed = linked.workspace(threads)
-            if not limit or needed <= limit:
-                return linked
-        found.append((needed, draft))
-        return None
+        linked, needed = abreast(draft.build(), lanes)
+        if limit and needed > limit:
+            found.append((needed, draft))
+            return None
+        return linked
 
     for draft in drafts:
         if limit and draft.demand.bytes > NEAR * limit:
@@ -56,6 +52,23 @@ def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
             return linked
     least, smallest = min(found, key=itemgetter(0))
     raise _refusal(limit, least, smallest.demand)
+
+
+def abreast(program: Program, lanes: int) -> tuple[Linked, int]:
+    """A program with its small steps side by side, and the bytes that it needs.
+
+    In order, if these would be more than the options allow otherwise.
+    """
+    limit, threads = current().workspace, pool(current().threads).threads
+    with stage("side by side"):
+        made = side_by_side(program, lanes)
+    for one in [made, program] if made.regions else [program]:
+        linked = Linked(one)
+        needed = linked.workspace(threads)
+        if not limit or needed <= limit:
+            break
+    linked.plain = program
+    return linked, needed
 
 
 def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:

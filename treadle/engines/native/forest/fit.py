@@ -7,28 +7,21 @@ products cut their work by rules of their own, and are planned for the rows ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.types import Type
-from treadle.engines.native.code import coded
+from treadle.engines.native.code import Code, coded
 from treadle.engines.native.forest.compiled import Compiled, Sample
 from treadle.engines.native.jit import compile_functions
-from treadle.loops.kernel import Kernel
+from treadle.program.even import Uneven, fit, same
 from treadle.program.program import Product
 
-__all__ = ["Law", "Uneven"]
+__all__ = ["Law"]
 
-Maker = Callable[[int], Any]
 PLACE, TOTAL = 1, 2  # fields of a record
-
-
-class Uneven(Exception):
-    """Something that does not grow evenly with the rows."""
 
 
 class _Product:
@@ -37,12 +30,13 @@ class _Product:
     def __init__(self, made: dict[int, Sample], k: int, low: int, high: int) -> None:
         """`made` by numbers as `Law` counts them."""
         steps = {n: x.linked.program.steps[k] for n, x in made.items()}
-        self.step = _fit(steps[low], steps[high], low, high)
+        self.step = fit(steps[low], steps[high], low, high)
         for n, step in steps.items():
-            if not _same(self.step(n), step):
+            if not same(self.step(n), step):
                 raise Uneven
         like = made[high]
         self.codes = like.linked.codes[k]
+        self.others: dict[frozenset[str], Mapping[str, int]] = {}
         self.first = like.linked.spans[k][0]
         slot = {place: k for k, place in enumerate(like.steps.slots.tolist())}
         places = like.steps.records[self.first :, PLACE].tolist()
@@ -59,6 +53,14 @@ class _Product:
             for place, code in zip(places, self.codes, strict=False)
         ]
 
+    def _functions(self, code: Code) -> Mapping[str, int]:
+        """The addresses of what a code calls, asked for once: a name tells a text."""
+        key = frozenset(code.texts)
+        found = self.others.get(key)
+        if found is None:
+            found = self.others[key] = compile_functions(code.texts)
+        return found
+
     def write(self, made: Compiled, n: int) -> None:
         """Put what this step is for a number, as `Law` counts, into its places."""
         codes = coded(self.step(n))
@@ -70,7 +72,7 @@ class _Product:
             made.scratch = max(made.scratch, code.scratch)
             functions: Mapping[str, int] = made.functions
             if code.texts.keys() != like.texts.keys():
-                functions = compile_functions(code.texts)
+                functions = self._functions(code)
                 made.alive.append(functions)
             place, slots = self.places[k]
             own = functions[code.name], place, code.total, max(code.grain, 1)
@@ -148,7 +150,7 @@ def _alike(one: Sample, other: Sample) -> bool:
         others = y.records[first : first + count, 0]
         if not isinstance(step, Product) and not np.array_equal(functions, others):
             return False
-    same: list[tuple[Any, Any]] = [
+    pairs: list[tuple[Any, Any]] = [
         (x.records[:, 1], y.records[:, 1]),
         (x.slots, y.slots),
         (x.which, y.which),
@@ -157,55 +159,10 @@ def _alike(one: Sample, other: Sample) -> bool:
         (x.results, y.results),
         (x.copied, y.copied),
     ]
-    if len(x.table) != len(y.table) or not all(np.array_equal(p, q) for p, q in same):
+    if len(x.table) != len(y.table) or not all(np.array_equal(p, q) for p, q in pairs):
         return False
-    if not _same(a.program.constants, b.program.constants):
+    if not same(a.program.constants, b.program.constants):
         return False
-    if not _same(tuple(x.arrays), tuple(y.arrays)):
+    if not same(tuple(x.arrays), tuple(y.arrays)):
         return False
     return all(s <= t for s, t in zip(a.sizes, b.sizes, strict=True))
-
-
-def _fit(x: Any, y: Any, low: int, high: int) -> Maker:
-    """What x is at `low` and y at `high`, at any number between."""
-    if type(x) is not type(y):
-        raise Uneven
-    if isinstance(x, int) and not isinstance(x, bool):
-        slope, rest = divmod(y - x, high - low)
-        if rest:
-            raise Uneven
-        return (lambda n: x + slope * (n - low)) if slope else (lambda n: x)
-    if isinstance(x, tuple):
-        if len(x) != len(y):
-            raise Uneven
-        parts = [_fit(a, b, low, high) for a, b in zip(x, y, strict=True)]
-        if _same(x, y):
-            return lambda n: x
-        return lambda n: tuple([part(n) for part in parts])
-    if isinstance(x, Type):
-        shape = _fit(x.shape, y.shape, low, high)
-        return lambda n: Type(shape(n), x.dtype, x.axes)
-    if is_dataclass(x) and not isinstance(x, Kernel):
-        kind: Any = type(x)
-        names = [f.name for f in fields(x) if f.name != "grain"]
-        own = {k: _fit(getattr(x, k), getattr(y, k), low, high) for k in names}
-        if hasattr(x, "grain"):
-            own["grain"] = lambda n: y.grain
-        return lambda n: kind(**{k: part(n) for k, part in own.items()})
-    if x != y:
-        raise Uneven
-    return lambda n: x
-
-
-def _same(x: Any, y: Any) -> bool:
-    """Whether two parts of programs are the same, but for how their steps are cut."""
-    if type(x) is not type(y):
-        return False
-    if isinstance(x, np.ndarray):
-        return bool(x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y))
-    if isinstance(x, tuple):
-        return len(x) == len(y) and all(map(_same, x, y))
-    if is_dataclass(x) and not isinstance(x, (Kernel, Type)):
-        names = [f.name for f in fields(x) if f.name != "grain"]
-        return all(_same(getattr(x, k), getattr(y, k)) for k in names)
-    return bool(x == y)

@@ -13,12 +13,13 @@ import numpy as np
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source
-from treadle.engines.native.forest.fit import Law, Uneven
+from treadle.engines.native.forest.fit import Law
 from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.tolerance import difference
+from treadle.program.even import Uneven
 
 __all__ = ["Rows", "compiled"]
 

@@ -1,0 +1,14 @@
+"""A slice of the campaign over sizes; `python -m tests.fuzz.sizes` runs the rest."""
+
+from __future__ import annotations
+
+import treadle as td
+from tests.fuzz.sizes import Outcome, differing
+
+
+def test_a_law_gives_what_is_compiled_for_the_size() -> None:
+    outcome = Outcome()
+    for seed in range(24):
+        with td.options(engine="native", arena="poison" if seed % 2 else "fast"):
+            assert differing(seed, outcome) == ""
+    assert outcome.laws > 50
