@@ -9,7 +9,7 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import Net, trees
-from treadle.runtime import evaluate
+from treadle.runtime import evaluate, rows
 
 
 def loss_of(net: Net, seed: int) -> Any:
@@ -66,3 +66,33 @@ def test_a_step_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> N
     for p, array in zip(net.parameters, before, strict=True):
         np.testing.assert_array_equal(p.numpy(), array)
     opt.step(loss_of(net, 1))
+
+
+def test_a_sentence_of_a_new_length_is_rows_of_its_cells() -> None:
+    """Two directions and a score a word: a program for each length costs far more."""
+    table, ahead, back = (td.nn.Embedding(50, 8), *(td.nn.LSTMCell(8, 6),) * 2)
+    out = td.nn.Linear(12, 5)
+    ahead, back = (td.function(lambda x, s, f=f: f(x, s)) for f in (ahead, back))
+    score = td.function(lambda x, y: out(td.concat([x, y])))
+    zero = td.zeros(6)
+
+    def states(cell: Any, words: Any) -> list[Any]:
+        state, found = (zero, zero), []
+        for x in words:
+            state = cell(x, state)
+            found.append(state[0])
+        return found
+
+    def loss(length: int) -> Any:
+        words = [table(k * 7 % 50) for k in range(length)]
+        lefts, rights = states(ahead, words), states(back, words[::-1])[::-1]
+        scores = [score(x, y) for x, y in zip(lefts, rights, strict=True)]
+        tags = [k % 5 for k in range(length)]
+        return td.nn.functional.cross_entropy(td.stack(scores), tags)
+
+    before = rows.counts.runs
+    for count, length in enumerate((12, 17, 31), 1):
+        found = loss(length).numpy()
+        assert rows.counts.runs == before + count
+        with td.options(autobatch=False, engine="reference"):
+            np.testing.assert_allclose(found, loss(length).numpy(), rtol=1e-5)

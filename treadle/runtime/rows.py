@@ -32,7 +32,8 @@ LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
 SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
-PAYS = 2  # rows there have to be in a group on average
+ALIKE = 2  # nodes of a kind there have to be at a depth, on average
+PAYS = 1.5  # rows there have to be in a group: a program for each graph costs more
 
 
 class Exits:
@@ -126,9 +127,9 @@ def irregular(found: Columns) -> bool:
     if count < FEW:
         return False
     codes = found.depths * found.count + found.kinds
-    if count > LOOK and PAYS * _distinct(codes[:LOOK]) <= LOOK:
+    if count > LOOK and ALIKE * _distinct(codes[:LOOK]) <= LOOK:
         return True
-    return PAYS * _distinct(codes) <= count
+    return ALIKE * _distinct(codes) <= count
 
 
 def _distinct(codes: np.ndarray[Any, Any]) -> int:
