@@ -123,7 +123,7 @@ class Native(Engine):
         if made.recipes or beside or more - keep:
             return None
         make = partial(self._linked, key, made, {}, keep, set())
-        linked, leaves = self.programs.get(key, make)
+        linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
         order = made.nodes
         numbers = {s: made.place[s] for s in keep}
         shared = {n for _, n in linked.program.shared}

@@ -65,6 +65,11 @@ class Programs:
                 self._table.move_to_end(key)
             return found
 
+    def peek(self, key: Any) -> Entry | None:
+        """The program of a key, if it is there, for somebody who does not run it."""
+        with self._lock:
+            return self._table.get(key)
+
     def _insert(self, key: Any, entry: Entry) -> None:
         with self._lock:
             self.misses += 1
