@@ -255,10 +255,15 @@ class _Kernel:
             over.next([b.offset(own, g["step_panel"], "i8")])
 
     def _ahead(self, block: _Block, index: Value) -> Value:
-        """Where the panel after this one lies: beside it, or in the next rows of k."""
+        """Where the panel after this one lies: beside it, or in the next rows of k.
+
+        Of what lies beside, the ends of vectors: where they begin between two lines,
+        the first one has been read with this panel.
+        """
         b, g = self.b, self.given
         following = b.add(index, g["tile_n"])
         beside = self._at(block.b, (following, "column_b"))
+        beside = b.offset(beside, b.i64(self.vector - 1), "i8")
         below = self._at(block.b, (g["block_k"], "k_b"))
         return b.select(b.compare("slt", following, block.columns), beside, below)
 
