@@ -30,9 +30,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     make = own._compile
 
-    def counted(made: Any, *given: Any) -> Any:
-        found.append(len(made.nodes))
-        return make(made, *given)
+    def counted(wanted: Any) -> Any:
+        found.append(len(wanted.made.nodes))
+        return make(wanted)
 
     monkeypatch.setattr(own, "_compile", counted)
     return found
@@ -251,3 +251,12 @@ def test_parts_of_programs_grow_evenly_or_not() -> None:
         with pytest.raises(Uneven):
             fit(x, y, 1, 3)
     assert same(np.zeros(2), np.zeros(2)) and not same(np.zeros(2), -np.zeros(2))
+
+
+def test_what_is_kept_is_counted_when_samples_are_dropped() -> None:
+    families = engine("native").programs.families  # type: ignore[attr-defined]
+    for n in range(2, 16):  # two extents that change on no line
+        values(lambda n: [td.tanh(td.asarray(data(n, n * n))).sum()], n)
+    kept = [own.steps for own in families._table.values()]
+    assert max(len(own.samples) for own in families._table.values()) == 8
+    assert families._steps == sum(kept)

@@ -105,15 +105,15 @@ class OptimizerState:
 
     def _owned(self) -> Owned:
         """The Variables that steps write, by id, with numbers for keys."""
-        known = self._numbers
         if self._numbered != len(self._states):
+            known = self._numbers = {}
             self._numbered = len(self._states)
             every = [self.count, *self.controls.counts()]
             for _, p, states in self._states.values():
                 every += [p, *states.values()]
             for k, v in enumerate(every):
                 known[id(v)] = number(("own", k)), number(("own", k, "fixed"))
-        return known
+        return self._numbers
 
     def _own(self) -> dict[str, Variable]:
         """What is kept once for all parameters."""

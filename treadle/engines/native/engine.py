@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ from treadle.engines.native.elements import is_float
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.tape import Run
 from treadle.engines.native.host import host
-from treadle.engines.native.keys import Structure, structure
+from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.objects.call import provide_calls
@@ -90,7 +91,7 @@ class Native(Engine):
             loose = sorted(made.place[s] for s in more)
             own = made.key(keep | more, *options, *loose)
         linked, leaves = self.programs.get(
-            own, lambda: self._linked(own, made, feeds, keep, more)
+            own, lambda: self._linked(own, _Wanted(made, feeds, keep, more))
         )
         self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
@@ -122,7 +123,7 @@ class Native(Engine):
         more, beside = self.residuals.kept(key, made)
         if made.recipes or beside or more - keep:
             return None
-        make = partial(self._linked, key, made, {}, keep, set())
+        make = partial(self._linked, key, _Wanted(made, {}, keep))
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
         order = made.nodes
         numbers = {s: made.place[s] for s in keep}
@@ -156,7 +157,7 @@ class Native(Engine):
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
-        linked, _ = self._compile(structure(nodes, feeds, keep), feeds, keep)
+        linked, _ = self._compile(_Wanted(structure(nodes, feeds, keep), feeds, keep))
         if recording() is not None:
             linked.link()
         return lowered(linked, graph)
@@ -211,57 +212,39 @@ class Native(Engine):
             kept.clear()
 
     def _linked(
-        self,
-        key: tuple[int, ...],
-        made: Structure,
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        more: Set[int],
+        self, key: tuple[int, ...], wanted: _Wanted
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
         with HeldBack():
-            linked, leaves = self._sized(key, made, feeds, keep, more)
-        linked.lines = first_lines(made.nodes)
+            linked, leaves = self._sized(key, wanted)
+        linked.lines = first_lines(wanted.made.nodes)
         linked.link()
         return linked, leaves
 
-    def _sized(
-        self,
-        key: tuple[int, ...],
-        made: Structure,
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        more: Set[int],
-    ) -> tuple[Linked, list[int]]:
+    def _sized(self, key: tuple[int, ...], wanted: _Wanted) -> tuple[Linked, list[int]]:
         """A program by what is known of other extents; else it is compiled."""
+        own = None
+        if recording() is None and not current().check:
+            own = family(key, wanted.made.nodes)
+        if own is None:
+            return self._compile(wanted)
         families = self.programs.families
-        if recording() is not None or current().check:
-            return self._compile(made, feeds, keep, more)
-        found = families.made(key, made.nodes, _lanes())
-        extents = None if found else families.beyond(key, made.nodes)
-        other = resized(made, feeds, extents) if extents else None
-        if other is not None:
-            far, given = other
-            own = [{far.nodes[made.place[s]].serial for s in x} for x in (keep, more)]
+        found = families.made(own, _lanes())
+        extents = None if found else families.beyond(own)
+        far = wanted.resized(extents) if extents else None
+        if far is not None and extents is not None:
             with suppress(TreadleError):  # there may be no memory for so much
-                compiled = self._compile(far, given, *own)
-                families.add(key, made.nodes, compiled, extents)
-            found = families.made(key, made.nodes, _lanes())
+                families.add((own[0], extents), self._compile(far))
+            found = families.made(own, _lanes())
         if found is None:
-            found = self._compile(made, feeds, keep, more)
-            families.add(key, made.nodes, found)
+            found = self._compile(wanted)
+            families.add(own, found)
         return found
 
-    def _compile(
-        self,
-        made: Structure,
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        more: Set[int] = frozenset(),
-    ) -> tuple[Linked, list[int]]:
-        """As above, not compiled. What is kept in `more` lies as it is computed."""
-        place = made.place
-        given = made.nodes, feeds, keep, place, more, made.recipes
+    def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
+        """As `_linked`, not compiled."""
+        made, place = wanted.made, wanted.made.place
+        given = made.nodes, wanted.feeds, wanted.keep, place, wanted.more, made.recipes
         linked, graph = translated(*given, lanes=_lanes())
         linked.divided = frozenset(graph.divided)
         linked.again = [place[x.serial] for x in graph.again]
@@ -270,6 +253,29 @@ class Native(Engine):
             for call, x in graph.once_more
         ]
         return linked, [place[x.serial] for x in graph.leaves]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A graph to be compiled, and the serials of what is fed and kept. What is kept in
+    `more` lies as it is computed.
+    """
+
+    made: Structure
+    feeds: Mapping[int, Any]
+    keep: Set[int]
+    more: Set[int] = frozenset()
+
+    def resized(self, extents: Iterable[int]) -> _Wanted | None:
+        """The same for other extents of its family, without values."""
+        found = resized(self.made, self.feeds, extents)
+        if found is None:
+            return None
+        made, place = found[0], self.made.place
+        keep, more = (
+            {made.nodes[place[s]].serial for s in x} for x in (self.keep, self.more)
+        )
+        return _Wanted(*found, keep, more)
 
 
 class _Known:

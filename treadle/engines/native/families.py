@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -19,10 +19,9 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.engines.native.code import name_of
-from treadle.engines.native.keys import family
+from treadle.engines.native.keys import Open
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.workspace import abreast
-from treadle.graph.tensor import Tensor
 from treadle.program.even import Law, Uneven, fit
 from treadle.program.program import Launch, Program
 
@@ -37,7 +36,6 @@ LEAST = 2  # an extent of 1 is another structure
 
 Vector = np.ndarray[Any, np.dtype[np.int64]]
 Extents = tuple[int, ...]
-Nodes = Sequence[Tensor]
 Entry = tuple[Linked, list[int]]
 
 
@@ -190,11 +188,19 @@ class _Family:
                         return found
         return None
 
-    def add(self, sample: _Sample) -> None:
+    @property
+    def steps(self) -> int:
+        """Of all samples."""
+        return sum(len(x.program.steps) for x in self.samples)
+
+    def add(self, sample: _Sample) -> int:
+        """Remember a sample; how many steps more there are."""
+        before = self.steps
         if len(self.samples) >= SAMPLES:
             gone = self.samples.pop(len(self.samples) // 2)
             self.uneven = {key for key in self.uneven if id(gone) not in key}
         self.samples.append(sample)
+        return self.steps - before
 
 
 def _chosen(run: Run) -> tuple[_Sample, _Sample, _Sample] | None:
@@ -240,54 +246,41 @@ class Families:
         self._steps = 0
         self._lock = threading.Lock()
 
-    def made(self, key: Sequence[int], nodes: Nodes, lanes: int) -> Entry | None:
+    def made(self, graph: Open, lanes: int) -> Entry | None:
         """The program of a graph by a law, to be linked; None if there is none.
 
-        `nodes` are those of its structure, `lanes` as in `fitting`.
+        `graph` is what `family` tells of it, `lanes` as in `fitting`.
         """
-        found = family(key, nodes)
-        if found is None:
-            return None
         with self._lock:
-            own = self._table.get(found[0])
-            known = own.line(np.array(found[1], np.int64)) if own else None
+            own = self._table.get(graph[0])
+            known = own.line(np.array(graph[1], np.int64)) if own else None
             if own is None or known is None:
                 return None
             own.missed = 0
         line, place = known
         return line.at(place, lanes)
 
-    def beyond(self, key: Sequence[int], nodes: Nodes) -> Extents | None:
-        """Extents whose program, when it is added, may give that of a key by a law."""
-        found = family(key, nodes)
+    def beyond(self, graph: Open) -> Extents | None:
+        """Extents whose program, once it is added, may give a graph's by a law."""
         with self._lock:
-            own = self._table.get(found[0]) if found else None
-            if own is None or found is None:
+            own = self._table.get(graph[0])
+            far = own.beyond(np.array(graph[1], np.int64)) if own else None
+            if own is None or far is None:
                 return None
-            far = own.beyond(np.array(found[1], np.int64))
-            if far is not None:
-                own.missed += 1  # until it is of use
-        return None if far is None else tuple(far.tolist())
+            own.missed += 1  # until it is of use
+        return tuple(far.tolist())
 
-    def add(
-        self,
-        key: Sequence[int],
-        nodes: Nodes,
-        entry: Entry,
-        extents: Extents | None = None,
-    ) -> None:
-        """Remember a program that was compiled for a key, or for other extents."""
-        found = family(key, nodes)
-        if found is None or not found[1]:
+    def add(self, graph: Open, entry: Entry) -> None:
+        """Remember a program that was compiled for a graph."""
+        if not graph[1]:
             return
         with self._lock:
-            own = self._table.setdefault(found[0], _Family())
-            self._table.move_to_end(found[0])
-            own.add(_Sample.of(extents or found[1], entry))
-            self._steps += len(entry[0].program.steps)
+            own = self._table.setdefault(graph[0], _Family())
+            self._table.move_to_end(graph[0])
+            self._steps += own.add(_Sample.of(graph[1], entry))
             while self._steps > STEPS and len(self._table) > 1:
                 _, gone = self._table.popitem(last=False)
-                self._steps -= sum(len(x.program.steps) for x in gone.samples)
+                self._steps -= gone.steps
 
     def clear(self) -> None:
         """Forget all programs and laws."""

@@ -25,7 +25,7 @@ from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
 from treadle.program.layout import order_of
 
-__all__ = ["EXTENTS", "Structure", "family", "lies", "sized", "structure"]
+__all__ = ["EXTENTS", "Open", "Structure", "family", "lies", "sized", "structure"]
 
 KNOWN = 1 << 16  # ops and types without extents
 # Fields of ops that hold extents, or where something begins and ends.
