@@ -179,7 +179,7 @@ def test_any_sizes_and_strides(
     layouts=st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
     blocks=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70)),
     target=st.sampled_from(MACHINES),
-    tiles=st.sampled_from(["tall", "flat", "dot"]),
+    tiles=st.sampled_from(["tall", "flat", "dot", "row"]),
     packed=st.booleans(),
     held=st.booleans(),
     copied=st.booleans(),
@@ -204,6 +204,27 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
     assert whole.tobytes() == parts.tobytes()
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 2), st.just(1), st.integers(0, 1100), SIZES),
+    layouts=st.tuples(LAYOUTS, st.just("row"), LAYOUTS),
+    dtype=st.sampled_from(["float", "double"]),
+    target=st.sampled_from(MACHINES),
+    accumulate=st.booleans(),
+)
+def test_one_row(
+    sizes: tuple[int, int, int, int],
+    layouts: tuple[str, str, str],
+    dtype: str,
+    target: Machine,
+    accumulate: bool,
+) -> None:
+    given = sizes, layouts, dtype, target
+    whole = product(*given, accumulate=accumulate)
+    parts = product(*given, accumulate=accumulate, cut=True)
+    assert whole.tobytes() == parts.tobytes()
+
+
 NARROW = st.sampled_from(["float", "half", "bfloat", "int8"])
 
 
@@ -214,7 +235,7 @@ NARROW = st.sampled_from(["float", "half", "bfloat", "int8"])
     sources=st.tuples(NARROW, NARROW),
     blocks=st.tuples(st.integers(1, 5), st.integers(1, 70), st.integers(1, 70)),
     target=st.sampled_from(MACHINES),
-    tiles=st.sampled_from(["tall", "flat", "dot", None]),
+    tiles=st.sampled_from(["tall", "flat", "dot", "row", None]),
     packed=st.booleans(),
 )
 def test_narrow_operands_give_the_bits_of_their_floats(
@@ -272,6 +293,38 @@ def test_products_by_openblas(
         product(sizes, layouts, dtype, accumulate=accumulate, cut=True, blas=True)
 
 
+@pytest.mark.parametrize("target", MACHINES)
+@pytest.mark.parametrize(
+    "layouts", list(itertools.product(["row", "column"], repeat=3))
+)
+def test_a_plan_for_other_sizes_is_the_one_made_anew(
+    layouts: tuple[str, str, str], target: Machine
+) -> None:
+    """Or it is none, where other sizes take other code."""
+    every = [(1, 64, 100, 128), (1, 1, 100, 128), (1, 700, 100, 128), (1, 3, 9, 2000),
+             (1, 64, 1, 128), (4, 64, 100, 128), (1, 2000, 700, 900)]  # fmt: skip
+
+    def strides(sizes: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        m, n, k = sizes[1:]
+        shapes = (m, k), (k, n), (m, n)
+        return [
+            (x * y, y, 1) if layout == "row" else (x * y, 1, x)
+            for (x, y), layout in zip(shapes, layouts, strict=True)
+        ]
+
+    plans = {s: plan_matmul(*s, *strides(s), target=target) for s in every}
+    resized = 0
+    for plan in plans.values():
+        for sizes, wanted in plans.items():
+            found = plan.at(sizes[0], sizes[1:], *strides(sizes))
+            numbers = wanted.arguments, wanted.total, wanted.grain, wanted.scratch
+            assert found == (numbers if found else None)
+            resized += found is not None
+            same = (plan.name, plan.functions, plan.swapped)
+            assert found or same != (wanted.name, wanted.functions, wanted.swapped)
+    assert resized >= 2 * len(plans)
+
+
 def at_the_edge(values: Array) -> Array:
     """A copy of an array that ends where memory does: what follows is forbidden."""
     page = mmap.PAGESIZE
@@ -288,7 +341,9 @@ def at_the_edge(values: Array) -> Array:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
 @pytest.mark.parametrize("target", MACHINES)
-@pytest.mark.parametrize("sizes", [(1, 37, 45, 70), (2, 3, 67, 65), (1, 17, 5, 100)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 37, 45, 70), (2, 3, 67, 65), (1, 17, 5, 100), (2, 1, 67, 43)]
+)
 @pytest.mark.parametrize("flip_a", [False, True])
 @pytest.mark.parametrize("flip_b", [False, True])
 @pytest.mark.parametrize("source", ["float", "half", "bfloat", "int8"])
@@ -312,7 +367,7 @@ def test_nothing_past_the_end_is_read_or_written(
         (a.transpose(0, 2, 1) if flip_a else a),
         b.transpose(0, 2, 1) if flip_b else b,
     )
-    for tiles in ("tall", "flat", "dot"):
+    for tiles in ("tall", "flat", "dot", "row"):
         cut = Blocking(tiles, 1, 64, 40, ahead=True, far=True)
         plan = plan_matmul(
             *sizes, steps(a), steps(b), steps(c), target=target, blocking=cut,

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from treadle.engines.native.contraction.dot import DOT_ROWS
 from treadle.engines.native.contraction.machine import Machine
+from treadle.engines.native.contraction.row import ROW_COLUMNS
 from treadle.engines.native.contraction.tile import FLAT, TALL, rows_of_tile
 
 __all__ = ["Blocking", "choose", "grain", "tile_size"]
 
 Pair = tuple[int, int]
+
+ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Blocking:
     """The cut of a product; sizes in elements.
 
     tiles: "tall", "flat" (few rows; all that blocks of fewer rows than half a tall tile
-    may have) or "dot" (few rows, A and B consecutive along k).
+    may have), "dot" (few rows, A and B consecutive along k) or "row" (one row, B with
+    adjacent columns).
     """
 
     tiles: str = "tall"
@@ -41,6 +45,8 @@ def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
     lanes = machine.vector // size
     if tiles == "dot":
         return DOT_ROWS, 32
+    if tiles == "row":
+        return 1, ROW_COLUMNS
     width = (FLAT if tiles == "flat" else TALL)[-1]
     return rows_of_tile(machine, width), width * lanes
 
@@ -53,6 +59,8 @@ def choose(
     tiles = "flat" if m <= rows_of_tile(machine, FLAT[-1]) else "tall"
     if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
         tiles = "dot"
+    if m == 1 and b[1] == 1:
+        tiles = "row"
     large = m >= 512 and k * n * size >= 2 << 20
     packed = tiles != "dot" and (b[1] != 1 or large)
     rows = 512 if packed or m >= 1536 else 128
@@ -60,14 +68,17 @@ def choose(
     blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
     tile_m, tile_n = tile_size(machine, size, tiles)
     parts = min(8, int(_seconds(sizes, size) / 8e-6))
-    blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // (2 * tile_n)))
+    least = ROW_PART if tiles == "row" else 2 * tile_n
+    blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // least))
+    blocks_n -= tiles == "row" and blocks_n > 1 and blocks_n % 2
     if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
         blocks_m *= 2
-    panels = -(-n // tile_n)
+    unit = ROW_UNIT if tiles == "row" else tile_n
+    units = -(-n // unit)
     return Blocking(
         tiles,
         blocks_m,
-        -(-panels // blocks_n) * tile_n,
+        -(-units // blocks_n) * unit,
         _block_k(tiles, m, k, packed),
         packed,
         copied=_is_worth_a_copy(m, n, max(a) * size),
@@ -88,8 +99,6 @@ def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:
     """How many terms are summed before C is touched."""
     if tiles == "dot":
         return k
-    if m == 1:  # long pieces of few rows of B: its pages are read one after the other
-        return 16
     return _even(k, 1024 if packed or tiles == "flat" else 512)
 
 

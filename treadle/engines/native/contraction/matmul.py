@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from treadle.engines.native.contraction.blas import (
     BLAS_FIELDS,
@@ -28,6 +29,7 @@ from treadle.engines.native.contraction.pack import (
     pack_rows,
     pack_transposed,
 )
+from treadle.engines.native.contraction.row import row_function
 from treadle.engines.native.contraction.source import size_of
 from treadle.engines.native.contraction.text import Function
 from treadle.engines.native.contraction.tile import FLAT, TALL, tile_function
@@ -35,8 +37,21 @@ from treadle.engines.native.contraction.tile import FLAT, TALL, tile_function
 __all__ = ["MatmulPlan", "plan_matmul"]
 
 Triple = tuple[int, int, int]
+_Kind = tuple[str | bool, ...]
 
+_PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}
 WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
+
+
+class Numbers(NamedTuple):
+    """What a plan says in numbers: arguments, work items, how many are a part, bytes
+    of scratch memory.
+    """
+
+    arguments: tuple[int, ...]
+    total: int
+    grain: int
+    scratch: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,24 @@ class MatmulPlan:
     grain: int
     scratch: int
     swapped: bool
+    given: _Problem | None = None  # what was asked for, of a plan that can be resized
+    kind: _Kind = ()
+
+    def at(
+        self, batch: int, sizes: Triple, a: Triple, b: Triple, c: Triple
+    ) -> Numbers | None:
+        """What a plan for other sizes and strides says in numbers, in a tenth of the
+        time it takes to make; None if that has other code.
+        """
+        x = self.given
+        if x is None:
+            return None
+        given = _Problem(x.machine, x.dtype, batch, sizes, a, b, c, x.plain, x.sources)
+        problem = given.swap() if given.swaps else given
+        if given.swaps != self.swapped or problem.goes_to_blas:
+            return None
+        cut = _lawful(problem, None)
+        return _numbers(problem, cut) if _kind(problem, cut) == self.kind else None
 
 
 @dataclass(frozen=True)
@@ -78,6 +111,17 @@ class _Problem:
         return size_of(self.dtype)
 
     @property
+    def swaps(self) -> bool:
+        """Whether rows of the result are taken for its columns."""
+        (m, n, _), c = self.sizes, self.c
+        return self.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
+
+    @property
+    def goes_to_blas(self) -> bool:
+        """Whether OpenBLAS is faster and can take it."""
+        return not any(self.narrow) and blas_is_faster(self.dtype, *self.sizes)
+
+    @property
     def narrow(self) -> tuple[bool, bool]:
         """Whether A and B lie in fewer bytes than they are computed with."""
         a, b = self.sources
@@ -88,7 +132,8 @@ class _Problem:
         (m, n, k), a, b, c = self.sizes, self.a, self.b, self.c
         a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
         sources = self.sources[1], self.sources[0]
-        return replace(self, sizes=(n, m, k), a=a, b=b, c=c, sources=sources)
+        machine, dtype, batch = self.machine, self.dtype, self.batch
+        return _Problem(machine, dtype, batch, (n, m, k), a, b, c, self.plain, sources)
 
 
 def plan_matmul(
@@ -130,38 +175,55 @@ def _planned(
     blas: bool | None,
 ) -> MatmulPlan:
     """The plan of a product, made once for equal ones."""
-    (_, n, _), c = given.sizes, given.c
-    m, dtype, batch, own = given.sizes[0], given.dtype, given.batch, given.machine
-    swapped = given.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
+    swapped = given.swaps
     problem = given.swap() if swapped else given
     wide = not any(problem.narrow)
-    if wide and (blas or (blas is None and blas_is_faster(dtype, *problem.sizes))):
+    if problem.goes_to_blas if blas is None else wide and blas:
         found = _by_blas(problem, accumulate, swapped)
         if found is not None:
             return found
     cut = _lawful(problem, blocking)
     extra = epilogue or Epilogue("", lambda b, x, site: None)
     structure = Structure(
-        dtype,
+        problem.dtype,
         problem.c[2] == 1,
         accumulate,
         extra.key or None,
         extra.pointers,
         extra.integers,
     )
-    made = kernel(own, structure, epilogue)
-    values = _fields(problem, cut)
-    total = batch * values["blocks_m"] * values["blocks_n"]
+    made = kernel(problem.machine, structure, epilogue)
     return MatmulPlan(
         made.name,
         made.text,
         _functions(problem, cut),
-        tuple(values[name] for name in FIELDS),
-        total,
-        grain((batch, *problem.sizes), problem.size, total),
-        values["scratch"],
+        *_numbers(problem, cut),
         swapped,
+        given if blocking is None and blas is None else None,
+        _kind(problem, cut),
     )
+
+
+def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
+    values = _fields(problem, cut)
+    total = problem.batch * values["blocks_m"] * values["blocks_n"]
+    return Numbers(
+        tuple([values[name] for name in FIELDS]),
+        total,
+        grain((problem.batch, *problem.sizes), problem.size, total),
+        values["scratch"],
+    )
+
+
+def _kind(problem: _Problem, cut: Blocking) -> _Kind:
+    """What of sizes, strides and cut decides about the code of a product."""
+    widened = problem.narrow[1] and not cut.packed
+    return cut.tiles, widened, _lies(problem.b), problem.c[2] == 1
+
+
+def _lies(b: Triple) -> str:
+    """What is consecutive in B."""
+    return "rows" if b[2] == 1 else "columns" if b[1] == 1 else "nothing"
 
 
 def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan | None:
@@ -190,28 +252,39 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     block_n = max(1, min(cut.block_n, n))
     packed = cut.packed or b[1] != 1
     if narrow_b and not packed:  # else each tile widens it, whole vectors of it
-        whole = not (n % own.lanes(problem.dtype) or block_n % own.lanes(problem.dtype))
         few = m // blocks_m <= WIDENED * tile_size(own, size, tiles)[0]
-        packed = not few or not (whole or own.masks)
-    return replace(
-        cut,
-        tiles=tiles,
-        blocks_m=blocks_m,
-        block_n=block_n,
-        block_k=max(1, k if tiles == "dot" else min(cut.block_k, k)),
-        packed=tiles != "dot" and packed,
-        copied=(cut.copied or narrow_a) and tiles != "dot" and 1 in a,
-        ahead=cut.ahead and b[1] == 1,
+        packed = not few or not _fits(problem, block_n)
+    if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
+        tiles = "flat"
+    lasting = tiles in ("dot", "row")  # all of k at once
+    return Blocking(
+        tiles,
+        blocks_m,
+        block_n,
+        max(1, k if lasting else min(cut.block_k, k)),
+        tiles != "dot" and packed,
+        (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
+        cut.held,
+        cut.ahead and b[1] == 1,
+        cut.far,
     )
+
+
+def _fits(problem: _Problem, block_n: int) -> bool:
+    """Whether columns are whole vectors, or the machine can mask the last one."""
+    lanes = problem.machine.lanes(problem.dtype)
+    return problem.machine.masks or not (problem.sizes[1] % lanes or block_n % lanes)
 
 
 def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
     """What the kernel calls, in the order of FUNCTIONS."""
-    own, dtype, b = problem.machine, problem.dtype, problem.b
-    pack = pack_rows if b[2] == 1 else pack_transposed if b[1] == 1 else pack_general
+    own, dtype = problem.machine, problem.dtype
+    pack = _PACKS[_lies(problem.b)]
     a_lies, b_lies = problem.sources
     if cut.tiles == "dot":
         tile = dot_function(own, dtype, problem.sources)
+    elif cut.tiles == "row":
+        tile = row_function(own, dtype, b_lies)
     else:
         widths = FLAT if cut.tiles == "flat" else TALL
         tile = tile_function(own, dtype, widths, dtype if cut.packed else b_lies)
@@ -230,7 +303,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
-    ragged = 2 if problem.machine.masks or cut.tiles == "dot" else 1
+    ragged = 2 if problem.machine.masks or cut.tiles in ("dot", "row") else 1
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
     packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector

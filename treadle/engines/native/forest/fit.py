@@ -16,6 +16,7 @@ import numpy as np
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.forest.compiled import Compiled, Sample
 from treadle.engines.native.jit import compile_functions
+from treadle.program.contract import Layout
 from treadle.program.even import Uneven, fit, same
 from treadle.program.program import Product
 
@@ -35,6 +36,7 @@ class _Product:
             if not same(self.step(n), step):
                 raise Uneven
         like = made[high]
+        self.like = like.steps
         self.codes = like.linked.codes[k]
         self.others: dict[frozenset[str], Mapping[str, int]] = {}
         self.first = like.linked.spans[k][0]
@@ -63,7 +65,32 @@ class _Product:
 
     def write(self, made: Compiled, n: int) -> None:
         """Put what this step is for a number, as `Law` counts, into its places."""
-        codes = coded(self.step(n))
+        step = self.step(n)
+        if not self._resized(made, step):
+            self._anew(made, step)
+
+    def _resized(self, made: Compiled, step: Product) -> bool:
+        """Put other numbers into the code there is, if that serves the step."""
+        code, layout = self.codes[0], step.layout
+        if code.plan is None or not isinstance(layout, Layout):
+            return False
+        batch, m, n, k = layout.sizes
+        own = code.plan.at(batch, (m, n, k), layout.a, layout.b, layout.c)
+        if own is None:
+            return False
+        made.scratch = max(made.scratch, own.scratch)
+        made.records[self.first, TOTAL:] = own.total, max(own.grain, 1)
+        first = self.places[0][0]
+        place = first + code.planned
+        made.table[first:place] = self.like.table[first:place]
+        last = step.finish.integers if step.finish else ()
+        integers = (*own.arguments, *last)
+        made.table[place : place + len(integers)] = integers
+        return True
+
+    def _anew(self, made: Compiled, step: Product) -> None:
+        """Put in whatever code the step has."""
+        codes = coded(step)
         if len(codes) != len(self.codes):
             raise Uneven
         for k, (code, like) in enumerate(zip(codes, self.codes, strict=True)):
