@@ -10,7 +10,7 @@ import ast
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import FrozenInstanceError, dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
@@ -47,7 +47,23 @@ class Traits:
     tolerance: str = ""  # "E" exact, "U" ulp bound, "R" rounding bound by length
 
 
-class Op:
+class _Frozen:
+    """Attributes are set while an object is made, and never again."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+_base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `op`
+
+
+@_base
+class Op(_Frozen):
     """What an op answers; families fill in what their members share."""
 
     __slots__ = ()
@@ -184,7 +200,9 @@ def op(**traits: Any) -> Callable[[C], C]:
     """Make a class an op: a frozen dataclass with these traits, in the registry."""
 
     def register(cls: C) -> C:
-        made: Any = dataclass(frozen=True, repr=False)(cls)
+        made: Any = cls
+        if fields(made) or "__annotations__" in vars(cls):  # making it one takes long
+            made = dataclass(frozen=True, repr=False, eq=False)(cls)
         inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
         made.traits = Traits(**{**inherited, **traits})
         if "closed" not in vars(cls):
@@ -194,12 +212,26 @@ def op(**traits: Any) -> Callable[[C], C]:
             made.__new__ = lambda cls: only if cls is made else object.__new__(cls)
             made.__init__ = object.__init__
             made.__hash__, made.__eq__ = object.__hash__, object.__eq__
+        else:
+            _compare_by_fields(made)
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = made
         return cast(C, made)
 
     return register
+
+
+def _compare_by_fields(made: Any) -> None:
+    """Objects of a class are equal, and hashed, by their fields; dataclasses write and
+    compile functions for that.
+    """
+    names = [f.name for f in fields(made)]
+    known: Any = attrgetter(*names, *names[:1])  # of two and more it makes a tuple
+    made.__hash__ = lambda self: hash(known(self))
+    made.__eq__ = lambda self, other: (
+        known(self) == known(other) if type(other) is type(self) else NotImplemented
+    )
 
 
 _PLAIN = frozenset(("int", "str", "bool", "float", "tuple", "None", "DType"))
