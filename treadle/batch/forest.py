@@ -120,10 +120,9 @@ class Forest:
         nodes = self.all.walk.nodes
         return [nodes[k] for k in self.all.nodes[~self.kept].tolist()]
 
-    def carried(self) -> list[Tensor]:
-        """The leaves below which a derivative may go on."""
-        own = np.flatnonzero(self.derived & self.whole)
-        return [self.all.leaves.nodes[k] for k in own.tolist()]
+    def carried(self) -> Numbers:
+        """The places of the leaves below which a derivative may go on."""
+        return np.flatnonzero(self.derived & self.whole)
 
     def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""

@@ -50,10 +50,11 @@ def shared_of(body: Body) -> tuple[list[int], list[int]]:
 class Signature:
     """One kind of unit: its body, and the nodes that all its units share.
 
-    `shared` has those nodes by argument of the body, `rows` the other arguments.
+    `shared` has those nodes by argument of the body, `serials` theirs, `rows` the other
+    arguments.
     """
 
-    __slots__ = ("body", "number", "outputs", "rows", "shared")
+    __slots__ = ("body", "number", "outputs", "rows", "serials", "shared")
 
     def __init__(
         self, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
@@ -61,8 +62,13 @@ class Signature:
         self.number = 0  # among those of a run
         self.body = body
         self.shared = shared
+        self.serials = {k: node.serial for k, node in shared.items()}
         self.rows = rows
         self.outputs = len(body.outputs)
+
+    def forget(self) -> None:
+        """Let go of the nodes; the serials stay."""
+        self.shared = {}
 
     @classmethod
     def of(cls, node: Tensor, inputs: Sequence[Tensor], own: Container[int]) -> Any:

@@ -46,7 +46,7 @@ class Leaves:
     types: list[tuple[Type, Numbers]]  # each with the places of the leaves of it
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self.serials)
 
 
 @dataclass
@@ -66,9 +66,11 @@ class Units:
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
 
     def forget(self) -> None:
-        """Let go of the nodes that are no leaves: those that read rows are newer."""
+        """Let go of all nodes; the numbers stay."""
         self.walk.forget()
-        self.outside = []
+        self.outside, self.expressions, self.leaves.nodes = [], [], []
+        for kind in self.kinds:
+            kind.signature.forget()
 
     @property
     def size(self) -> float:

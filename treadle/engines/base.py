@@ -250,7 +250,11 @@ class Engine:
         return columns(roots)
 
     def rows(self, forest: Any, gradient: bool) -> Any:
-        """The run of a forest, with what its gradient reads; None if it cannot be."""
+        """The program of a forest, for gradients too; None where there is none.
+
+        Its `run` takes arrays and raises Failed where a position is out of range: node
+        by node it is told which it was.
+        """
         return None
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
+from treadle.batch.template import Sparse
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
-from treadle.engines.base import engine
+from treadle.engines.base import Failed, engine
 from treadle.graph.frame import state, top
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, leave, mark_run, settle
@@ -65,13 +67,48 @@ class Exits:
         return self.one[k : k + 1]
 
 
-class _Run:
+class Rows:
+    """What the runs of forests that look alike have in common: a program, the exits,
+    and the parts of its gradient by serial. They take arrays by serial.
+    """
+
+    def __init__(self, program: Any, forest: Forest, exits: Exits) -> None:
+        self.program = program
+        self.exits = exits
+        self.rows, self.groups = forest.rows, forest.groups
+        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
+        self.tables: dict[int, list[tuple[int, Sparse]]] = {}  # instances that read it
+        for number, instance in enumerate(forest.instances):
+            template, serials = instance.template, instance.signature.serials
+            for k in template.shared_cotangents:
+                self.order.append((serials[k], False))
+            for k, own in template.sparse.items():
+                self.order.append((serials[k], True))
+                self.tables.setdefault(serials[k], []).append((number, own))
+        leaves = forest.all.leaves.serials[forest.carried()]
+        self.order += [(serial, False) for serial in leaves.tolist()]
+        self.order = list(dict.fromkeys(self.order))
+
+    def run(self, arrays: Callable[[int], Any]) -> RowsRun:
+        """Run with these arrays; raises Failed."""
+        program = self.program
+        leaves = [arrays(serial) for serial in program.leaves]
+        shared = [arrays(serial) for serial in program.shared]
+        made = program.run(leaves, shared)
+        mark_run()
+        counts.runs += 1
+        counts.rows += self.rows
+        counts.groups += self.groups
+        return RowsRun(self, made)
+
+
+class RowsRun:
     """A run of a forest, seen by its rows' numbers."""
 
-    def __init__(self, made: Any, exits: Exits) -> None:
+    def __init__(self, rows: Rows, made: Any) -> None:
+        self.rows = rows
+        self.exits = rows.exits
         self.made = made
-        self.exits = exits
-        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
 
     def values(self) -> list[np.ndarray[Any, Any]]:
         """The values of the exits: single rows of one matrix are read together."""
@@ -88,6 +125,16 @@ class _Run:
                 found[first + k] = value
         return found
 
+    def ids(self, serial: int) -> np.ndarray[Any, Any]:
+        """The rows of a table that were read, and more of the first, to which rows of
+        zeros will be added.
+        """
+        read = [self.made.ids(*own) for own in self.rows.tables[serial]]
+        ids = np.concatenate(read)
+        return np.concatenate(
+            [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
+        )
+
     def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
         """The parts of the gradient in the order of the tape's parts, then rows."""
         exits = self.exits
@@ -97,7 +144,7 @@ class _Run:
         rows = zip(found.rows, types, strict=True)
         found.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
-        for serial, sparse in self.order:
+        for serial, sparse in self.rows.order:
             if sparse:
                 values = found.sparse[serial]
                 count = sum(map(len, values))
@@ -202,23 +249,23 @@ def _pays(
         return False
     if forest.rows < PAYS * len(forest.instances):
         return False
-    exits = _exits(forest, [*roots, *held])
     gradient = not state.no_grad and _derivable(forest)
-    made = engine(options.engine).rows(forest, gradient)
-    if made is None:
+    program = engine(options.engine).rows(forest, gradient)
+    if program is None:
         return False
-    run = _Run(made, exits)
-    tape = _tape(forest, run) if gradient else None
+    rows = Rows(program, forest, _exits(forest, [*roots, *held]))
+    nodes = {x.serial: x for x in _read(forest)}
+    try:
+        run = rows.run(lambda serial: nodes[serial].array)
+    except Failed:
+        return False  # node by node it is told which position was out of range
+    tape = _tape(forest, run, nodes) if gradient else None
     values = run.values()
     units.forget()
     if tape is not None:
-        tape.made(exits.nodes)
-    leave(exits.nodes, values, Row(tape))
-    exits.forget()
-    mark_run()
-    counts.runs += 1
-    counts.rows += forest.rows
-    counts.groups += forest.groups
+        tape.made(rows.exits.nodes)
+    leave(rows.exits.nodes, values, Row(tape))
+    rows.exits.forget()
     return True
 
 
@@ -242,38 +289,28 @@ def _derivable(forest: Forest) -> bool:
     return any(any(x.template.wanted) for x in forest.instances)
 
 
-def _tape(forest: Forest, run: _Run) -> Tape:
+def _read(forest: Forest) -> list[Tensor]:
+    """The nodes with values that a forest reads."""
+    shared = [x.signature.shared.values() for x in forest.instances]
+    return [*forest.all.leaves.nodes, *chain.from_iterable(shared)]
+
+
+def _tape(forest: Forest, run: RowsRun, nodes: Mapping[int, Tensor]) -> Tape:
     """The tape of a run, with the parts of its gradient."""
-    found: dict[tuple[int, bool], Part] = {}
-    ids: dict[int, list[Any]] = {}
-    for number, instance in enumerate(forest.instances):
-        template, shared = instance.template, instance.signature.shared
-        for k in template.shared_cotangents:
-            node = shared[k]
-            found.setdefault((node.serial, False), Part(node, node.type))
-        for k, own in template.sparse.items():
-            node = shared[k]
-            rows = run.made.ids(number, own)
-            ids.setdefault(node.serial, []).append(rows)
-            every = _padded(np.concatenate(ids[node.serial]))
-            t = node.type
+    parts = []
+    for serial, sparse in run.rows.order:
+        node = nodes[serial]
+        if sparse:
+            every, t = run.ids(serial), node.type
             values = type(t)((len(every), *t.shape[1:]), t.dtype)
-            found[node.serial, True] = Part(node, values, every)
-    for node in forest.carried():
-        found[node.serial, False] = Part(node, node.type)
-    run.order = list(found)
-    sources = {part.source.serial: part.source for part in found.values()}
+            parts.append(Part(node, values, every))
+        else:
+            parts.append(Part(node, node.type))
+    sources = {part.source.serial: part.source for part in parts}
     leaves = forest.all.leaves
     real = [own for t, own in leaves.types if is_inexact(t.dtype)]
     data = {serial for own in real for serial in leaves.serials[own].tolist()}
-    return Tape(run, list(sources.values()), list(found.values()), data)
-
-
-def _padded(ids: Any) -> Any:
-    """Ids and more of the first, to which rows of zeros will be added."""
-    return np.concatenate(
-        [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
-    )
+    return Tape(run, list(sources.values()), parts, data)
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:

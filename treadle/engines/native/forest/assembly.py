@@ -1,4 +1,4 @@
-"""The steps of many groups in one table, for one native call."""
+"""The steps of many groups in one table, for native calls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ import numpy as np
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
 from treadle.batch.columns import Numbers, order_of
+from treadle.engines.native.forest.bases import (
+    ARENA,
+    FIRST,
+    SCRATCH,
+    STATUS,
+    number,
+    split,
+)
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
@@ -19,7 +27,7 @@ from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
 
-__all__ = ["Assembly", "once", "places_of", "sizes_of"]
+__all__ = ["Assembly", "Table", "once", "places_of", "sizes_of"]
 
 OWN = 4  # fields of a record that say something
 PLACE = 1  # the field that has where a step's arguments stand in the table
@@ -30,13 +38,15 @@ class _Steps:
     """Steps that are alike: `records` (groups, steps, OWN), `tables` (groups, places).
 
     `order` has the turn of each group; those of one turn go as they were added. `told`
-    is of each step what is told to those who watch.
+    is of each step what is told to those who watch. Addresses stand in `slots` of the
+    tables.
     """
 
     order: Numbers
     records: Numbers
     tables: Numbers
     told: Sequence[Told]
+    slots: Any
 
 
 @dataclass
@@ -48,15 +58,66 @@ class _Parts:
     which: list[int]  # of the bodies, by group
     addresses: Numbers
 
-    def write(self, base: int, scratch: int, status: int) -> None:
-        """Fill in the table; memory between kernels begins at `base`."""
+    def write(self) -> None:
+        """Fill in the addresses, of all that is known by now."""
         like, own = self.made[0], self.addresses
         if like.offsets is not None:
-            own[:, like.placed] = base + like.offsets
-        own[:, -2] = scratch
-        own[:, -1] = status
+            own[:, like.placed] = ARENA + like.offsets
+        own[:, -2] = SCRATCH
+        own[:, -1] = STATUS
         shifts = _by_group([x.shifts for x in self.made], self.which)
         self.steps.tables[:, like.slots] = own[:, like.which] + shifts
+
+
+class Table:
+    """Steps that can run any number of times, for memory that lies anywhere."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        steps, turns = assembly.steps, assembly.turns()
+        made = [x for part in assembly.parts for x in part.made]
+        self.made = made  # the code, and the constants, shall live as long
+        self.arena = -(-max((x.arena for x in made), default=0) // 64) * 64
+        self.scratch = max((x.scratch for x in made), default=0)
+        place, marks = 0, []
+        for x in steps:
+            groups, size = x.tables.shape
+            ends = place + groups * size
+            x.records[:, :, PLACE] += np.arange(place, ends, size)[:, None]
+            place = ends
+            mark = np.zeros(size, np.bool_)
+            mark[x.slots] = True
+            marks.append(np.tile(mark, groups))
+        table = np.concatenate([x.tables.ravel() for x in steps])
+        (self.places,) = np.nonzero(np.concatenate(marks))
+        self.blocks, table[self.places] = split(table[self.places])
+        self.table = table
+        own = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
+        self.records = np.zeros((len(own), FIELDS), np.int64)
+        self.records[:, :OWN] = own[turns]
+        every = [one for x in steps for _ in x.order for one in x.told]
+        self.told, self.turns = every, turns
+
+    def run(self, bases: Numbers, threads: int) -> None:
+        """Do all steps; `bases` has the addresses of blocks by number, those of what
+        is needed for this call alone are filled in. A position out of range raises.
+        """
+        workers = pool(threads)
+        size = self.arena + self.scratch * workers.threads
+        space, base = memory(size + 128)
+        status = np.zeros(1, np.int64)
+        bases[number(ARENA)], bases[number(SCRATCH)] = base, base + self.arena
+        bases[number(STATUS)] = status.ctypes.data
+        table, records = self.table.copy(), self.records
+        table[self.places] += bases[self.blocks]
+        timing = Timing(records, workers.threads) if watchers else None
+        log = timing.address if timing else 0
+        pointers = table.ctypes.data, status.ctypes.data
+        workers.run(records.ctypes.data, len(records), *pointers, log)
+        del space
+        if timing:
+            timing.tell([self.told[k] for k in self.turns.tolist()])
+        if status[0]:
+            raise PositionError
 
 
 class Assembly:
@@ -68,19 +129,25 @@ class Assembly:
     def __init__(self) -> None:
         self.steps: list[_Steps] = []
         self.parts: list[_Parts] = []
-        self.alive: list[Any] = []
         self.moves = moves()
 
     def _move(
-        self, order: Numbers, function: str, arguments: Sequence[Any], *cut: Any
+        self,
+        order: Numbers,
+        function: str,
+        addresses: Sequence[Any],
+        numbers: Sequence[Any],
+        *cut: Any,
     ) -> None:
+        arguments = [*addresses, *numbers]
         tables = np.empty((len(order), len(arguments)), np.int64)
         for k, x in enumerate(arguments):
             tables[:, k] = x
         records = np.empty((len(order), 1, OWN), np.int64)
         for k, x in enumerate((self.moves[function], 0, *cut)):
             records[:, 0, k] = x
-        self.steps.append(_Steps(order, records, tables, [Told(function)]))
+        slots = slice(len(addresses))
+        self.steps.append(_Steps(order, records, tables, [Told(function)], slots))
 
     def gather(
         self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
@@ -88,7 +155,7 @@ class Assembly:
         """Rows of `size` bytes from where an array of addresses says."""
         if size:
             grain = GATHER_BYTES // size + 1
-            self._move(order, "gather", (sources, target, size), rows, grain)
+            self._move(order, "gather", (sources, target), (size,), rows, grain)
 
     def add(
         self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
@@ -97,8 +164,8 @@ class Assembly:
         width = row.size
         if width:
             grain = np.maximum(-(-ADD_GRAIN // rows // 16) * 16, 16)
-            arguments = targets, source, rows, width
-            self._move(order, _add(row.dtype), arguments, width, grain)
+            own = (targets, source), (rows, width)
+            self._move(order, _add(row.dtype), *own, width, grain)
 
     def part(
         self,
@@ -119,66 +186,29 @@ class Assembly:
         own[:] = like.fixed
         # The last is set first: an argument that is not read has number -1.
         own[:, like.arguments] = arguments[:, : len(like.arguments)]
-        for number, array in like.arrays:
-            own[:, number] = array.ctypes.data
+        for buffer, array in like.arrays:
+            own[:, buffer] = array.ctypes.data
         fresh = [k for k in range(results.shape[1]) if k not in like.copied]
         own[:, like.results[fresh]] = results[:, fresh]
         records = _by_group([x.records for x in made], which)
         tables = _by_group([x.table for x in made], which)
-        steps = _Steps(order, records, tables, like.told)
+        steps = _Steps(order, records, tables, like.told, like.slots)
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:
-            copied = own[:, like.results[k]], results[:, k], sizes[:, k]
-            self._move(order, "copy", copied, 1, 1)
+            pair = own[:, like.results[k]], results[:, k]
+            self._move(order, "copy", pair, (sizes[:, k],), 1, 1)
 
-    def run(self, threads: int) -> None:
-        """Do all steps, if there are any; a position out of range raises."""
-        if not self.steps:
-            return
-        workers = pool(threads)
-        every = [x for part in self.parts for x in part.made]
-        arena = max((x.arena for x in every), default=0)
-        arena = -(-arena // 64) * 64
-        scratch = max((x.scratch for x in every), default=0)
-        space, base = memory(arena + scratch * workers.threads + 128)
-        self.alive.append(space)
-        status = np.zeros(1, np.int64)
+    def table(self) -> Table | None:
+        """All steps in one table, if there are any."""
         for part in self.parts:
-            part.write(base, base + arena, status.ctypes.data)
-        table, records = self._joined()
-        timing = Timing(records, workers.threads) if watchers else None
-        log = timing.address if timing else 0
-        pointers = table.ctypes.data, status.ctypes.data
-        workers.run(records.ctypes.data, len(records), *pointers, log)
-        if timing:
-            timing.tell(self._told())
-        if status[0]:
-            raise PositionError
+            part.write()
+        return Table(self) if self.steps else None
 
-    def _turns(self) -> Numbers:
+    def turns(self) -> Numbers:
         """The places of all steps, as they were added, in the order of turns."""
         turns = [np.repeat(x.order, x.records.shape[1]) for x in self.steps]
         return order_of(np.concatenate(turns))
-
-    def _told(self) -> list[Told]:
-        """What is told of each record."""
-        every = [one for x in self.steps for _ in x.order for one in x.told]
-        return [every[k] for k in self._turns().tolist()]
-
-    def _joined(self) -> tuple[Numbers, Numbers]:
-        """One table for all steps, and their records in the order of turns."""
-        place = 0
-        for x in self.steps:
-            groups, size = x.tables.shape
-            ends = place + groups * size
-            x.records[:, :, PLACE] += np.arange(place, ends, size)[:, None]
-            place = ends
-        table = np.concatenate([x.tables.ravel() for x in self.steps])
-        own = np.concatenate([x.records.reshape(-1, OWN) for x in self.steps])
-        records = np.zeros((len(own), FIELDS), np.int64)
-        records[:, :OWN] = own[self._turns()]
-        return table, records
 
 
 def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
@@ -196,7 +226,9 @@ def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
     steps.part(
         first, [made], [0], places_of(arrays), places_of(results), sizes_of(results)
     )
-    steps.run(1)
+    table = steps.table()
+    if table is not None:
+        table.run(np.zeros(FIRST, np.int64), 1)
     return results
 
 

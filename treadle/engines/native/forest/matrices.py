@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.base.types import Type
+from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.units import Leaves, View
@@ -16,10 +17,11 @@ from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
 
-__all__ = ["LINE", "Matrices", "Read", "addresses", "memory", "row_types"]
+__all__ = ["LINE", "Block", "Matrices", "Read", "memory", "outputs", "row_types"]
 
 LINE = 64
 WIDEST = 16  # bytes of one element
+Array = np.ndarray[Any, Any]
 Place = tuple[str, int]  # a source, as `Template` names them
 
 
@@ -36,7 +38,7 @@ def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
     return found
 
 
-def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
+def memory(size: int) -> tuple[Array, int]:
     """Bytes that nobody has written yet, and where they begin.
 
     They come back when the array dies. Powers of two are taken, so that what one
@@ -48,48 +50,48 @@ def memory(size: int) -> tuple[np.ndarray[Any, Any], int]:
 
 
 class Read:
-    """Values that rows read and no row makes, at an address each."""
+    """Values that rows read and no row makes: which of them have an array each, and
+    which lie inside another one.
+    """
 
     def __init__(self, leaves: Leaves, views: Sequence[View]) -> None:
         self.views = views
-        nodes = leaves.nodes
+        self.count = len(leaves)
         inside = {view.leaf for view in views}
-        whole = [k for k in range(len(nodes)) if k not in inside]
-        stored = [nodes[k].stored for k in whole]
-        self.arrays: list[Any] = [
-            x if type(x) is np.ndarray else nodes[k].array
-            for k, x in zip(whole, stored, strict=True)
-        ]
+        self.whole = [k for k in range(self.count) if k not in inside]
         self.most = max((t.nbytes for t, _ in leaves.types), default=0)
-        if self.most > WIDEST:  # a single element lies in one piece anyway
-            self.arrays = [np.asarray(x, order="C") for x in self.arrays]
-        self.addresses = np.zeros(len(nodes), np.int64)
-        self.addresses[whole] = addresses_of(self.arrays)
-        self.place_views(self.addresses)
         # Those that a derivative can be taken by, with their types.
         added = [(t, own.tolist()) for t, own in leaves.types if adds(t.dtype)]
         self.floats = [(k, t) for t, own in added for k in own if k not in inside]
 
-    def place_views(self, addresses: np.ndarray[Any, Any]) -> None:
+    def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, Sequence[Array]]:
+        """Where each value lies, and what is to be kept alive; arrays of `whole`."""
+        if self.most > WIDEST:  # a single element lies in one piece anyway
+            arrays = [np.asarray(x, order="C") for x in arrays]
+        found = np.zeros(self.count, np.int64)
+        found[self.whole] = addresses_of(arrays)
+        self.place_views(found)
+        return found, arrays
+
+    def place_views(self, addresses: Numbers) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""
         for view in self.views:
             addresses[view.leaf] = addresses[view.of] + view.offset
 
 
 class Matrices:
-    """Memory for one matrix per instance and value, in one block.
+    """Places for one matrix per instance and value, in one block.
 
     A matrix has room for some rows more, which are zeros: sums over rows are taken of
-    few different numbers of them.
+    few different numbers of them. `base` stands for where the block will be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base: int) -> None:
+        self.base = base
         self.offsets: dict[tuple[int, Place], int] = {}
         self.types: dict[tuple[int, Place], Type] = {}
         self.rows: dict[int, int] = {}
         self.size = 0
-        self.block: np.ndarray[Any, Any] = np.empty(0, np.uint8)
-        self.base = 0
 
     def add(self, number: int, rows: int, place: Place, type_: Type) -> None:
         """Room for `rows` rows of a type."""
@@ -98,48 +100,51 @@ class Matrices:
         self.types[number, place] = type_
         self.size += -(-room(rows) * type_.nbytes // LINE) * LINE
 
-    def allocate(self, zero: bool = False) -> None:
-        """Take the memory, of zeros or of whatever there is."""
-        self.block, self.base = memory(self.size)
-        if zero:
-            self.block[: self.size] = 0
-            return
-        for (number, place), offset in self.offsets.items():
-            rows, size = self.rows[number], self.types[number, place].nbytes
-            begin, more = offset + rows * size, room(rows) - rows
-            if more:
-                self.block[begin : begin + more * size] = 0
-
     def address(self, number: int, place: Place, row: int = 0) -> int:
         """Where a row begins."""
         key = number, place
         return self.base + self.offsets[key] + row * self.types[key].nbytes
 
-    def array(self, number: int, place: Place) -> np.ndarray[Any, Any]:
-        """A matrix as an array, over the same memory."""
-        key = number, place
-        t = self.types[key]
-        start = self.offsets[key]
-        raw = self.block[start : start + self.rows[number] * t.nbytes]
-        return raw.view(t.dtype).reshape(self.rows[number], *t.shape)
+    def unused(self) -> list[tuple[int, int]]:
+        """Where the rows begin that there is room for and that are none, and end."""
+        found = []
+        for (number, place), offset in self.offsets.items():
+            rows, size = self.rows[number], self.types[number, place].nbytes
+            begin, more = offset + rows * size, room(rows) - rows
+            if more:
+                found.append((begin, begin + more * size))
+        return found
 
 
-def addresses(
-    forest: Forest, matrices: Matrices, kind: str, leaves: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """The address of each value that rows read: of units' outputs, then of leaves.
+class Block:
+    """The memory of some matrices in one run, of zeros or of whatever there is."""
 
-    A leaf numbered -k stands k-th from the end.
-    """
-    count = forest.all.count
-    found = np.zeros(count + len(leaves), np.int64)
-    if len(leaves):
-        found[count:] = leaves[::-1]
+    def __init__(self, matrices: Matrices, zero: bool = False) -> None:
+        self.matrices = matrices
+        self.bytes, self.address = memory(matrices.size)
+        if zero:
+            self.bytes[: matrices.size] = 0
+            return
+        for begin, end in matrices.unused():
+            self.bytes[begin:end] = 0
+
+    def array(self, number: int, place: Place) -> Array:
+        """A matrix as an array, over this memory."""
+        matrices, key = self.matrices, (number, place)
+        t, start = matrices.types[key], matrices.offsets[key]
+        rows = matrices.rows[number]
+        raw = self.bytes[start : start + rows * t.nbytes]
+        return raw.view(t.dtype).reshape(rows, *t.shape)
+
+
+def outputs(forest: Forest, matrices: Matrices) -> Numbers:
+    """Where each value that a unit makes lies in a block; 0 if it does not."""
+    found = np.zeros(forest.all.count, np.int64)
     for number, instance in enumerate(forest.instances):
         first = forest.first[instance.units]
         rows = np.arange(instance.count)
         for k, t in enumerate(instance.signature.body.types):
-            if (number, (kind, k)) in matrices.offsets:
-                start = matrices.address(number, (kind, k))
+            start = matrices.offsets.get((number, ("output", k)))
+            if start is not None:
                 found[first + k] = start + rows * t.nbytes
     return found

@@ -1,0 +1,296 @@
+"""A forest as tables of steps: what all forests that look alike have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Groups, Instance
+from treadle.batch.part import Part
+from treadle.batch.room import room
+from treadle.engines.native.forest.assembly import Assembly, Table
+from treadle.engines.native.forest.bases import (
+    FIRST,
+    FRESH,
+    GRADS,
+    INDEX,
+    LEAVES,
+    SPACE,
+    VALUES,
+    block,
+)
+from treadle.engines.native.forest.matrices import (
+    LINE,
+    Matrices,
+    Read,
+    outputs,
+    row_types,
+)
+from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.parts import Rows, compiled
+from treadle.engines.native.forest.tape import Run
+
+__all__ = ["Backward", "Forward", "Program"]
+
+Array = np.ndarray[Any, Any]
+Source = tuple[str, int]
+
+
+class Program:
+    """How a forest is run; with `gradient` what its gradient reads is kept.
+
+    It takes an array for each leaf that is no part of another one (`leaves`), and for
+    each node that rows share (`shared`), both by serial.
+    """
+
+    def __init__(self, forest: Forest, gradient: bool) -> None:
+        self.forest = forest
+        self.gradient = gradient
+        self.read = Read(forest.all.leaves, forest.all.views)
+        serials = forest.all.leaves.serials
+        self.leaves: list[int] = serials[self.read.whole].tolist()
+        # The numbers of the blocks of what is shared.
+        self.shared: dict[int, int] = {}
+        for instance in forest.instances:
+            for serial in instance.signature.serials.values():
+                self.shared.setdefault(serial, FIRST + len(self.shared))
+        self.values = Matrices(VALUES)
+        for number, instance in enumerate(forest.instances):
+            for place, t in row_types(instance, gradient).items():
+                self.values.add(number, instance.count, place, t)
+
+    def possible(self) -> bool:
+        """Whether every body has native steps alone."""
+        pairs = [(_compiled(self.forward_of(x)), x) for x in self.forest.instances]
+        return all(
+            rows.at(n).possible
+            for rows, instance in pairs
+            for n in dict.fromkeys(instance.groups.counts.tolist())
+        )
+
+    def run(self, leaves: Sequence[Array], shared: Sequence[Array]) -> Run:
+        """Compute the rows of all groups, of these arrays."""
+        return Run(self, leaves, shared)
+
+    def forward_of(self, instance: Instance) -> Part:
+        """What is done to the rows of an instance."""
+        template = instance.template
+        return template.forward if self.gradient else template.plain
+
+    @cached_property
+    def forward(self) -> Forward:
+        """The way there."""
+        return Forward(self)
+
+    @cached_property
+    def backward(self) -> Backward:
+        """The way back."""
+        return Backward(self)
+
+    # -- places ------------------------------------------------------------------------
+
+    def address(self, number: int, source: Source) -> int:
+        """Where row 0 of a source lies, or what rows share."""
+        kind, k = source
+        instance = self.forest.instances[number]
+        if kind == "input" and k in instance.signature.serials:
+            return block(self.shared[instance.signature.serials[k]])
+        if kind == "cotangent":
+            return self.backward.grads.address(number, ("output", k))
+        matrices = self.backward.fresh if kind == "frontier" else self.values
+        return matrices.address(number, source)
+
+    def row_bytes(self, number: int, source: Source) -> int:
+        """How far apart the rows of a source lie: none of what rows share."""
+        kind, k = source
+        if kind == "input" and k in self.forest.instances[number].signature.serials:
+            return 0
+        if kind == "cotangent":
+            return self.backward.grads.types[number, ("output", k)].nbytes
+        matrices = self.backward.fresh if kind == "frontier" else self.values
+        return matrices.types[number, source].nbytes
+
+
+class _Gathered:
+    """Whose addresses steps ask for, one list after the other."""
+
+    def __init__(self) -> None:
+        self.parts: list[Numbers] = []
+        self.count = 0
+
+    def add(self, values: Numbers) -> int:
+        """Where the addresses of some values will be."""
+        place = INDEX + 8 * self.count
+        self.parts.append(values)
+        self.count += len(values)
+        return place
+
+    def all(self) -> Numbers:
+        """All values, in order; leaves have numbers that count from the end."""
+        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)
+
+
+class Forward:
+    """The steps of all groups."""
+
+    table: Table | None
+
+    def __init__(self, program: Program) -> None:
+        steps, gathered = Assembly(), _Gathered()
+        for number, instance in enumerate(program.forest.instances):
+            part = program.forward_of(instance)
+            count = len(instance.signature.body.outputs)
+            places = [("output", k) for k in range(count)]
+            places += [("kept", k) for k in range(len(part.body.outputs) - count)]
+            groups = instance.groups
+            for k, sources in instance.sources.items():
+                size = instance.signature.body.arguments[k].type.nbytes
+                pointers = gathered.add(sources) + 8 * groups.starts
+                first = program.values.address(number, ("input", k))
+                target = first + size * groups.starts
+                steps.gather(groups.turns, pointers, target, groups.counts, size)
+            _Placed(program, number, part, places).put(steps, groups)
+        self.table = steps.table()
+        self.index = gathered.all()
+        self.outputs = outputs(program.forest, program.values)
+
+
+class Backward:
+    """The steps of the gradients of all groups, and of the sums over rows."""
+
+    table: Table | None
+
+    def __init__(self, program: Program) -> None:
+        self.forest = program.forest
+        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
+        self.leaves = Matrices(LEAVES)
+        for number, instance in enumerate(self.forest.instances):
+            for k, t in enumerate(instance.signature.body.types):
+                if adds(t.dtype):
+                    self.grads.add(number, instance.count, ("output", k), t)
+            for k, t in enumerate(instance.template.frontier):
+                self.fresh.add(number, instance.count, ("frontier", k), t)
+        for k, t in program.read.floats:
+            self.leaves.add(k, 1, ("leaf", 0), t)
+        self.space = self._space()
+        # Of each result that is summed up over rows: whose it is, and its type.
+        self.totals: list[tuple[int, Type]] = []
+        self.index = np.zeros(0, np.int64)
+        self.table = None
+
+    def assemble(self, program: Program) -> None:
+        """Put all steps into the table; places of cotangents are known before."""
+        if self.index.size or self.table is not None:
+            return
+        steps, gathered = Assembly(), _Gathered()
+        for number in range(len(self.forest.instances)):
+            self._gradient_of(program, steps, gathered, number)
+        for number in range(len(self.forest.instances)):
+            self._totals(program, steps, number)
+        self.table = steps.table()
+        self.index = gathered.all()
+        self.outputs = outputs(self.forest, self.grads)
+
+    def _space(self) -> int:
+        """Bytes for the cotangents of what one group reads."""
+        most = 0
+        for instance in self.forest.instances:
+            n = int(instance.groups.counts.max())
+            arguments = instance.signature.body.arguments
+            types = [arguments[k].type for k in instance.template.row_cotangents]
+            most = max(most, sum(-(-n * t.nbytes // LINE) * LINE for t in types))
+        return most
+
+    def _gradient_of(
+        self, program: Program, steps: Assembly, gathered: _Gathered, number: int
+    ) -> None:
+        """The gradient of the rows of an instance, added to where it belongs."""
+        instance = self.forest.instances[number]
+        template = instance.template
+        if template.backward is None:
+            return
+        groups = _backwards(instance.groups, self.forest.groups)
+        arguments = instance.signature.body.arguments
+        given, place = [], np.full(len(groups.counts), SPACE, np.int64)
+        for k in template.row_cotangents:
+            given.append(place)
+            size = arguments[k].type.nbytes
+            place = place + -(-groups.counts * size // LINE) * LINE
+        frontier = [("frontier", k) for k in range(len(template.frontier))]
+        own = _Placed(program, number, template.backward, frontier)
+        own.put(steps, groups, given)
+        for k, place in zip(template.row_cotangents, given, strict=True):
+            targets = gathered.add(instance.sources[k]) + 8 * groups.starts
+            t = arguments[k].type
+            steps.add(groups.turns, targets, place, groups.counts, t)
+
+    def _totals(self, program: Program, steps: Assembly, number: int) -> None:
+        instance = self.forest.instances[number]
+        template = instance.template
+        part = template.total
+        if part is None:
+            return
+        n = room(instance.count) if template.sums else instance.count
+        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
+        arguments = [program.address(number, s) for s in part.sources]
+        types = [y.type for y in part.body.outputs]
+        first = FIRST + len(program.shared) + len(self.totals)
+        for k, t in zip(template.shared_cotangents, types, strict=True):
+            self.totals.append((instance.signature.serials[k], t))
+        results = [block(first + k) for k in range(len(types))]
+        steps.part(
+            np.array([self.forest.groups]),  # after all groups
+            [made],
+            [0],
+            np.array([arguments], np.int64),
+            np.array([results], np.int64),
+            np.array([[t.nbytes for t in types]], np.int64),
+        )
+
+
+def _compiled(part: Part) -> Rows:
+    return compiled((part.body.number, part.given), part.at)
+
+
+class _Placed:
+    """A part of an instance, and where its arguments and results lie.
+
+    What is said of row 0 moves on by `shifts` bytes a row. The first results, which
+    are not in `places`, are given with each group.
+    """
+
+    def __init__(
+        self, program: Program, number: int, part: Part, places: Sequence[Source]
+    ) -> None:
+        self.rows = _compiled(part)
+        every = [*part.sources, *places]
+        self.count = len(part.sources)
+        starts = [program.address(number, s) for s in every]
+        self.starts = np.array(starts, np.int64)
+        shifts = [program.row_bytes(number, s) for s in every]
+        self.shifts = np.array(shifts, np.int64)
+        sizes = [y.type.nbytes for y in part.body.outputs]
+        self.sizes = np.array(sizes, np.int64)
+
+    def put(
+        self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
+    ) -> None:
+        """The part for each group; `given` has where its first results lie."""
+        own = self.starts + groups.starts[:, None] * self.shifts
+        results = own[:, self.count :]
+        if given:
+            results = np.concatenate([np.stack(given, 1), results], 1)
+        sizes = groups.counts[:, None] * self.sizes
+        for made, which, k in self.rows.alike(groups.counts.tolist()):
+            arguments = own[k, : self.count]
+            steps.part(groups.turns[k], made, which, arguments, results[k], sizes[k])
+
+
+def _backwards(groups: Groups, count: int) -> Groups:
+    """The groups in the turns of the way back."""
+    return Groups(count - 1 - groups.turns, groups.starts, groups.counts)
