@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.runtime import again
+from treadle.runtime import look, steps
 
 F = td.nn.functional
 O = td.optim  # noqa: E741
@@ -32,13 +32,13 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list with an entry for each run that went by a plan."""
     found: list[Any] = []
-    run = again.Plan.run
+    run = steps.Plan.run
 
-    def counted(self: again.Plan, look: again.Look) -> None:
+    def counted(self: steps.Plan, look: look.Look) -> None:
         run(self, look)
         found.append(None)
 
-    monkeypatch.setattr(again.Plan, "run", counted)
+    monkeypatch.setattr(steps.Plan, "run", counted)
     return found
 
 
@@ -86,7 +86,7 @@ def test_same_bits(
     assert len(hits) == (
         0 if name == "scaled" else 4
     )  # after the first, seen and noted
-    monkeypatch.setattr(again, "MOST", 0)
+    monkeypatch.setattr(look, "MOST", 0)
     del hits[:]
     long = trained(OPTIMIZERS[name], way)
     assert not hits
@@ -247,10 +247,10 @@ def test_a_variable_changed_by_another_thread(
     w, _, step = stepper()
     for _ in range(5):
         step()
-    array = again._array
+    array = steps.Values.__call__
 
-    def meddling(nodes: Any, source: Any) -> Any:
-        found = array(nodes, source)
+    def meddling(values: Any, source: Any) -> Any:
+        found = array(values, source)
         if w.committed is not changed[-1]:
             return found
         other = threading.Thread(target=change)
@@ -263,7 +263,7 @@ def test_a_variable_changed_by_another_thread(
         w.numpy()
 
     changed = [w.committed]
-    monkeypatch.setattr(again, "_array", meddling)
+    monkeypatch.setattr(steps.Values, "__call__", meddling)
     with pytest.raises(td.StateError, match="was changed since"):
         step()
     np.testing.assert_array_equal(w.numpy(), [5.0, 5.0])

@@ -19,6 +19,7 @@ from treadle.batch.views import Inside, parts_of_data, views_of_leaves
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import CONSTANT, LITERAL, Version
 from treadle.graph.tensor import Tensor
+from treadle.ops.lookup import Embedding
 
 __all__ = ["NONE", "Leaves", "Units", "View", "collect"]
 
@@ -64,6 +65,7 @@ class Units:
     outside: list[Tensor]
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
+    moves: bool = False  # where some views begin is told by values
 
     def forget(self) -> None:
         """Let go of all nodes; the numbers stay."""
@@ -117,6 +119,7 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     _drop_what_reads_others(walk, ops, possible)
     units = _numbered(walk, ops, found, possible, inside)
     units.expressions = shared.expressions
+    units.moves = any(type(walk.nodes[k].op) is Embedding for k in inside)
     return units
 
 

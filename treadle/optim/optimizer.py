@@ -35,8 +35,10 @@ from treadle.optim.scaling import LossScale
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
-from treadle.runtime.again import Look, Plans, look, settings
+from treadle.runtime.again import Plans
 from treadle.runtime.evaluate import run
+from treadle.runtime.look import Look, look, settings
+from treadle.runtime.recorder import recording
 
 __all__ = ["Optimizer"]
 
@@ -183,7 +185,10 @@ class Optimizer(OptimizerState):
         seen = self._seen(loss, only, now)
         if seen is not None and self._plans.run(*seen):
             return None if loss is None else _told(seen[1].nodes[0])
-        roots, finite, changes, chosen = self._asked(loss, only, now)
+        note = seen and self._plans.note(*seen, self._owned())
+        del seen
+        with recording(note):
+            roots, finite, changes, chosen = self._asked(loss, only, now)
         raises = self.controls.on_nan == "raise"
         if raises and top().tracing:
             raise ArgumentError(
@@ -197,10 +202,14 @@ class Optimizer(OptimizerState):
             return None if loss is None else roots[0]
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
-        note = seen and self._plans.note(*seen, self._owned(), chosen)
         watched = [finite] if raises and finite is not None else []
-        del changes, finite, now, seen  # what these alone hold would be asked for
-        run([*roots, *updates, *watched], spent=roots, note=note)
+        del changes, finite, now  # what these alone hold would be asked for
+        if note is not None:
+            note.chosen = chosen
+        with recording(note):
+            run([*roots, *updates, *watched], spent=roots)
+        if note is not None:
+            self._plans.keep(note)
         release(roots, chosen)
         if watched and not watched[0].item():
             raise RunError(

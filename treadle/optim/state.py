@@ -18,7 +18,7 @@ from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, store
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
-from treadle.runtime.again import Owned
+from treadle.runtime.look import Owned
 
 __all__ = ["OptimizerState"]
 

@@ -24,6 +24,7 @@ from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.numerics import refuse_pulled, run_rows
+from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
 
@@ -100,15 +101,13 @@ def run(
     *,
     spent: Sequence[Tensor] = (),
     cuts: bool = False,
-    note: Callable[[Sequence[Tensor], Set[int]], None] | None = None,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
     With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
     are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
-    that its old array may be overwritten where nothing else refers to it. `note` is
-    told the nodes of the run and which it keeps. A failing run drops the thread's
-    pending updates: the Variables stay as they were.
+    that its old array may be overwritten where nothing else refers to it. A failing run
+    drops the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
     updates = [] if frame.tracing else frame.take()
@@ -122,8 +121,9 @@ def run(
         _close(_prepare(wanted), spent)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
-    if note is not None:
-        note(nodes, keep)
+    told = recorder()
+    if told is not None:
+        told.program(nodes, keep)
     values = values_of(nodes, feeds or {}, keep, old, asked)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
@@ -216,10 +216,17 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> list[Tape]:
         found = first.op.numpy(*[x.array for x in first.inputs])
         gone.append(first.op.tape)  # type: ignore[attr-defined]
         refuse_pulled(first, found)
-        for node in nodes:
-            if node.inputs and node.inputs[0] is first:
-                settle(node, found[node.op.position])  # type: ignore[attr-defined]
-                cut(node, Cut(TWICE, True))
+        results = [
+            (node.op.position, node)  # type: ignore[attr-defined]
+            for node in nodes
+            if node.inputs and node.inputs[0] is first
+        ]
+        told = recorder()
+        if told is not None:
+            told.pulled(first, results)
+        for k, node in results:
+            settle(node, found[k])
+            cut(node, Cut(TWICE, True))
 
 
 def _settle_all(roots: Sequence[Tensor]) -> None:
@@ -228,6 +235,9 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     asked = {root.serial for root in roots}
     keep = asked | {n.serial for n in held(nodes)}
     keep &= {node.serial for node in nodes if node.stored is None}
+    told = recorder()
+    if told is not None and keep:
+        told.program(nodes, keep)
     values = values_of(nodes, {}, keep, set(), asked & keep)
     carried = depends(nodes)
     for node in nodes:

@@ -26,8 +26,9 @@ from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, leave, mark_run, settle
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
+from treadle.runtime.recorder import recorder
 
-__all__ = ["counts", "run_rows"]
+__all__ = ["Rows", "RowsRun", "counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
@@ -76,6 +77,7 @@ class Rows:
         self.program = program
         self.exits = exits
         self.rows, self.groups = forest.rows, forest.groups
+        self.moves = forest.all.moves  # what rows it reads depends on values
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
         self.tables: dict[int, list[tuple[int, Sparse]]] = {}  # instances that read it
         for number, instance in enumerate(forest.instances):
@@ -261,6 +263,9 @@ def _pays(
         return False  # node by node it is told which position was out of range
     tape = _tape(forest, run, nodes) if gradient else None
     values = run.values()
+    told = recorder()
+    if told is not None:
+        told.rows(rows, nodes, tape)
     units.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
@@ -278,7 +283,10 @@ def _looks(found: Columns) -> Any:
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     """Give nodes their values, and tell which had none; they can still be derived."""
     keep = {node.serial for node in nodes if node.stored is None}
-    values = engine(current().engine).run(pending(nodes), {}, keep)
+    every, told = pending(nodes), recorder()
+    if told is not None and keep:
+        told.program(every, keep)
+    values = engine(current().engine).run(every, {}, keep)
     fresh = [node for node in nodes if node.serial in keep]
     for node in fresh:
         settle(node, values[node.serial])

@@ -121,7 +121,7 @@ class Native(Engine):
         made = structure(nodes, {}, keep)
         key = made.key(keep, *_settings())
         more, beside = self.residuals.kept(key, made)
-        if made.recipes or beside or more - keep:
+        if beside or more - keep:
             return None
         make = partial(self._linked, key, _Wanted(made, {}, keep))
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)

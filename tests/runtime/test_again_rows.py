@@ -1,0 +1,175 @@
+"""Steps of graphs that run as rows, and look like one before: the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.batch.nets import WORDS, Net, Tree, trees
+from tests.runtime.test_again import hits  # noqa: F401
+from treadle.runtime import look
+from treadle.runtime.rows import counts
+
+F = td.nn.functional
+O = td.optim  # noqa: E741
+STEPS = 6
+
+
+def renamed(t: Tree, shift: int) -> Tree:
+    """A tree of the same form with other words."""
+    if isinstance(t, int):
+        return (t + shift) % WORDS
+    return tuple([renamed(x, shift) for x in t])
+
+
+def forest(shift: int) -> list[Tree]:
+    return [renamed(t, shift) for t in trees(5, 12, 6)]
+
+
+class Ways:
+    """How a step uses what the trees come to; each gives the loss and what is held."""
+
+    @staticmethod
+    def plain(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        return td.stack(net.losses(forest(shift))).mean(), []
+
+    @staticmethod
+    def joined(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        roots = td.stack([net.encode(t)[0] for t in forest(shift)])
+        labels = [(k + shift) % 3 for k in range(12)]
+        return F.cross_entropy(roots @ net.top, td.asarray(labels)), []
+
+    @staticmethod
+    def held(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        roots = [net.encode(t)[0] for t in forest(shift)]
+        loss = td.stack([(h * h).sum() for h in roots]).sum()
+        return loss, roots[:3]
+
+    @staticmethod
+    def dropped(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        roots = td.stack([net.encode(t)[0] for t in forest(shift)])
+        return (F.dropout(roots, 0.5) @ net.top).sum(), []
+
+    @staticmethod
+    def constants(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        rows = td.constant(np.sin(np.arange(6.0 * WORDS)).reshape(WORDS, 6), "float64")
+
+        def encode(t: Tree) -> Any:
+            if isinstance(t, int):
+                return net.leaf_cell(td.rows(rows, t))
+            return net.inner_cell(*encode(t[0]), *encode(t[1]))
+
+        return td.stack([encode(t)[0].sum() for t in forest(shift)]).sum(), []
+
+    @staticmethod
+    def sequences(net: Net, shift: int) -> tuple[Any, list[Any]]:
+        x = td.constant(np.cos(np.arange(60.0) + shift).reshape(10, 6), "float64")
+        losses = []
+        for start in range(4):
+            h, c = net.leaf_cell(x[start])
+            for row in td.unstack(x)[start + 1 :]:
+                h, c = net.inner_cell(row, c, h, c)
+            losses.append((h * h).sum())
+        return td.stack(losses).sum(), []
+
+
+WAYS = [name for name in vars(Ways) if not name.startswith("_")]
+VARY = "constants", "sequences"  # values tell where rows begin, or are taken apart
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "descent": lambda: O.SGD(lr=0.1),
+    "adam": lambda: O.Adam(lr=0.01),
+    "clipped": lambda: O.Adagrad(lr=0.01, clip_norm=0.5),
+}
+
+
+def trained(make: Callable[[], Any], way: str, cells: bool) -> list[Any]:
+    """All that can be seen of some steps of training."""
+    net, optimizer, seen = Net(cells), make(), []
+    for step in range(STEPS):
+        with td.options(seed=step):
+            loss, held = getattr(Ways, way)(net, step)
+            seen.append(optimizer.step(loss))
+        assert not any(x.inputs for x in held)
+        seen += [x.numpy() for x in held]
+    return [
+        *seen,
+        *optimizer.state_dict().values(),
+        *[p.numpy() for p in net.parameters],
+    ]
+
+
+@pytest.mark.parametrize("cells", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_same_bits(
+    way: str,
+    name: str,
+    cells: bool,
+    hits: list[Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = counts.runs
+    known = trained(OPTIMIZERS[name], way, cells)
+    assert counts.runs - before >= STEPS  # by a plan or not
+    if way not in VARY:
+        assert len(hits) == STEPS - 3  # after the first, seen and noted
+    monkeypatch.setattr(look, "MOST", 0)
+    del hits[:]
+    long = trained(OPTIMIZERS[name], way, cells)
+    assert not hits
+    assert len(known) == len(long)
+    for a, b in zip(known, long, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_subset_is_updated(hits: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    def weights() -> list[Any]:
+        net, optimizer = Net(), O.SGD(lr=0.1)
+        for step in range(STEPS):
+            loss, held = Ways.held(net, step)
+            optimizer.update_subset([net.inner], loss)
+            assert [x.numpy().shape for x in held] == [(6,)] * 3
+        return [p.numpy() for p in net.parameters]
+
+    known = weights()
+    assert hits
+    monkeypatch.setattr(look, "MOST", 0)
+    for a, b in zip(known, weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_word_that_is_none(hits: list[Any]) -> None:  # noqa: F811
+    net, optimizer = Net(), O.Adam(lr=0.1)
+    for step in range(4):
+        optimizer.step(Ways.plain(net, step)[0])
+    assert len(hits) == 1
+    before = [p.numpy().copy() for p in net.parameters]
+    wrong = forest(1)
+    wrong[3] = (wrong[3], WORDS + 5) if isinstance(wrong[3], int) else (0, WORDS + 5)
+    like = forest(1)
+    like[3] = (0, 1)
+    for _ in range(3):
+        optimizer.step(td.stack(net.losses(like)).mean())
+    before = [p.numpy().copy() for p in net.parameters]
+    wrong = [*like[:3], (0, WORDS + 5), *like[4:]]
+    del hits[:]
+    with pytest.raises(td.RunError, match=str(WORDS + 5)):
+        optimizer.step(td.stack(net.losses(wrong)).mean())
+    assert not hits
+    for p, x in zip(net.parameters, before, strict=True):
+        np.testing.assert_array_equal(p.numpy(), x)
+    optimizer.step(td.stack(net.losses(like)).mean())
+    assert not np.array_equal(net.inner.numpy(), before[2])
+
+
+def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:  # noqa: F811
+    net, optimizer, places = Net(), O.SGD(lr=0.1), set()
+    for step in range(STEPS):
+        optimizer.step(Ways.plain(net, step)[0])
+        places.add(net.table.committed.stored.ctypes.data)  # type: ignore[union-attr]
+    assert len(hits) == STEPS - 3  # after the first, seen and noted
+    assert len(places) == 1

@@ -1,0 +1,53 @@
+"""Who is told what a run does, part by part, so that it can be done again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from treadle.autodiff.tape import Tape
+from treadle.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from treadle.runtime.rows import Rows
+
+__all__ = ["Recorder", "recorder", "recording"]
+
+
+class Recorder(Protocol):
+    """What it is told; it keeps no node alive."""
+
+    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
+        """These nodes are about to run, to give those in `keep` their values."""
+
+    def rows(self, rows: Rows, read: Mapping[int, Tensor], tape: Tape | None) -> None:
+        """A forest has run on what it `read`, by serial; its exits are about to have
+        their values.
+        """
+
+    def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
+        """A TapeGradient has run: its results by position."""
+
+
+class _Now(threading.local):
+    recorder: Recorder | None = None
+
+
+_now = _Now()
+
+
+def recorder() -> Recorder | None:
+    """Who is told in this thread."""
+    return _now.recorder
+
+
+@contextmanager
+def recording(found: Recorder | None) -> Iterator[None]:
+    """Tell this one what is run inside."""
+    before, _now.recorder = _now.recorder, found
+    try:
+        yield
+    finally:
+        _now.recorder = before

@@ -1,0 +1,157 @@
+"""A run put down in parts, to be done for other graphs that look alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.engines.base import Program
+from treadle.graph.frame import state
+from treadle.graph.leaves import Version
+from treadle.graph.op import Op
+from treadle.graph.references import counted
+from treadle.graph.tensor import cut, mark_run, new_node, settle
+from treadle.graph.variable import Variable
+from treadle.runtime.evaluate import ARRAY_ALONE, outdated
+from treadle.runtime.look import Look
+from treadle.runtime.rows import Rows, RowsRun
+
+__all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of an array that a run makes."""
+
+    number: int
+
+
+# A place of the graph that is looked at, a Variable, what is made, or a constant.
+Source = Any
+
+
+class Values:
+    """The arrays of one run, by their sources."""
+
+    def __init__(self, look: Look, slots: int) -> None:
+        self.look = look
+        self.made: list[Any] = [None] * slots
+        self.rows: dict[int, RowsRun] = {}
+
+    def __call__(self, source: Source) -> Any:
+        if type(source) is int:
+            return self.look.nodes[source].stored
+        if type(source) is Slot:
+            return self.made[source.number]
+        return source.committed.stored if isinstance(source, Variable) else source
+
+    def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
+        """Keep some of these arrays, each in its slot."""
+        for k, slot in slots:
+            self.made[slot.number] = arrays[k]
+
+
+Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
+
+
+@dataclass
+class Computed:
+    """A program's part of a run; `reused` arguments may be written over."""
+
+    program: Program
+    sources: list[Source]
+    results: Slots
+    reused: list[tuple[int, Source]]
+
+    def run(self, values: Values) -> None:
+        spent: set[int] = set()
+        if not state.transactions:  # they hold what is there now
+            for k, x in self.reused:
+                if _sole(values.look, x) if type(x) is int else _alone(x):
+                    spent.add(k)
+        arrays = [values(x) for x in self.sources]
+        values.put(self.program.run(arrays, spent), self.results)
+
+
+@dataclass
+class Rowed:
+    """A forest's part of a run: its rows, and of some tables the rows it has read."""
+
+    number: int
+    rows: Rows
+    sources: dict[int, Source]
+    exits: Slots
+    ids: Slots  # by serial of the table
+
+    def run(self, values: Values) -> None:
+        made = self.rows.run(lambda serial: values(self.sources[serial]))
+        values.rows[self.number] = made
+        values.put(made.values(), self.exits)
+        values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
+
+
+@dataclass
+class Pulled:
+    """The gradient of a forest, which is let go of then."""
+
+    number: int
+    given: dict[int, Source]
+    asked: tuple[int, ...]
+    results: Slots
+
+    def run(self, values: Values) -> None:
+        made = values.rows.pop(self.number)
+        given = {k: values(x) for k, x in self.given.items()}
+        values.put(made.pull(given, self.asked), self.results)
+
+
+Part = Computed | Rowed | Pulled
+
+
+@dataclass
+class Plan:
+    """A run: its parts, the nodes and Variables that have what these make."""
+
+    parts: list[Part]
+    slots: int
+    nodes: list[tuple[Slot, int, Op]]  # place, what it is cut to
+    changes: list[tuple[Slot, Variable]]
+
+    def run(self, look: Look) -> None:
+        """Run all parts for this graph, settle and cut its nodes, and commit."""
+        values = Values(look, self.slots)
+        bases = [variable.committed.serial for _, variable in self.changes]
+        for part in self.parts:
+            part.run(values)
+        mark_run()
+        for (_, variable), base in zip(self.changes, bases, strict=True):
+            if variable.committed.serial != base:  # by another thread
+                raise outdated(variable).located("step", repr(variable.type))
+        for slot, place, leaf in self.nodes:
+            node = look.nodes[place]
+            settle(node, values(slot))
+            cut(node, leaf)
+        for slot, variable in self.changes:
+            array = values(slot)
+            array.flags.writeable = False
+            version = new_node(variable.version, (), variable.type, 2, array)
+            variable.commit(version)
+
+
+def _sole(look: Look, place: int) -> bool:
+    """Whether an old version is its Variable's and this graph's alone."""
+    node = look.nodes[place]
+    if type(node.op) is not Version or look.others[place] > 1:
+        return False
+    return sys.getrefcount(node.stored) <= ARRAY_ALONE
+
+
+def _alone(variable: Any) -> bool:
+    """Whether what a Variable holds is its own alone."""
+    if not isinstance(variable, Variable) or variable.committed.stored is None:
+        return False
+    if counted([variable.committed])[0] > 1:
+        return False
+    return sys.getrefcount(variable.committed.stored) <= ARRAY_ALONE
