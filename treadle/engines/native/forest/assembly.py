@@ -46,7 +46,7 @@ class _Steps:
     records: Numbers
     tables: Numbers
     told: Sequence[Told]
-    slots: Any
+    slots: Numbers
 
 
 @dataclass
@@ -78,17 +78,16 @@ class Table:
         self.made = made  # the code, and the constants, shall live as long
         self.arena = -(-max((x.arena for x in made), default=0) // 64) * 64
         self.scratch = max((x.scratch for x in made), default=0)
-        place, marks = 0, []
+        place, places = 0, []
         for x in steps:
             groups, size = x.tables.shape
             ends = place + groups * size
-            x.records[:, :, PLACE] += np.arange(place, ends, size)[:, None]
+            firsts = np.arange(place, ends, size)[:, None]
+            x.records[:, :, PLACE] += firsts
+            places.append((firsts + x.slots).ravel())
             place = ends
-            mark = np.zeros(size, np.bool_)
-            mark[x.slots] = True
-            marks.append(np.tile(mark, groups))
         table = np.concatenate([x.tables.ravel() for x in steps])
-        (self.places,) = np.nonzero(np.concatenate(marks))
+        self.places = np.concatenate(places)
         self.blocks, table[self.places] = split(table[self.places])
         self.table = table
         own = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
@@ -146,7 +145,7 @@ class Assembly:
         records = np.empty((len(order), 1, OWN), np.int64)
         for k, x in enumerate((self.moves[function], 0, *cut)):
             records[:, 0, k] = x
-        slots = slice(len(addresses))
+        slots = np.arange(len(addresses))
         self.steps.append(_Steps(order, records, tables, [Told(function)], slots))
 
     def gather(
