@@ -89,6 +89,14 @@ class Controls:
         """Whether gradients that are not finite are noticed."""
         return self.on_nan is not None or self.loss_scale is not None
 
+    def refuse_traces(self) -> None:
+        """Raise where gradients are to be looked at, and there is nothing to see."""
+        if self.on_nan == "raise":
+            raise ArgumentError(
+                'on_nan="raise" cannot look at values inside a traced function',
+                hint='step outside of it, or let on_nan be "skip"',
+            )
+
     def sign(self) -> tuple[Any, ...] | None:
         """What decides which graph is made of gradients; None if not numbers alone."""
         if self.loss_scale is not None or self.norms is not None:

@@ -12,7 +12,7 @@ from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.dtypes import float64
-from treadle.base.errors import ArgumentError, GradientError, RunError
+from treadle.base.errors import GradientError, RunError
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
@@ -52,10 +52,10 @@ class Optimizer(OptimizerState):
     groups [{"params": ..., "lr": ..., setting: ...}]; `lr` a number, a Variable or a
     schedule of the count of finished steps; `rule` a Transform. Gradients are clipped
     element by element, then by their global norm; after the update `clip_weights` clips
-    the parameters. Where a gradient is rows of a table,
-    only those rows of the parameter and of its states change, unless `sparse_updates`
-    is set to False: for SGD and Adagrad both are the same, rules that move a parameter
-    without a gradient (momentum, running means, weight decay) wait for the next one.
+    the parameters. Where a gradient is rows of a table, only those rows of the
+    parameter and of its states change, unless `sparse_updates` is set to False: for
+    SGD and Adagrad both are the same, rules that move a parameter without a gradient
+    (momentum, running means, weight decay) wait for the next one.
 
     `accumulate=k` updates every k steps, with the mean of their gradients (2.5: after 3
     and 2 steps in turn; `flush()` at the end); `kahan` carries on what rounding lost of
@@ -190,12 +190,8 @@ class Optimizer(OptimizerState):
         with recording(note):
             roots, finite, changes, chosen = self._asked(loss, only, now)
         raises = self.controls.on_nan == "raise"
-        if raises and top().tracing:
-            raise ArgumentError(
-                'on_nan="raise" cannot look at values inside a traced function',
-                hint='step outside of it, or let on_nan be "skip"',
-            )
         if top().tracing:
+            self.controls.refuse_traces()
             for variable, value in changes:
                 variable.assign(value)
             top().runs = True
@@ -204,21 +200,15 @@ class Optimizer(OptimizerState):
             updates = [variable.assign(value) for variable, value in changes]
         watched = [finite] if raises and finite is not None else []
         del changes, finite, now  # what these alone hold would be asked for
-        if note is not None:
-            note.chosen = chosen
-        with recording(note):
+        with self._plans.kept(note, chosen):
             run([*roots, *updates, *watched], spent=roots)
-        if note is not None:
-            self._plans.keep(note)
         release(roots, chosen)
         if watched and not watched[0].item():
             raise RunError(
                 f"the gradients of step {int(self.count) + 1} are not finite",
                 hint="nothing was updated; a smaller rate or clip_norm may help",
             )
-        if loss is None:
-            return None
-        return _told(roots[0])
+        return None if loss is None else _told(roots[0])
 
     def flush(self) -> bool:
         """Update with the mean of the gradients that `accumulate` still holds back;

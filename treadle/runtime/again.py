@@ -9,7 +9,8 @@ of their results.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 
 from treadle.autodiff.derivative import endangered
@@ -23,7 +24,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.look import Look, Owned
-from treadle.runtime.recorder import Recorder
+from treadle.runtime.recorder import Recorder, recording
 from treadle.runtime.rows import Rows
 from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
 
@@ -73,9 +74,17 @@ class Plans:
         look.nodes = []  # what it holds would count as asked for
         return found
 
-    def keep(self, made: Recording) -> None:
-        """Keep what was recorded of a run that is done, for the next ones."""
-        self._table[made.key] = made.plan() or False
+    @contextmanager
+    def kept(self, note: Recording | None, chosen: set[int]) -> Iterator[None]:
+        """Tell `note` of the run inside, which cuts what depends on the `chosen`
+        Variables, and keep the plan for the next ones.
+        """
+        if note is not None:
+            note.chosen = chosen
+        with recording(note):
+            yield
+        if note is not None:
+            self._table[note.key] = note.plan() or False
 
 
 class _Unforeseen(Exception):

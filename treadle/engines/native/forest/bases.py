@@ -44,6 +44,7 @@ def number(address: int) -> int:
 def split(addresses: Numbers) -> tuple[Numbers, Numbers]:
     """The numbers of blocks, and offsets in them.
 
+    >>> import numpy as np
     >>> [x.tolist() for x in split(np.array([block(2) + 8, 640]))]
     [[2, 0], [8, 640]]
     """
