@@ -242,6 +242,10 @@ CASES = {
     "one dimension": Case(2, 16, 16, (1, 900), (1, 9), padding=((0, 0), (8, 0))),
     "high and narrow": Case(2, 16, 16, (300, 2), (3, 2), padding=((1, 1), (0, 1))),
     "wide rows of channels": Case(1, 1024, 16, (3, 9), (3, 3), padding=SAME),
+    "more zeros than rows": Case(2, 64, 16, (3, 5), (3, 3), padding=((3, 4), (1, 0))),
+    "rows of zeros between": Case(
+        2, 300, 33, (4, 6), (4, 3), (2, 1), ((3, 5), (1, 1)), (2, 1)
+    ),
     "many channels": Case(5, 258, 33, (5, 5), (3, 3), padding=SAME),
     "one in three": Case(2, 5, 4, (11, 10), (2, 2), (3, 4), ((1, 0), (0, 2))),
     "depthwise": Case(2, 1, 1, (9, 9), (3, 3), (2, 1), SAME, groups=20),

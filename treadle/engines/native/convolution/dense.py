@@ -92,6 +92,12 @@ class Sums:
             return blocking.taps_of(own, self.strip)
         return blocking.split(blocking.pieces(own, self.strip, own.c), own.size)
 
+    def _row_runs(self) -> int:
+        """The runs of each row of the kernel; 0 where none ever lies outside."""
+        if self.own.h.inside or self.strip.folded:
+            return 0
+        return len(self.runs) // self.own.h.taps
+
     def steps(self) -> list[Step]:
         """What is to be done, in order."""
         if not self.total:
@@ -214,6 +220,9 @@ class Sums:
             "runs": len(self.runs),
             "chunk": max(1, 512 // max((k for _, _, k in self.runs), default=1)),
             "table": RUN * len(self.runs),
+            "taps_h": own.h.taps,
+            "dilation_h": max(own.h.dilation, 1),
+            "row_runs": self._row_runs(),
             "direct": int(self.epilogue is None and kind == "outputs"),
             "merged": int(blocks.q == 1 and own.h.y == own.w.count * own.w.y),
             "at_sums": strip,

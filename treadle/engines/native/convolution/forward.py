@@ -25,7 +25,12 @@ from treadle.engines.native.contraction.text import (
 )
 from treadle.engines.native.contraction.transpose import transpose
 from treadle.engines.native.convolution.frame import Frame
-from treadle.engines.native.convolution.strip import STRIP, Block, fill_strip
+from treadle.engines.native.convolution.strip import (
+    STRIP,
+    Block,
+    fill_strip,
+    runs_inside,
+)
 from treadle.engines.native.convolution.tile import RUN
 
 __all__ = ["FIELDS", "FUNCTIONS", "Structure", "forward_kernel"]
@@ -40,6 +45,7 @@ FIELDS = (
     *("in_place", "a_p", "a_q", "tile_m"),
     *("panels", "panel", "panel_bytes", "k_b"),
     *("runs", "chunk", "table"),  # of a sum, of a part of it; i64 of the list of runs
+    *("taps_h", "dilation_h", "row_runs"),  # of a row of the kernel; 0: all are inside
     *("direct", "merged"),  # tiles write y; finished rows of pixels are one
     *("scratch", "at_sums", "at_square", "at_spare"),
 )
@@ -216,10 +222,15 @@ class _Kernel:
         low, extra = b.sdiv(columns, tiles), b.srem(columns, tiles)
         stop = frame.most(g["runs"], one)  # an empty sum is a chunk of no runs
         with b.loop(zero, stop, g["chunk"]) as chunks:
-            runs = least(b, g["chunk"], b.sub(g["runs"], chunks.index))
-            table = b.offset(self.runs, b.mul(chunks.index, b.i64(RUN)), "i64")
+            fresh = b.compare("eq", chunks.index, zero)
             with b.loop(zero, rows, one, [a, out]) as lines:
-                with b.loop(zero, tiles, one, lines.values) as over:
+                row = b.add(item.block.p, lines.index)
+                run, runs = runs_inside(frame, row, chunks.index)
+                table = b.offset(self.runs, b.mul(run, b.i64(RUN)), "i64")
+                stop = b.select(
+                    b.or_(fresh, b.compare("sgt", runs, zero)), tiles, zero
+                )
+                with b.loop(zero, stop, one, lines.values) as over:
                     a, to = over.values
                     more = b.convert("zext", b.compare("slt", over.index, extra), "i64")
                     height = b.add(low, more)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.engines.native.builder import Value
+from treadle.engines.native.contraction.text import least
 from treadle.engines.native.convolution.frame import Frame
 
-__all__ = ["STRIP", "Block", "fill_strip"]
+__all__ = ["STRIP", "Block", "fill_strip", "runs_inside"]
 
 # Bytes, but for counts and positions.
 STRIP = (
@@ -73,3 +74,25 @@ def fill_strip(
             )
         following = [frame.on(p, "row_pitch") for p in (row, own)]
         over.next([b.add(y, g["row_h"]), *following])
+
+
+def runs_inside(frame: Frame, row: Value, first: Value) -> tuple[Value, Value]:
+    """Of a chunk of the runs of a sum, from the `first` on, those that lie inside the
+    image for a row of windows: which is the first, and how many.
+
+    Around the image are zeros, which add nothing. Rows of the kernel have `row_runs`
+    each; 0 tells that none lies outside.
+    """
+    b, g = frame.b, frame.given
+    zero, per = b.i64(0), g["row_runs"]
+    runs = least(b, g["chunk"], b.sub(g["runs"], first))
+    y = b.sub(b.mul(row, g["stride_h"]), g["top"])  # of the first row of the kernel
+    low = frame.ceil(b.sub(zero, y), g["dilation_h"])
+    low = frame.clamped(low, zero, g["taps_h"])
+    high = frame.ceil(b.sub(g["height"], y), g["dilation_h"])
+    high = frame.clamped(high, low, g["taps_h"])
+    begin = frame.clamped(b.sub(b.mul(low, per), first), zero, runs)
+    end = frame.clamped(b.sub(b.mul(high, per), first), begin, runs)
+    every = b.compare("eq", per, zero)
+    begin = b.select(every, zero, begin)
+    return b.add(first, begin), b.select(every, runs, b.sub(end, begin))
