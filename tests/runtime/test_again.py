@@ -267,3 +267,17 @@ def test_a_variable_changed_by_another_thread(
     with pytest.raises(td.StateError, match="was changed since"):
         step()
     np.testing.assert_array_equal(w.numpy(), [5.0, 5.0])
+
+
+def test_many_nodes_made_between_cost_one_plan(hits: list[Any]) -> None:
+    _, _, step = stepper()
+    for _ in range(5):
+        step()
+    assert len(hits) == 2
+    x = td.asarray(1.0)
+    for _ in range(look.MADE + 1):
+        x = x + 1.0
+    step()  # what was made since might all be its graph
+    assert len(hits) == 2
+    step()
+    assert len(hits) == 3

@@ -339,7 +339,8 @@ class Optimizer(OptimizerState):
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
-        found = look(asked, now.roots(), self._owned(), loss is not None)
+        own, since = self._owned(), self._plans.since
+        found = look(asked, now.roots(), own, loss is not None, since)
         ours = all(group.rule.fixed for group in self.groups)
         if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
             return None

@@ -20,7 +20,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Version, cut_of
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, newest_serial
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.look import Look, Owned
@@ -38,6 +38,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._table: OrderedDict[Any, Plan | bool] = OrderedDict()
+        self.since = newest_serial()  # when the last run was over
 
     def __deepcopy__(self, memo: object) -> Plans:
         return Plans()
@@ -59,6 +60,7 @@ class Plans:
             del self._table[key]
             return False
         self._table.move_to_end(key)
+        self.since = newest_serial()
         return True
 
     def note(self, key: Any, look: Look, own: Owned) -> Recording | None:
@@ -83,6 +85,7 @@ class Plans:
             note.chosen = chosen
         with recording(note):
             yield
+        self.since = newest_serial()
         if note is not None:
             self._table[note.key] = note.plan() or False
 

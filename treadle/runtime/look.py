@@ -20,6 +20,7 @@ from treadle.runtime.evaluate import observers
 __all__ = ["Look", "Owned", "look", "settings"]
 
 MOST = 1024  # nodes of a graph that is looked at
+MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
 
 # Of Variables by id: the number of each while it trains, and while it does not.
 Owned = Mapping[int, tuple[int, int]]
@@ -43,14 +44,21 @@ class Look:
 
 
 def look(
-    asked: Sequence[Tensor], more: Sequence[Tensor], own: Owned, derived: bool
+    asked: Sequence[Tensor],
+    more: Sequence[Tensor],
+    own: Owned,
+    derived: bool,
+    since: int = 0,
 ) -> Look | None:
     """How the graph below what is asked for, and below `more` that its run reads,
     looks; None if there is more to its run than values.
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
-    is taken. Of the Variables in `own` it matters which they are.
+    is taken. Of the Variables in `own` it matters which they are. `since` is the newest
+    serial after the run before.
     """
+    if asked and asked[0].serial - since > MADE:
+        return None
     nodes, first = [*asked, *more], len(asked) + len(more)
     place = {node.serial: k for k, node in enumerate(nodes)}
     if len(place) < first:

@@ -227,9 +227,7 @@ class _Kernel:
                 row = b.add(item.block.p, lines.index)
                 run, runs = runs_inside(frame, row, chunks.index)
                 table = b.offset(self.runs, b.mul(run, b.i64(RUN)), "i64")
-                stop = b.select(
-                    b.or_(fresh, b.compare("sgt", runs, zero)), tiles, zero
-                )
+                stop = b.select(b.or_(fresh, b.compare("sgt", runs, zero)), tiles, zero)
                 with b.loop(zero, stop, one, lines.values) as over:
                     a, to = over.values
                     more = b.convert("zext", b.compare("slt", over.index, extra), "i64")
