@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -256,16 +256,21 @@ def _pays(
     if program is None:
         return False
     rows = Rows(program, forest, _exits(forest, [*roots, *held]))
-    nodes = {x.serial: x for x in _read(forest)}
+    read = _read(forest)
+    arrays: dict[int, Any] = {
+        x.serial: x.stored if type(x.stored) is np.ndarray else x.array for x in read
+    }
     try:
-        run = rows.run(lambda serial: nodes[serial].array)
+        run = rows.run(arrays.__getitem__)
     except Failed:
         return False  # node by node it is told which position was out of range
-    tape = _tape(forest, run, nodes) if gradient else None
+    del arrays
+    tape = _tape(forest, run) if gradient else None
     values = run.values()
     told = recorder()
     if told is not None:
-        told.rows(rows, nodes, tape)
+        told.rows(rows, {x.serial: x for x in read}, tape)
+    del read
     units.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
@@ -299,12 +304,18 @@ def _derivable(forest: Forest) -> bool:
 
 def _read(forest: Forest) -> list[Tensor]:
     """The nodes with values that a forest reads."""
-    shared = [x.signature.shared.values() for x in forest.instances]
-    return [*forest.all.leaves.nodes, *chain.from_iterable(shared)]
+    return [*forest.all.leaves.nodes, *_shared(forest)]
 
 
-def _tape(forest: Forest, run: RowsRun, nodes: Mapping[int, Tensor]) -> Tape:
+def _shared(forest: Forest) -> Iterable[Tensor]:
+    """The nodes that rows share."""
+    return chain.from_iterable(x.signature.shared.values() for x in forest.instances)
+
+
+def _tape(forest: Forest, run: RowsRun) -> Tape:
     """The tape of a run, with the parts of its gradient."""
+    own = [forest.all.leaves.nodes[k] for k in forest.carried().tolist()]
+    nodes = {x.serial: x for x in (*own, *_shared(forest))}
     parts = []
     for serial, sparse in run.rows.order:
         node = nodes[serial]
