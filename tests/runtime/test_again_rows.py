@@ -173,3 +173,14 @@ def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:  # noqa: F81
         places.add(net.table.committed.stored.ctypes.data)  # type: ignore[union-attr]
     assert len(hits) == STEPS - 3  # after the first, seen and noted
     assert len(places) == 1
+
+
+def test_where_graphs_come_again_a_new_one_is_planned_at_once(hits: list[Any]) -> None:  # noqa: F811
+    net, optimizer = Net(), O.SGD(lr=0.1)
+    for step in range(10):
+        optimizer.step(Ways.plain(net, step)[0])
+    assert len(hits) == 10 - 3
+    for k in range(2):
+        losses = net.losses(forest(k)[:9])
+        optimizer.step(td.stack(losses).mean())
+        assert len(hits) == 7 + k

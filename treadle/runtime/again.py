@@ -34,11 +34,14 @@ PLANS = 64  # of one caller
 
 
 class Plans:
-    """The plans of a caller, by how graphs look; one is made at the second sight."""
+    """The plans of a caller, by how graphs look; one is made at the second sight, or
+    at the first where most graphs have come again so far.
+    """
 
     def __init__(self) -> None:
         self._table: OrderedDict[Any, Plan | bool] = OrderedDict()
         self.since = newest_serial()  # when the last run was over
+        self.hits = self.misses = 0
 
     def __deepcopy__(self, memo: object) -> Plans:
         return Plans()
@@ -60,6 +63,7 @@ class Plans:
             del self._table[key]
             return False
         self._table.move_to_end(key)
+        self.hits += 1
         self.since = newest_serial()
         return True
 
@@ -68,7 +72,9 @@ class Plans:
         let go of.
         """
         seen = self._table.get(key)
+        self.misses += 1
         if seen is None:
+            seen = self.hits > self.misses
             self._table[key] = True
             if len(self._table) > PLANS:
                 self._table.popitem(last=False)
