@@ -357,17 +357,17 @@ def after_readers(
         if new.serial not in maker:
             continue
         writer = by_number[maker[new.serial]]
-        bit = 1 << writer.number
+        bit, more = 1 << writer.number, 0
         for unit in units:
             if old.serial not in unit.operands:
                 continue
             reader = by_number[step.get(unit.number, unit.number)]
-            if reader is writer:
-                continue
-            more = (reader.before | 1 << reader.number) & ~writer.before
-            if reader.before & bit or not more:
-                continue
-            writer.before |= more
-            for later in units:
-                if later.before & bit:
-                    later.before |= more
+            if reader is not writer and not reader.before & bit:
+                more |= reader.before | 1 << reader.number
+        more &= ~writer.before
+        if not more:
+            continue
+        writer.before |= more
+        for later in units:
+            if later.before & bit:
+                later.before |= more
