@@ -28,20 +28,6 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.fixture
-def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A list with an entry for each run that went by a plan."""
-    found: list[Any] = []
-    run = steps.Plan.run
-
-    def counted(self: steps.Plan, look: look.Look) -> None:
-        run(self, look)
-        found.append(None)
-
-    monkeypatch.setattr(steps.Plan, "run", counted)
-    return found
-
-
 def network(rng: np.random.Generator) -> tuple[Any, Any]:
     layers = td.nn.Linear(5, 7), td.nn.Linear(7, 3)
     for layer in layers:

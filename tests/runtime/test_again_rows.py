@@ -10,7 +10,6 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import WORDS, Net, Tree, trees
-from tests.runtime.test_again import hits  # noqa: F401
 from treadle.runtime import look
 from treadle.runtime.rows import counts
 
@@ -109,7 +108,7 @@ def test_same_bits(
     way: str,
     name: str,
     cells: bool,
-    hits: list[Any],  # noqa: F811
+    hits: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = counts.runs
@@ -126,7 +125,7 @@ def test_same_bits(
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_subset_is_updated(hits: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_subset_is_updated(hits: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def weights() -> list[Any]:
         net, optimizer = Net(), O.SGD(lr=0.1)
         for step in range(STEPS):
@@ -142,7 +141,7 @@ def test_a_subset_is_updated(hits: list[Any], monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_word_that_is_none(hits: list[Any]) -> None:  # noqa: F811
+def test_a_word_that_is_none(hits: list[Any]) -> None:
     net, optimizer = Net(), O.Adam(lr=0.1)
     for step in range(4):
         optimizer.step(Ways.plain(net, step)[0])
@@ -166,7 +165,7 @@ def test_a_word_that_is_none(hits: list[Any]) -> None:  # noqa: F811
     assert not np.array_equal(net.inner.numpy(), before[2])
 
 
-def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:  # noqa: F811
+def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:
     net, optimizer, places = Net(), O.SGD(lr=0.1), set()
     for step in range(STEPS):
         optimizer.step(Ways.plain(net, step)[0])
@@ -175,7 +174,7 @@ def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:  # noqa: F81
     assert len(places) == 1
 
 
-def test_where_graphs_come_again_a_new_one_is_planned_at_once(hits: list[Any]) -> None:  # noqa: F811
+def test_where_graphs_come_again_a_new_one_is_planned_at_once(hits: list[Any]) -> None:
     net, optimizer = Net(), O.SGD(lr=0.1)
     for step in range(10):
         optimizer.step(Ways.plain(net, step)[0])

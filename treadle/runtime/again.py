@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import SPENT, Tape
@@ -31,6 +32,7 @@ from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Sou
 __all__ = ["Plans", "Recording"]
 
 PLANS = 64  # of one caller
+_Told = ParamSpec("_Told")
 
 
 class Plans:
@@ -100,6 +102,21 @@ class _Unforeseen(Exception):
     """Something that another run of a graph that looks alike would not read."""
 
 
+def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
+    """Give up at the first thing that is not foreseen."""
+
+    @wraps(tell)
+    def told(*given: _Told.args, **more: _Told.kwargs) -> None:
+        own: Any = given[0]
+        if own.possible:
+            try:
+                tell(*given, **more)
+            except _Unforeseen:
+                own.possible = False
+
+    return told
+
+
 class Recording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut."""
 
@@ -121,10 +138,8 @@ class Recording(Recorder):
         self.slots = 0
         self.possible = True
 
+    @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
-        self._try(self._program, nodes, keep)
-
-    def _program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         found = chosen(current().engine, nodes).program(nodes, keep)
         if found is None:
             raise _Unforeseen
@@ -147,10 +162,8 @@ class Recording(Recorder):
                 raise _Unforeseen
         self.parts.append(Computed(found.program, sources, results, reused))
 
+    @_foreseen
     def rows(self, rows: Rows, read: Mapping[int, Tensor], tape: Tape | None) -> None:
-        self._try(self._rows, rows, read, tape)
-
-    def _rows(self, rows: Rows, read: Mapping[int, Tensor], tape: Tape | None) -> None:
         if tape is None or rows.moves:
             raise _Unforeseen
         number = self.tapes[tape.number] = len(self.tapes)
@@ -169,10 +182,8 @@ class Recording(Recorder):
         self.reads.append((variables, {node.serial for node in rows.exits.nodes}))
         self.parts.append(Rowed(number, rows, sources, exits, ids))
 
+    @_foreseen
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
-        self._try(self._pulled, pull, results)
-
-    def _pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         op: Any = pull.op
         pairs = zip(op.places, pull.inputs, strict=False)
         given = {k: self._source(x) for k, x in pairs}
@@ -182,6 +193,8 @@ class Recording(Recorder):
 
     def plan(self) -> Plan | None:
         """The plan of what has run; None where it is not to be foretold."""
+        if not self.possible or not self.changes:
+            return None
         serials, all_stale = list(self.place), self._stale()
         nodes = []
         for k in [*range(self.asked), *self.held]:
@@ -192,17 +205,7 @@ class Recording(Recorder):
             if serial not in self.leaves or not stale:
                 return None
             nodes.append((self.made[serial], k, self.leaves[serial]))
-        if not self.possible or not self.changes:
-            return None
         return Plan(self.parts, self.slots, nodes, self.changes)
-
-    def _try(self, told: Callable[..., None], *what: Any) -> None:
-        """Give up at the first thing that is not foreseen."""
-        if self.possible:
-            try:
-                told(*what)
-            except _Unforeseen:
-                self.possible = False
 
     def _stale(self) -> set[int]:
         """What is known to depend on the chosen Variables."""

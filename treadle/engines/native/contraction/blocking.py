@@ -13,10 +13,11 @@ from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.row import ROW_COLUMNS
 from treadle.engines.native.contraction.tile import FLAT, TALL, rows_of_tile
 
-__all__ = ["Blocking", "choose", "grain", "tile_size"]
+__all__ = ["AT_ONCE", "Blocking", "choose", "grain", "tile_size"]
 
 Pair = tuple[int, int]
 
+AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves
 ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
 
 

@@ -14,6 +14,7 @@ from treadle.engines.native.contraction.blas import (
     blas_kernel,
 )
 from treadle.engines.native.contraction.blocking import (
+    AT_ONCE,
     Blocking,
     choose,
     grain,
@@ -256,12 +257,11 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         packed = not few or not _fits(problem, block_n)
     if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
         tiles = "flat"
-    lasting = tiles in ("dot", "row")  # all of k at once
     return Blocking(
         tiles,
         blocks_m,
         block_n,
-        max(1, k if lasting else min(cut.block_k, k)),
+        max(1, k if tiles in AT_ONCE else min(cut.block_k, k)),
         tiles != "dot" and packed,
         (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
         cut.held,
@@ -303,7 +303,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
-    ragged = 2 if problem.machine.masks or cut.tiles in ("dot", "row") else 1
+    ragged = 2 if problem.machine.masks or cut.tiles in AT_ONCE else 1
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
     packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector

@@ -13,7 +13,7 @@ from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest, Groups, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import room
-from treadle.engines.native.forest.assembly import Assembly, Table
+from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import (
     FIRST,
     FRESH,
@@ -35,7 +35,7 @@ from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import Rows, compiled
 from treadle.engines.native.forest.tape import Run
 
-__all__ = ["Backward", "Forward", "Program"]
+__all__ = ["Program"]
 
 Array = np.ndarray[Any, Any]
 Source = tuple[str, int]
@@ -83,6 +83,11 @@ class Program:
         return template.forward if self.gradient else template.plain
 
     @cached_property
+    def cotangents(self) -> Cotangents:
+        """Where cotangents lie."""
+        return Cotangents(self.forest, self.read)
+
+    @cached_property
     def forward(self) -> Forward:
         """The way there."""
         return Forward(self)
@@ -94,26 +99,23 @@ class Program:
 
     # -- places ------------------------------------------------------------------------
 
-    def address(self, number: int, source: Source) -> int:
-        """Where row 0 of a source lies, or what rows share."""
+    def home(self, source: Source) -> tuple[Matrices, Source]:
+        """The matrices that a source of rows lies in, and its place there."""
         kind, k = source
-        instance = self.forest.instances[number]
-        if kind == "input" and k in instance.signature.serials:
-            return block(self.shared[instance.signature.serials[k]])
         if kind == "cotangent":
-            return self.backward.grads.address(number, ("output", k))
-        matrices = self.backward.fresh if kind == "frontier" else self.values
-        return matrices.address(number, source)
+            return self.cotangents.grads, ("output", k)
+        return self.cotangents.fresh if kind == "frontier" else self.values, source
 
-    def row_bytes(self, number: int, source: Source) -> int:
-        """How far apart the rows of a source lie: none of what rows share."""
+    def address(self, number: int, source: Source) -> tuple[int, int]:
+        """Where row 0 of a source lies, and how far apart its rows do: not at all, if
+        rows share it.
+        """
         kind, k = source
-        if kind == "input" and k in self.forest.instances[number].signature.serials:
-            return 0
-        if kind == "cotangent":
-            return self.backward.grads.types[number, ("output", k)].nbytes
-        matrices = self.backward.fresh if kind == "frontier" else self.values
-        return matrices.types[number, source].nbytes
+        serials = self.forest.instances[number].signature.serials
+        if kind == "input" and k in serials:
+            return block(self.shared[serials[k]]), 0
+        matrices, place = self.home(source)
+        return matrices.address(number, place), matrices.types[number, place].nbytes
 
 
 class _Gathered:
@@ -138,8 +140,6 @@ class _Gathered:
 class Forward:
     """The steps of all groups."""
 
-    table: Table | None
-
     def __init__(self, program: Program) -> None:
         steps, gathered = Assembly(), _Gathered()
         for number, instance in enumerate(program.forest.instances):
@@ -160,61 +160,54 @@ class Forward:
         self.outputs = outputs(program.forest, program.values)
 
 
-class Backward:
-    """The steps of the gradients of all groups, and of the sums over rows."""
+class Cotangents:
+    """Places of the cotangents of values, of what is summed later, and of leaves."""
 
-    table: Table | None
-
-    def __init__(self, program: Program) -> None:
-        self.forest = program.forest
+    def __init__(self, forest: Forest, read: Read) -> None:
         self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
         self.leaves = Matrices(LEAVES)
-        for number, instance in enumerate(self.forest.instances):
+        self.space = 0  # bytes for those of what one group reads
+        for number, instance in enumerate(forest.instances):
+            template = instance.template
             for k, t in enumerate(instance.signature.body.types):
                 if adds(t.dtype):
                     self.grads.add(number, instance.count, ("output", k), t)
-            for k, t in enumerate(instance.template.frontier):
+            for k, t in enumerate(template.frontier):
                 self.fresh.add(number, instance.count, ("frontier", k), t)
-        for k, t in program.read.floats:
+            n = int(instance.groups.counts.max())
+            arguments = instance.signature.body.arguments
+            types = [arguments[k].type for k in template.row_cotangents]
+            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
+            self.space = max(self.space, space)
+        for k, t in read.floats:
             self.leaves.add(k, 1, ("leaf", 0), t)
-        self.space = self._space()
+
+
+class Backward:
+    """The steps of the gradients of all groups, and of the sums over rows."""
+
+    def __init__(self, program: Program) -> None:
+        steps, gathered = Assembly(), _Gathered()
         # Of each result that is summed up over rows: whose it is, and its type.
         self.totals: list[tuple[int, Type]] = []
-        self.index = np.zeros(0, np.int64)
-        self.table = None
-
-    def assemble(self, program: Program) -> None:
-        """Put all steps into the table; places of cotangents are known before."""
-        if self.index.size or self.table is not None:
-            return
-        steps, gathered = Assembly(), _Gathered()
-        for number in range(len(self.forest.instances)):
+        for number in range(len(program.forest.instances)):
             self._gradient_of(program, steps, gathered, number)
-        for number in range(len(self.forest.instances)):
+        for number in range(len(program.forest.instances)):
             self._totals(program, steps, number)
         self.table = steps.table()
         self.index = gathered.all()
-        self.outputs = outputs(self.forest, self.grads)
-
-    def _space(self) -> int:
-        """Bytes for the cotangents of what one group reads."""
-        most = 0
-        for instance in self.forest.instances:
-            n = int(instance.groups.counts.max())
-            arguments = instance.signature.body.arguments
-            types = [arguments[k].type for k in instance.template.row_cotangents]
-            most = max(most, sum(-(-n * t.nbytes // LINE) * LINE for t in types))
-        return most
+        self.outputs = outputs(program.forest, program.cotangents.grads)
 
     def _gradient_of(
         self, program: Program, steps: Assembly, gathered: _Gathered, number: int
     ) -> None:
         """The gradient of the rows of an instance, added to where it belongs."""
-        instance = self.forest.instances[number]
+        forest = program.forest
+        instance = forest.instances[number]
         template = instance.template
         if template.backward is None:
             return
-        groups = _backwards(instance.groups, self.forest.groups)
+        groups = _backwards(instance.groups, forest.groups)
         arguments = instance.signature.body.arguments
         given, place = [], np.full(len(groups.counts), SPACE, np.int64)
         for k in template.row_cotangents:
@@ -230,21 +223,21 @@ class Backward:
             steps.add(groups.turns, targets, place, groups.counts, t)
 
     def _totals(self, program: Program, steps: Assembly, number: int) -> None:
-        instance = self.forest.instances[number]
+        instance = program.forest.instances[number]
         template = instance.template
         part = template.total
         if part is None:
             return
         n = room(instance.count) if template.sums else instance.count
         made = compiled((part.body.number, "total"), template.total_at, False).at(n)
-        arguments = [program.address(number, s) for s in part.sources]
+        arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]
         first = FIRST + len(program.shared) + len(self.totals)
         for k, t in zip(template.shared_cotangents, types, strict=True):
             self.totals.append((instance.signature.serials[k], t))
         results = [block(first + k) for k in range(len(types))]
         steps.part(
-            np.array([self.forest.groups]),  # after all groups
+            np.array([program.forest.groups]),  # after all groups
             [made],
             [0],
             np.array([arguments], np.int64),
@@ -270,10 +263,8 @@ class _Placed:
         self.rows = _compiled(part)
         every = [*part.sources, *places]
         self.count = len(part.sources)
-        starts = [program.address(number, s) for s in every]
-        self.starts = np.array(starts, np.int64)
-        shifts = [program.row_bytes(number, s) for s in every]
-        self.shifts = np.array(shifts, np.int64)
+        pairs = [program.address(number, s) for s in every]
+        self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
         sizes = [y.type.nbytes for y in part.body.outputs]
         self.sizes = np.array(sizes, np.int64)
 

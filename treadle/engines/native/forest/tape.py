@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,7 @@ from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
     FIRST,
-    FRESH,
-    GRADS,
     INDEX,
-    LEAVES,
     SPACE,
     VALUES,
     number,
@@ -27,13 +24,13 @@ from treadle.engines.native.forest.matrices import Block, memory
 if TYPE_CHECKING:
     from treadle.engines.native.forest.program import Program
 
-__all__ = ["Cotangents", "Run"]
+__all__ = ["Derived", "Run"]
 
 Array = np.ndarray[Any, Any]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
 
 
-class Cotangents:
+class Derived:
     """Of what a forest read, by serial: arrays to be summed up, and rows of tables."""
 
     def __init__(self) -> None:
@@ -60,7 +57,7 @@ class Run:
         self,
         table: Table | None,
         index: Numbers,
-        blocks: dict[int, int],
+        blocks: Mapping[int, int],
         results: Sequence[Array] = (),
     ) -> None:
         """The steps of a table, with `index` for what they ask the addresses of."""
@@ -84,36 +81,35 @@ class Run:
 
     def backward(
         self, given: Sequence[tuple[Spots, Array]], asked: Sequence[Spots] = ()
-    ) -> Cotangents:
+    ) -> Derived:
         """Cotangents of what the forest read, for those of some of its values, and of
         the values that are asked for.
         """
-        program, back = self.program, self.program.backward
-        back.assemble(program)
-        grads, leaves = Block(back.grads, zero=True), Block(back.leaves, zero=True)
-        fresh = Block(back.fresh)
-        for places, g in given:
-            for own, output, mine in _matrices_of(places):
-                rows = places[mine, 2]
+        program = self.program
+        read, back, places = program.read, program.backward, program.cotangents
+        fresh, leaves = Block(places.fresh), Block(places.leaves, zero=True)
+        grads = Block(places.grads, zero=True)
+        for spots, g in given:
+            for own, output, mine in _matrices_of(spots):
+                rows = spots[mine, 2]
                 np.add.at(grads.array(own, ("output", output)), rows, g[mine])
-        read = program.read
         sink = np.zeros(read.most + 64, np.uint8)  # for what nobody asks for
-        spots = np.full(read.count, sink.ctypes.data, np.int64)
+        ends = np.full(read.count, sink.ctypes.data, np.int64)
         for k, _ in read.floats:
-            spots[k] = leaves.address + back.leaves.offsets[k, ("leaf", 0)]
-        read.place_views(spots)
-        space, base = memory(back.space)
-        blocks = {VALUES: self.values.address, GRADS: grads.address, SPACE: base}
-        blocks |= {FRESH: fresh.address, LEAVES: leaves.address}
+            ends[k] = leaves.address + places.leaves.offsets[k, ("leaf", 0)]
+        read.place_views(ends)
+        space, base = memory(places.space)
+        blocks = {x.matrices.base: x for x in (self.values, grads, fresh, leaves)}
+        where = _where(back.outputs + grads.address, ends)
         totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
-        where = _where(back.outputs + grads.address, spots)
-        self._call(back.table, where[back.index], blocks, totals)
+        addresses = {k: x.address for k, x in blocks.items()} | {SPACE: base}
+        self._call(back.table, where[back.index], addresses, totals)
         del space
-        found = Cotangents()
+        found = Derived()
         for (serial, _), array in zip(back.totals, totals, strict=True):
             found.dense.setdefault(serial, []).append(array)
-        self._sparse(found, fresh, grads)
-        found.rows += [_taken(grads, places) for places in asked]
+        self._sparse(found, blocks)
+        found.rows += [_taken(grads, own) for own in asked]
         forest = program.forest
         for k, _ in read.floats:
             if forest.derived[k]:
@@ -122,15 +118,11 @@ class Run:
                 found.dense.setdefault(serial, []).append(array)
         return found
 
-    def _sparse(self, found: Cotangents, fresh: Block, grads: Block) -> None:
+    def _sparse(self, found: Derived, blocks: Mapping[int, Block]) -> None:
         for own, instance in enumerate(self.program.forest.instances):
             for k, rows in instance.template.sparse.items():
-                kind, at = rows.values
-                if kind == "cotangent":
-                    values = grads.array(own, ("output", at))
-                else:
-                    block = fresh if kind == "frontier" else self.values
-                    values = block.array(own, rows.values)
+                matrices, place = self.program.home(rows.values)
+                values = blocks[matrices.base].array(own, place)
                 count = values.size // max(math.prod(rows.tail), 1)
                 serial = instance.signature.serials[k]
                 found.sparse.setdefault(serial, []).append(

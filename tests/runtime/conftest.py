@@ -1,0 +1,23 @@
+"""What tests of runs have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from treadle.runtime import look, steps
+
+
+@pytest.fixture
+def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A list with an entry for each run that went by a plan."""
+    found: list[Any] = []
+    run = steps.Plan.run
+
+    def counted(self: steps.Plan, look: look.Look) -> None:
+        run(self, look)
+        found.append(None)
+
+    monkeypatch.setattr(steps.Plan, "run", counted)
+    return found
