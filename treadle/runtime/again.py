@@ -24,9 +24,9 @@ from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, newest_serial
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
+from treadle.runtime.forests import Rows
 from treadle.runtime.look import Look, Owned
 from treadle.runtime.recorder import Recorder, recording
-from treadle.runtime.rows import Rows
 from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
 
 __all__ = ["Plans", "Recording"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from treadle.runtime.rows import Rows
+from treadle.runtime.forests import Rows
 
 __all__ = ["Recorder", "recorder", "recording"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,19 +15,18 @@ from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, Numbers
 from treadle.batch.forest import Forest
-from treadle.batch.room import COARSE, room
-from treadle.batch.template import Sparse
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import state, top
 from treadle.graph.operators import provide
-from treadle.graph.tensor import Tensor, leave, mark_run, settle
+from treadle.graph.tensor import Tensor, leave, settle
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
+from treadle.runtime.forests import Exits, Rows, RowsRun, counts
 from treadle.runtime.recorder import recorder
 
-__all__ = ["Rows", "RowsRun", "counts", "run_rows"]
+__all__ = ["counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at
 LOOK = 512  # nodes that may be enough to see it
@@ -37,137 +35,6 @@ LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its
 SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 PAYS = 1.5  # rows there have to be in a group: a program for each graph costs more
-
-
-class Exits:
-    """The nodes that others read, with the places of the rows that each is made of.
-
-    Those that are many rows joined come first, then those that are one.
-    """
-
-    def __init__(
-        self,
-        joined: Sequence[tuple[Tensor, Numbers]],
-        nodes: list[Tensor],
-        one: Numbers,
-    ) -> None:
-        self.nodes = [node for node, _ in joined] + nodes
-        self.types = [node.type for node in self.nodes]
-        self.joined = [places for _, places in joined]
-        self.one = one
-
-    def forget(self) -> None:
-        """Let go of the nodes."""
-        self.nodes = []
-
-    def places(self, k: int) -> Numbers:
-        """The places of exit k."""
-        if k < len(self.joined):
-            return self.joined[k]
-        k -= len(self.joined)
-        return self.one[k : k + 1]
-
-
-class Rows:
-    """What the runs of forests that look alike have in common: a program, the exits,
-    and the parts of its gradient by serial. They take arrays by serial.
-    """
-
-    def __init__(self, program: Any, forest: Forest, exits: Exits) -> None:
-        self.program = program
-        self.exits = exits
-        self.rows, self.groups = forest.rows, forest.groups
-        self.moves = forest.all.moves  # what rows it reads depends on values
-        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
-        self.tables: dict[int, list[tuple[int, Sparse]]] = {}  # instances that read it
-        for number, instance in enumerate(forest.instances):
-            template, serials = instance.template, instance.signature.serials
-            for k in template.shared_cotangents:
-                self.order.append((serials[k], False))
-            for k, own in template.sparse.items():
-                self.order.append((serials[k], True))
-                self.tables.setdefault(serials[k], []).append((number, own))
-        leaves = forest.all.leaves.serials[forest.carried()]
-        self.order += [(serial, False) for serial in leaves.tolist()]
-        self.order = list(dict.fromkeys(self.order))
-
-    def run(self, arrays: Callable[[int], Any]) -> RowsRun:
-        """Run with these arrays; raises Failed."""
-        program = self.program
-        leaves = [arrays(serial) for serial in program.leaves]
-        shared = [arrays(serial) for serial in program.shared]
-        made = program.run(leaves, shared)
-        mark_run()
-        counts.runs += 1
-        counts.rows += self.rows
-        counts.groups += self.groups
-        return RowsRun(self, made)
-
-
-class RowsRun:
-    """A run of a forest, seen by its rows' numbers."""
-
-    def __init__(self, rows: Rows, made: Any) -> None:
-        self.rows = rows
-        self.exits = rows.exits
-        self.made = made
-
-    def values(self) -> list[np.ndarray[Any, Any]]:
-        """The values of the exits: single rows of one matrix are read together."""
-        exits = self.exits
-        pairs = zip(exits.joined, exits.types, strict=False)
-        found = [_fixed(self.made.value(k)).reshape(t.shape) for k, t in pairs]
-        first, one = len(found), exits.one
-        found += [np.empty(0)] * len(one)
-        matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
-        for matrix in np.unique(matrices):
-            (mine,) = np.nonzero(matrices == matrix)
-            values = rows_of(_fixed(self.made.value(one[mine])))
-            for k, value in zip(mine.tolist(), values, strict=True):
-                found[first + k] = value
-        return found
-
-    def ids(self, serial: int) -> np.ndarray[Any, Any]:
-        """The rows of a table that were read, and more of the first, to which rows of
-        zeros will be added.
-        """
-        read = [self.made.ids(*own) for own in self.rows.tables[serial]]
-        ids = np.concatenate(read)
-        return np.concatenate(
-            [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
-        )
-
-    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
-        """The parts of the gradient in the order of the tape's parts, then rows."""
-        exits = self.exits
-        pairs = [(exits.places(k), self._apart(k, g)) for k, g in given.items()]
-        found = self.made.backward(pairs, [exits.places(k) for k in asked])
-        types = [exits.types[k] for k in asked]
-        rows = zip(found.rows, types, strict=True)
-        found.rows = [x.reshape(t.shape) for x, t in rows]
-        parts = []
-        for serial, sparse in self.rows.order:
-            if sparse:
-                values = found.sparse[serial]
-                count = sum(map(len, values))
-                more = np.zeros(
-                    (room(count, COARSE) - count, *values[0].shape[1:]), values[0].dtype
-                )
-                parts.append(np.concatenate([*values, more]))
-                continue
-            total, *more = found.dense[serial]
-            for x in more:
-                total = total + x
-            parts.append(total)
-        return parts + found.rows
-
-    def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:
-        """The cotangent of an exit, by the rows that it is made of."""
-        t = self.exits.types[number]
-        count, shape = len(self.exits.places(number)), t.shape
-        if count > 1:
-            shape = (shape[0] // count, *shape[1:])
-        return np.asarray(g).reshape(count, *shape)
 
 
 def irregular(found: Columns) -> bool:
@@ -188,15 +55,6 @@ def _distinct(codes: np.ndarray[Any, Any]) -> int:
     return 1 + int(np.count_nonzero(found[1:] != found[:-1]))
 
 
-class _Counts(threading.local):
-    """What this thread has run as rows so far."""
-
-    runs = 0
-    rows = 0
-    groups = 0
-
-
-counts = _Counts()
 _declined: OrderedDict[Any, None] = OrderedDict()
 
 
@@ -352,17 +210,6 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:
     places, rows = forest.places(nodes)
     own = np.flatnonzero(rows)
     return Exits(joined, [nodes[k] for k in own.tolist()], places[own])
-
-
-def _fixed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that nobody writes any more, nor parts of it."""
-    array.flags.writeable = False
-    return array
-
-
-def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """The rows of a matrix, as arrays over its memory."""
-    return [matrix[k, ...] for k in range(len(matrix))]
 
 
 def _joined(node: Tensor) -> bool:

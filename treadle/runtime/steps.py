@@ -15,8 +15,8 @@ from treadle.graph.references import counted
 from treadle.graph.tensor import cut, mark_run, new_node, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import ARRAY_ALONE, outdated
+from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
-from treadle.runtime.rows import Rows, RowsRun
 
 __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 

@@ -31,8 +31,8 @@ from treadle.engines.base import (
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.elements import is_float
-from treadle.engines.native.forest import program as forests
 from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
@@ -143,10 +143,10 @@ class Native(Engine):
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         return walked(roots)
 
-    def rows(self, forest: Forest, gradient: bool) -> forests.Program | None:
+    def rows(self, forest: Forest, gradient: bool) -> Runnable | None:
         if gradient and not _adds_up(forest):
             return None
-        made = forests.Program(forest, gradient)
+        made = Runnable(forest, gradient)
         return made if made.possible() else None
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -33,11 +32,9 @@ from treadle.engines.native.forest.matrices import (
 )
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import Rows, compiled
-from treadle.engines.native.forest.tape import Run
 
 __all__ = ["Program"]
 
-Array = np.ndarray[Any, Any]
 Source = tuple[str, int]
 
 
@@ -72,10 +69,6 @@ class Program:
             for rows, instance in pairs
             for n in dict.fromkeys(instance.groups.counts.tolist())
         )
-
-    def run(self, leaves: Sequence[Array], shared: Sequence[Array]) -> Run:
-        """Compute the rows of all groups, of these arrays."""
-        return Run(self, leaves, shared)
 
     def forward_of(self, instance: Instance) -> Part:
         """What is done to the rows of an instance."""

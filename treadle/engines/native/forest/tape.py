@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.matrices import Block, memory
+from treadle.engines.native.forest.program import Program
 
-if TYPE_CHECKING:
-    from treadle.engines.native.forest.program import Program
-
-__all__ = ["Derived", "Run"]
+__all__ = ["Derived", "Run", "Runnable"]
 
 Array = np.ndarray[Any, Any]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
@@ -37,6 +35,14 @@ class Derived:
         self.dense: dict[int, list[Array]] = {}
         self.sparse: dict[int, list[Array]] = {}
         self.rows: list[Array] = []
+
+
+class Runnable(Program):
+    """The program of a forest, to be run any number of times."""
+
+    def run(self, leaves: Sequence[Array], shared: Sequence[Array]) -> Run:
+        """Compute the rows of all groups, of these arrays."""
+        return Run(self, leaves, shared)
 
 
 class Run:
