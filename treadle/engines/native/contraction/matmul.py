@@ -79,8 +79,8 @@ class MatmulPlan:
     def at(
         self, batch: int, sizes: Triple, a: Triple, b: Triple, c: Triple
     ) -> Numbers | None:
-        """What a plan for other sizes and strides says in numbers, in a tenth of the
-        time it takes to make; None if that has other code.
+        """What a plan for other sizes and strides says in numbers, without its texts;
+        None if that has other code.
         """
         x = self.given
         if x is None:
