@@ -55,6 +55,7 @@ from treadle.program.program import (
     operations,
     work,
 )
+from treadle.program.release import release_early
 from treadle.program.rematerialize import lighter, rematerialized
 from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import OPERANDS, Unit
@@ -134,7 +135,10 @@ def drafts(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
     ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse, given, loose, nodes)
+        found = Arrangement(roots, versions, supported, fuse, given, loose, nodes)
+        if fuse:
+            release_early(found)
+        return found
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:

@@ -17,11 +17,12 @@ from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, copied
 from treadle.loops.lower import has_rule
 from treadle.ops.cast import Cast
+from treadle.ops.contract import Contract
 from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.flow import ENDLESS, Network
 from treadle.program.recompute import CHEAP
-from treadle.program.timeline import Demand, Timeline, kept_nodes
+from treadle.program.timeline import LARGE, Demand, Timeline, kept_nodes
 from treadle.program.units import wait_for, waited_for
 
 __all__ = ["lighter", "rematerialized"]
@@ -29,7 +30,6 @@ __all__ = ["lighter", "rematerialized"]
 # Seconds that a byte is worth if it stays to the end: writing and reading it, some 20
 # times over. One that is read at once is worth a part of that.
 PRICE, SHORT = 1.6e-9, 0.1
-LARGE = 1 << 24  # bytes: less memory is not worth the search
 LEAST = 0.95  # of the memory before; a choice that saves less is not taken
 HIGHEST, FINE = 2**16, 1.1  # prices where memory is short, and how closely they are met
 # Of the memory of the largest step, to be reached in a round: in long strides, then
@@ -40,6 +40,9 @@ PATIENCE, ROUNDS = 8, 32  # of a stride: rounds in which no less is reached, and
 # Seconds: of any op, of a floating-point operation in a product, of an element that is
 # moved or computed by a cheap op, and of one computed by another op, such as exp.
 OP, FLOP, MOVED, COMPUTED = 1e-6, 5e-12, 2e-11, 2e-10
+# Seconds for a byte of a product that is not kept: sums of some 80 numbers at most.
+# Convolutions of such short ones are slower than they seem.
+QUICK = 2e-10
 UNIT = 1e-13  # seconds: costs are whole multiples of it
 
 
@@ -193,7 +196,9 @@ def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:
     """Seconds that a node takes to compute; None if it is not computed twice."""
     product = arranged.products.get(node.serial)
     if product is not None:
-        return OP + 2 * FLOP * math.prod(product[0].sizes) if products else None
+        work = 2 * FLOP * math.prod(product[0].sizes)
+        quick = isinstance(node.op, Contract) and work <= QUICK * node.type.nbytes
+        return OP + work if products or quick else None
     if isinstance(node.type, TupleType) or not arranged.supported(node):
         return None
     if isinstance(node.op, Reduction):

@@ -12,7 +12,9 @@ from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
 
-__all__ = ["Demand", "Timeline", "kept_nodes"]
+__all__ = ["LARGE", "Demand", "Timeline", "kept_nodes"]
+
+LARGE = 1 << 24  # bytes: with less memory than this none is saved
 
 
 @dataclass(frozen=True)
