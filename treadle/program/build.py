@@ -135,7 +135,12 @@ def drafts(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
     ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        found = Arrangement(roots, versions, supported, fuse, given, loose, nodes)
+        return Arrangement(roots, versions, supported, fuse, given, loose, nodes)
+
+    def released(
+        roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
+    ) -> Arrangement:
+        found = arrange(roots, nodes)
         if fuse:
             release_early(found)
         return found
@@ -149,13 +154,14 @@ def drafts(
 
     with stage("fuse"):
         own = unbarred(roots, nodes)
-        arranged = arrange(own, nodes if own is roots else None)
+        arranged = released(own, nodes if own is roots else None)
     if not fuse:
         yield draft(arranged)
         return
     with stage("compute again"):
-        arranged = rematerialized(arranged, arrange)
+        arranged = rematerialized(arranged, released)
     yield draft(arranged)
+    # What many rounds compute again stands where it is read: no step is moved there.
     yield from map(draft, lighter(arranged, arrange))
 
 

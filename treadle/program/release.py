@@ -31,7 +31,10 @@ def release_early(arranged: Arrangement) -> None:
     order = _Order(time)
     for k in range(len(time.steps)):
         order.add(k)
+    before = arranged.units
     arranged.units = [unit for k in order.steps for unit in time.units[k]]
+    if Timeline(arranged).largest().bytes >= time.largest().bytes:
+        arranged.units = before
 
 
 class _Order:
