@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import treadle as td
 from treadle.batch.columns import Columns, columns
 from treadle.engines.native.objects import walk
 from treadle.engines.native.objects.layout import offsets, usable
+from treadle.graph import traversal
 from treadle.graph.tensor import Tensor
 
 needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
@@ -65,6 +67,33 @@ def test_random_graphs(edges: list[tuple[int, int]]) -> None:
             nodes[-1].numpy()  # evaluated: nothing below it is visited
     assert_same(nodes[-3:])
     assert_same([nodes[0], nodes[0]])
+
+
+@needs_layout
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60),
+    st.booleans(),
+)
+def test_walks_find_the_same_nodes(edges: list[tuple[int, int]], derive: bool) -> None:
+    td.tanh(1.0).numpy()  # the engine is there
+    x = td.param("x", init=1.0)
+    nodes: list[Any] = [x.node(), td.constant([2.0, 3.0])]
+    for a, b in edges:
+        nodes.append(nodes[a % len(nodes)] * nodes[b % len(nodes)])
+        if a == b:
+            nodes[-1].numpy()  # evaluated, and yet to be derived
+    roots = nodes[-3:]
+    if derive:
+        roots = [*roots, *td.grad(nodes[-1].sum(), [x], unused="zero")]
+    found = []
+    for many in (10**9, 0):  # Python's walk, and the machine's
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(traversal, "MANY", many)
+            found.append((traversal.pending(roots), traversal.reach(roots)))
+    for python, machine in zip(*found, strict=True):
+        assert [n.serial for n in python] == [n.serial for n in machine]
+        assert all(map(is_, python, machine))
 
 
 def test_more_nodes_than_there_was_room_for() -> None:

@@ -4,9 +4,10 @@ A loop that builds its graph anew calls the same functions with operands of the 
 types, thousands of times between two runs. What such a call makes is put down as a
 `Plan` by the signature of the call; an engine may follow plans in machine code.
 
-A signature is a row of numbers, argument by argument: of a tensor its type, of a tuple
-or a list of arguments how many and then those, of anything else that very object. Some
-functions take ints as data, which a signature does not tell: they become leaves.
+A signature is a row of numbers, argument by argument: of a tensor its type, or which
+one it is of those before it, of a tuple or a list of arguments how many and then those,
+of anything else that very object. Some functions take ints as data, which a signature
+does not tell: they become leaves.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-OTHER, TENSOR, TUPLE, LIST, NUMBER = range(5)  # how an argument is told
+OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME = range(6)  # how an argument is told
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
@@ -169,16 +170,15 @@ def signature(args: Sequence[Any], data: bool) -> bytes | None:
     `data`: whether ints are data.
     """
     found: list[int] = []
+    seen: list[Any] = []  # of tensors and of data
     for x in args:
         if type(x) in (tuple, list):
             found += [_told_as(x), len(x)]
-            parts = [_told(part, data) for part in x]
-        else:
-            parts = [_told(x, data)]
-        for part in parts:
-            if part is None:
+        for part in x if type(x) in (tuple, list) else [x]:
+            told = _told(part, data, seen)
+            if told is None:
                 return None
-            found += part
+            found += told
     return array("q", found).tobytes() if len(found) <= LONGEST else None
 
 
@@ -187,10 +187,13 @@ def _told_as(x: object) -> int:
     return TUPLE if type(x) is tuple else LIST
 
 
-def _told(x: Any, data: bool) -> tuple[int, int] | None:
+def _told(x: Any, data: bool, seen: list[Any]) -> tuple[int, int] | None:
     if type(x) in TENSORS:
-        return TENSOR, id(x.type)
+        seen.append(x)
+        first = next(k for k, y in enumerate(seen) if y is x)
+        return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
     if data and type(x) is int:
+        seen.append(None)
         return NUMBER, 0
     return (OTHER, id(x)) if _is_fixed(x) else None
 
@@ -244,11 +247,13 @@ class _Recorded(Called):
 
 
 def _meet(args: Iterable[Any]) -> bool:
-    """Whether arguments are one tensor: which of them is read would not be told."""
+    """Whether a Variable is read that is another argument too, or is read as one: which
+    of them a node reads would not be told.
+    """
     things = list(things_of(args))
-    nodes = [x.serial for x in things if isinstance(x, Tensor)]
+    nodes = {x.serial for x in things if isinstance(x, Tensor)}
     read = {id(x): x.committed.serial for x in things if isinstance(x, Variable)}
-    return len({*nodes, *read.values()}) < len(nodes) + len(read)
+    return len(nodes.union(read.values())) < len(nodes) + len(read)
 
 
 handing_on.add(_Recorded.run.__code__)

@@ -14,6 +14,10 @@ from treadle.graph.tensor import Tensor, copied
 by_serial = attrgetter("serial")
 _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
+MANY = 256  # nodes that are gone through before a graph is thought large
+Walk = Callable[[Sequence[Tensor], bool], list[Tensor]]
+_walk: Walk | None = None
+
 
 def reach(
     roots: Iterable[Tensor], stop: Callable[[Tensor], bool] | None = None
@@ -23,7 +27,9 @@ def reach(
     The inputs of a node for which `stop` holds are not followed.
     """
     seen: dict[int, Tensor] = {}
-    stack = list(roots)
+    given = list(roots)
+    stack = given.copy()
+    walk = _walk if stop is None else None
     while stack:
         node = stack.pop()
         serial = node.serial
@@ -31,6 +37,8 @@ def reach(
             seen[serial] = node
             if stop is None or not stop(node):
                 stack += node.inputs
+            if walk is not None and len(seen) > MANY:
+                return walk(given, True)
     return [seen[serial] for serial in sorted(seen)]
 
 
@@ -39,22 +47,43 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
 
     What is yet to be derived is visited whole: its values are known, its recipes asked.
     """
+    nodes = _visited(list(roots))
+    kinds = set(map(type, map(_op, nodes)))
+    if not any(getattr(kind, "family", "") == "derivative" for kind in kinds):
+        return nodes
+    if not any(x.inputs for x in nodes if x.stored is not None):
+        return nodes
+    derived = [x for x in nodes if x.op.family == "derivative" and x.stored is None]
+    recipes = reach([x for d in derived for x in d.inputs])
+    return _in_order({*nodes, *recipes})
+
+
+def _visited(roots: Sequence[Tensor]) -> list[Tensor]:
+    """The nodes without a value that the roots depend on, and where they begin."""
     seen = set(roots)
     level = seen
-    evaluated: list[Tensor] = []
     while level:
+        if len(seen) > MANY and _walk is not None:
+            return _walk(roots, False)
         waiting = [x for x in level if x.stored is None]
-        if len(waiting) < len(level):
-            evaluated += [x for x in level if x.stored is not None and x.inputs]
         level = set(chain.from_iterable(map(_inputs, waiting))) - seen
         seen |= level
-    kinds = set(map(type, map(_op, seen)))
-    if evaluated and any(getattr(kind, "family", "") == "derivative" for kind in kinds):
-        derived = [x for x in seen if x.op.family == "derivative"]
-        seen.update(reach([x for d in derived if d.stored is None for x in d.inputs]))
-    nodes = list(seen)
-    order = np.fromiter(map(by_serial, nodes), np.int64, len(nodes)).argsort()
-    return [nodes[k] for k in order.tolist()]
+    return _in_order(seen)
+
+
+def _in_order(nodes: Iterable[Tensor]) -> list[Tensor]:
+    """Nodes in creation order."""
+    found = list(nodes)
+    order = np.fromiter(map(by_serial, found), np.int64, len(found)).argsort()
+    return [found[k] for k in order.tolist()]
+
+
+def follow(walk: Walk) -> None:
+    """Let `walk` go through large graphs from some roots: all of them, or what has no
+    value and where that begins; in creation order.
+    """
+    global _walk
+    _walk = walk
 
 
 def few(roots: Iterable[Tensor], most: int) -> list[Tensor] | None:

@@ -39,7 +39,7 @@ from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.objects.call import provide_calls
 from treadle.engines.native.objects.make import provide_makers
-from treadle.engines.native.objects.walk import walked
+from treadle.engines.native.objects.walk import provide_walk, walked
 from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
@@ -65,6 +65,7 @@ class Native(Engine):
     def __init__(self) -> None:
         provide_makers()
         provide_calls()
+        provide_walk()
         self._thread = threading.local()
         self.programs = Programs()
         self.residuals = Residuals()

@@ -88,7 +88,7 @@ def _code() -> int | None:
     known |= {f"own_{name}": k for k, name in enumerate(_OWN)}
     known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
     known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
-    known["NUMBER"] = calls.NUMBER
+    known |= {"NUMBER": calls.NUMBER, "SAME": calls.SAME}
     known |= {"OTHER": calls.OTHER, "LONGEST": calls.LONGEST, "LISTITEMS": 3 * WORD}
     known["ROOM"] = calls.LONGEST + 2
     return loaded("treadle_call", FRESH + _TEXT, fields, **known)

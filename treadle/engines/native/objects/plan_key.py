@@ -39,14 +39,30 @@ look:
   br i1 %tensor, label %typed, label %untyped
 typed:
   %type = call ptr @field(ptr %x, i64 $type)
+  %given = load i64, ptr %seen
+  br label %search
+search:
+  %j = phi i64 [0, %typed], [%j1, %unlike]
+  %left = icmp slt i64 %j, %given
+  br i1 %left, label %compare, label %value
+compare:
+  %yp = getelementptr ptr, ptr %values, i64 %j
+  %y = load ptr, ptr %yp
+  %j1 = add i64 %j, 1
+  %same = icmp eq ptr %x, %y
+  br i1 %same, label %again, label %unlike
+unlike:
+  br label %search
+again:
+  %which = inttoptr i64 %j to ptr
   br label %value
 untyped:
   %int = icmp eq ptr %kind, %ints
   %number = and i1 %int, %takes
   br i1 %number, label %value, label %thing
 value:
-  %mark = phi i64 [$TENSOR, %typed], [$NUMBER, %untyped]
-  %what = phi ptr [%type, %typed], [null, %untyped]
+  %mark = phi i64 [$TENSOR, %search], [$SAME, %again], [$NUMBER, %untyped]
+  %what = phi ptr [%type, %search], [%which, %again], [null, %untyped]
   store i64 %mark, ptr %tp
   store ptr %what, ptr %vp
   %s = load i64, ptr %seen

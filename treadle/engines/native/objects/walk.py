@@ -19,10 +19,12 @@ from treadle.batch.columns import Columns, Numbers, columns
 from treadle.engines.native.objects.layout import offsets
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import follow
 
-__all__ = ["walked"]
+__all__ = ["provide_walk", "walked"]
 
 FIELDS = 7  # of a node: op, kind, type, waiting, serial, depth, references
+SERIAL = 4
 FIRST = 1 << 12  # nodes there is room for at first
 _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 
@@ -157,12 +159,14 @@ end:
   ret void
 }
 
-; How many nodes there are below the roots; -1 if there is no room for them.
-define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none) {
+; How many nodes there are below the roots, all or to where values begin; -1 if there is
+; no room for them.
+define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none, i64 %all) {
 entry:
   %starts = call ptr @array(ptr %space, i64 14)
   %operands = call ptr @array(ptr %space, i64 15)
   %room = call i64 @word(ptr %space, i64 16)
+  %whole = icmp ne i64 %all, 0
   br label %begin
 begin:
   %r = phi i64 [0, %entry], [%r1, %root]
@@ -192,7 +196,8 @@ node:
   %np = getelementptr ptr, ptr %known, i64 %k
   %own = load ptr, ptr %np
   %waits = call i1 @describe(ptr %own, i64 %k, ptr %space, ptr %none)
-  br i1 %waits, label %open, label %done
+  %follow = or i1 %waits, %whole
+  br i1 %follow, label %open, label %done
 open:
   %inputs = call ptr @field(ptr %own, i64 $inputs)
   %mp = getelementptr i8, ptr %inputs, i64 $SIZE
@@ -228,7 +233,8 @@ no:
 }
 """
 _WALK = ctypes.PYFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.py_object
+    *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
+    *(ctypes.py_object, ctypes.c_int64),
 )
 
 
@@ -270,23 +276,31 @@ class _Space:
         arrays += [self.operands.ctypes.data, len(self.operands)]
         self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
 
-    def walk(self, function: Any, roots: Numbers) -> int:
+    def walk(self, function: Any, roots: Numbers, whole: bool) -> int:
         """How many nodes there are; less than none if there is no room for them."""
         words = self.words
         if words[TABLE - 1] or words[2 * TABLE - 1]:  # the last walk was interrupted
             self.nodes.slots[:, 0] = self.things.slots[:, 0] = 0
             words[TABLE - 1] = words[2 * TABLE - 1] = 0
-        found: int = function(roots.ctypes.data, len(roots), words.ctypes.data, None)
+        places = roots.ctypes.data, len(roots), words.ctypes.data
+        found: int = function(*places, None, whole)
         self.nodes.clear(int(words[TABLE - 1]))
         self.count = int(words[2 * TABLE - 1])
         self.things.clear(self.count)
         words[TABLE - 1] = words[2 * TABLE - 1] = 0
         return found
 
+    def order(self, count: int) -> Numbers:
+        """The order in which so many nodes were made."""
+        return np.argsort(self.fields[SERIAL, :count], kind="stable")
+
+    def found(self, order: Numbers) -> list[Any]:
+        """The nodes in some order."""
+        return _objects(self.nodes.objects[order], self.room)
+
     def columns(self, count: int) -> Columns:
         """What was found, in creation order."""
-        fields = self.fields[:, :count]
-        order = np.argsort(fields[4], kind="stable")
+        fields, order = self.fields[:, :count], self.order(count)
         rank = np.empty(count, np.int64)
         rank[order] = np.arange(count)
         starts = self.starts[: count + 1]
@@ -296,7 +310,7 @@ class _Space:
         operands = rank[self.operands[shifts + np.arange(len(shifts))]]
         ops, kinds, types, waits, serials, depths, held = fields[:, order]
         return Columns(
-            _objects(self.nodes.objects[:count][order], self.room),
+            self.found(order),
             self.count,
             ops,
             kinds,
@@ -325,12 +339,33 @@ def walked(roots: Sequence[Tensor]) -> Columns:
     function = _function()
     if function is None:
         return columns(roots)
+    space, count = _went(function, roots)
+    return space.columns(count)
+
+
+def provide_walk() -> None:
+    """Let large graphs be gone through by machine code from here on."""
+    function = _function()
+    if function is None:
+        return
+
+    def walk(roots: Sequence[Tensor], whole: bool) -> list[Tensor]:
+        space, count = _went(function, roots, whole)
+        return space.found(space.order(count))
+
+    follow(walk)
+
+
+def _went(
+    function: Any, roots: Sequence[Tensor], whole: bool = False
+) -> tuple[_Space, int]:
+    """The memory of a walk from some roots, and how many nodes it has found."""
     first = np.fromiter(map(id, roots), np.int64, len(roots))
     while True:
         space = _own.space
-        found = space.walk(function, first)
+        found = space.walk(function, first, whole)
         if found >= 0:
-            return space.columns(found)
+            return space, found
         _own.space = _Space(4 * space.room)
 
 
