@@ -76,6 +76,21 @@ def picked(p: Any) -> Any:
     return -td.pick(td.log(p), LABELS, 1).mean()
 
 
+def chosen(p: Any) -> Any:
+    return -td.log(td.pick(p, LABELS, 1)).mean()
+
+
+def part(p: Any) -> Any:
+    return -sum(td.log(p)[k, label] for k, label in enumerate(LABELS)) / 3
+
+
+def log_of_part(p: Any) -> Any:
+    return -sum(td.log(p[k, label]) for k, label in enumerate(LABELS)) / 3
+
+
+LOSSES = [hot, hot_total, labeled, picked, chosen, part, log_of_part]
+
+
 def exactly(x: Any) -> tuple[float, Any]:
     wide = x.astype(np.float64)
     shifted = wide - wide.max(1, keepdims=True)
@@ -86,7 +101,7 @@ def exactly(x: Any) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-@pytest.mark.parametrize("loss", [hot, hot_total, labeled, picked])
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("softmax", SOFTMAXES)
 def test_cross_entropy_of_a_softmax(
     softmax: Callable[[Any], Any], loss: Callable[[Any], Any], traced: bool
@@ -194,28 +209,30 @@ def test_what_is_finite_by_its_ancestors_vanishes() -> None:
     assert str(td.simplify(0 / (mask + 1))) == "0"
 
 
-@pytest.mark.parametrize("loss", [hot, hot_total, labeled, picked])
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("softmax", SOFTMAXES)
 def test_several_in_one_graph_of_which_the_gradient_is_derived_once(
-    softmax: Callable[[Any], Any], loss: Callable[[Any], Any]
+    softmax: Callable[[Any], Any], loss: Callable[[Any], Any], rows: bool
 ) -> None:
     arrays = [LOGITS, LOGITS[::-1].copy(), LOGITS * 0.5, LOGITS[:, ::-1].copy()]
     xs = [td.asarray(x) for x in arrays]
     total = sum((loss(softmax(x)) for x in xs), start=td.constant(0.0))
-    with td.options(autobatch=False):
+    with td.options(autobatch=rows):
         found = td.evaluate(td.grad(total, xs))
     for x, gradient in zip(arrays, found, strict=True):
         np.testing.assert_allclose(gradient, exactly(x)[1], atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("sigmoid", SIGMOIDS)
 def test_several_binary_cross_entropies_in_one_graph(
-    sigmoid: Callable[[Any], Any],
+    sigmoid: Callable[[Any], Any], rows: bool
 ) -> None:
     arrays = [LOGITS, LOGITS[::-1].copy(), LOGITS * 0.5, LOGITS[:, ::-1].copy()]
     xs = [td.asarray(x) for x in arrays]
     total: Any = td.constant(0.0)
-    with td.options(autobatch=False):  # as rows, values and gradients run apart
+    with td.options(autobatch=rows):
         for x in xs:
             p = sigmoid(x)
             total = total - (HOT * td.log(p) + (1 - HOT) * td.log(1 - p)).mean()
@@ -224,3 +241,18 @@ def test_several_binary_cross_entropies_in_one_graph(
         with np.errstate(over="ignore"):
             slope = (1 / (1 + np.exp(-x.astype(np.float64))) - HOT) / HOT.size
         np.testing.assert_allclose(gradient, slope, atol=1e-6)
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+def test_any_function_of_a_softmax(shape: tuple[int, ...], keepdims: bool) -> None:
+    scores = np.array([1e4, -1e4, 30.0, 0.0, 1e4 - 1], np.float32)
+    x = td.param("x", init=scores.reshape(shape))
+    e = td.exp(x)
+    y = td.square(e / e.sum(0, keepdims=keepdims)).sum()
+    p = np.exp(scores - 1e4, dtype=np.float64)
+    p /= p.sum()
+    slope = 2 * p * (p - (p * p).sum())
+    np.testing.assert_allclose(float(y), (p * p).sum(), rtol=1e-6)
+    found = td.grad(y, [x])[0].numpy()
+    np.testing.assert_allclose(found.ravel(), slope, atol=1e-6)

@@ -112,6 +112,23 @@ def test_batched_graphs_tell_of_moves_and_bodies() -> None:
     assert all("test_profile.py" in line for line in lines)  # not those of a cache
 
 
+def test_rows_tell_where_they_were_written_not_the_first_of_their_kind() -> None:
+    def grown(count: int) -> td.Tensor:
+        y = td.ones((1, 11))
+        for _ in range(count):
+            y = td.tanh(y + td.ones((1, 11)))
+        return y
+
+    counts = (3, 5, 7, 4, 6, 8, 3, 5, 6, 7)
+    first = [grown(count) for count in counts]
+    td.evaluate(*first)
+    again = [grown(count) for count in counts]
+    with td.profile() as p:
+        td.evaluate(*again)
+    rows = [row for row in p.by_kernel() if row.name in ("add", "tanh")]
+    assert rows and all("td.tanh(y + td.ones" in x for row in rows for x in row.lines)
+
+
 def test_tables_are_text() -> None:
     with td.profile() as p:
         network().numpy()

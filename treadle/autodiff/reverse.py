@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.spelled import Expressed, inlined, spelled_in
 from treadle.autodiff.tape import TWICE, twice
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
@@ -59,6 +60,10 @@ class Targets:
         """Whether derivatives are not followed past this node."""
         return blocks(node) or (self.partial and bool(self.of(node)))
 
+    def between(self, node: Tensor) -> bool:
+        """Whether a node can be derived together with those that read it."""
+        return not self.ends(node) and not self.of(node)
+
     def of(self, node: Tensor) -> list[int]:
         """Positions of the targets that a node is."""
         found = list(self.nodes.get(node.serial, ()))
@@ -91,8 +96,13 @@ def blocks(node: Tensor) -> bool:
 def pull(
     outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], targets: Targets
 ) -> dict[int, Tensor]:
-    """The cotangent of each target the outputs depend on, by its position."""
+    """The cotangent of each target the outputs depend on, by its position.
+
+    What overflows op by op is derived as a whole, but for composites, whose own ops are
+    meant as they are.
+    """
     nodes = reach(outputs, targets.ends)
+    spelled = {} if targets.partial else spelled_in(nodes, targets.between)
     leads: set[int] = set()
     for node in nodes:
         if (
@@ -117,23 +127,29 @@ def pull(
         if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
             raise cut_error(node)
         if node.inputs and not targets.ends(node):
-            _through(node, g, leads, gathered)
+            read, parts = _through(node, g, spelled.get(node.serial))
+            for x, part in zip(read, parts, strict=True):
+                if part is not None and x.serial in leads:
+                    _add(gathered, x, part)
     return found
 
 
-def _through(node: Tensor, g: Any, leads: set[int], gathered: dict[int, Any]) -> None:
-    several = isinstance(node.type, TupleType)
-    y: Any = node
-    if several:
-        g = tuple(g.get(k) for k in range(len(node.type)))  # type: ignore[arg-type]
-        y = node
+def _through(
+    node: Tensor, g: Any, spelled: Expressed | None
+) -> tuple[Sequence[Tensor], Cotangents]:
+    """What a cotangent is passed on to, and what each of these gets."""
+    if spelled is not None:
+        body, read = spelled
+        parts = pullback(inlined(body, read), g, read)
+        # What the rules have cancelled still has a cotangent, though it is zero.
+        pairs = zip(read, parts, strict=True)
+        return read, tuple(zeros_like(x) if p is None else p for x, p in pairs)
+    if isinstance(node.type, TupleType):
+        g = tuple(g.get(k) for k in range(len(node.type)))
     try:
-        parts = cotangents_of(node, g, y)
+        return node.inputs, cotangents_of(node, g, node)
     except TreadleError as error:
         raise error.located(f"gradient of {node.op.name}", where=node.line) from None
-    for x, part in zip(node.inputs, parts, strict=True):
-        if part is not None and x.serial in leads:
-            _add(gathered, x, part)
 
 
 def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:

@@ -115,10 +115,10 @@ class Forest:
         """All rows together."""
         return sum(x.count for x in self.instances)
 
-    def alone(self) -> list[Tensor]:
-        """The units that are no rows after all."""
-        nodes = self.all.walk.nodes
-        return [nodes[k] for k in self.all.nodes[~self.kept].tolist()]
+    def alone(self) -> list[tuple[Tensor, list[Tensor]]]:
+        """The units that are no rows after all, each with what it reads."""
+        walk, places = self.all.walk, self.all.nodes[~self.kept].tolist()
+        return [(walk.nodes[k], walk.reads(k)) for k in places]
 
     def carried(self) -> Numbers:
         """The places of the leaves below which a derivative may go on."""

@@ -13,6 +13,7 @@ from treadle.graph.body import Body, sign_of
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import LITERAL, Argument, Version
 from treadle.graph.op import Op
+from treadle.graph.origin import Origin
 from treadle.graph.rows import batched
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
@@ -51,10 +52,10 @@ class Signature:
     """One kind of unit: its body, and the nodes that all its units share.
 
     `shared` has those nodes by argument of the body, `serials` theirs, `rows` the other
-    arguments.
+    arguments; `origin` is where the first unit was written, if its body was not.
     """
 
-    __slots__ = ("body", "number", "outputs", "rows", "serials", "shared")
+    __slots__ = ("body", "number", "origin", "outputs", "rows", "serials", "shared")
 
     def __init__(
         self, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
@@ -64,6 +65,7 @@ class Signature:
         self.shared = shared
         self.serials = {k: node.serial for k, node in shared.items()}
         self.rows = rows
+        self.origin: Origin | None = None
         self.outputs = len(body.outputs)
 
     def forget(self) -> None:
@@ -71,14 +73,22 @@ class Signature:
         self.shared = {}
 
     @classmethod
-    def of(cls, node: Tensor, inputs: Sequence[Tensor], own: Container[int]) -> Any:
+    def of(
+        cls,
+        node: Tensor,
+        inputs: Sequence[Tensor],
+        own: Container[int],
+        body: Body | None = None,
+    ) -> Any:
         """The signature of a node that shares the operands numbered in `own`; None if
         it can be no row. The operands have values or are rows.
+
+        `body` is what the node does with them, if that is not its op alone.
         """
         op = node.op
         if type(op) is Call:
-            body: Body | None = op.body
-        else:
+            body = op.body
+        elif body is None:
             body = _single(op, inputs)
         if body is None:
             return None
@@ -87,6 +97,7 @@ class Signature:
         shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
         rows = [k for k in range(len(numbers)) if k not in shared]
         made = cls(body, shared, rows)
+        made.origin = node.origin if plain else None
         given = tuple(k not in shared for k in range(len(body.arguments)))
         return made if any(given) and _works(body, given) else None
 

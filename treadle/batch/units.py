@@ -15,8 +15,10 @@ from treadle.base.types import Type
 from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
+from treadle.batch.spelled import join_spelled
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
 from treadle.batch.walk import Walk
+from treadle.graph.body import Body
 from treadle.graph.leaves import CONSTANT, LITERAL, Version
 from treadle.graph.tensor import Tensor
 from treadle.ops.lookup import Embedding
@@ -103,6 +105,7 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     ops = Ops(walk)
     inside = views_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
+    bodies = join_spelled(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
     found: list[tuple[int, Signature, Numbers, Numbers]] = []
     possible = np.zeros(len(walk.nodes), np.bool_)
@@ -113,7 +116,8 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
         found += _calls(walk, members)
     code = ops.sign * (WIDE + 1) + walk.sizes
     for members in _alike(code, _for_rows(walk, code, plain)):
-        found += _plain(walk, members, shared)
+        body = bodies.get(int(ops.sign[members[0]]))
+        found += _plain(walk, members, shared, body)
     for _, _, nodes, _ in found:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
@@ -230,8 +234,13 @@ class _Shared:
             self.versions[own] = True
 
 
-def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
-    """Nodes of one op and number of operands: by their types, and what they share."""
+def _plain(
+    walk: Walk, members: Numbers, shared: _Shared, body: Body | None = None
+) -> Found:
+    """Nodes of one op and number of operands: by their types, and what they share.
+
+    `body` is what they do, where that is not their op alone.
+    """
     every = walk.read_by(members, int(walk.sizes[members[0]]))
     types = walk.types(every)
     version, literal = shared.versions[every], shared.literals[every]
@@ -242,7 +251,7 @@ def _plain(walk: Walk, members: Numbers, shared: _Shared) -> Found:
         nodes = members[own]
         inputs = _at(walk.nodes, every[own[0]])
         mine = np.flatnonzero(marks[own[0]] == 1).tolist()
-        signature = Signature.of(walk.nodes[nodes[0]], inputs, mine)
+        signature = Signature.of(walk.nodes[nodes[0]], inputs, mine, body)
         if signature is not None:
             rows = every[own][:, marks[own[0]] == 0]
             found.append((int(nodes[0]), signature, nodes, rows))

@@ -65,6 +65,11 @@ class Walk:
         found: Numbers = self.operands[places]
         return found
 
+    def reads(self, k: int) -> list[Tensor]:
+        """What a node reads."""
+        own = self.operands[self.starts[k] : self.starts[k + 1]]
+        return [self.nodes[x] for x in own.tolist()]
+
     def of_operands(self, which: Marks, marks: Marks) -> Marks:
         """Which of some nodes read marked operands alone, and at least one."""
         found = np.zeros(len(self.nodes), np.bool_)

@@ -12,7 +12,7 @@ from treadle.base.options import current
 from treadle.graph.formula import as_formula
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import as_tensor
-from treadle.graph.operators import functions
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.driver import Driver, Watch
 from treadle.rewrite.record import fired, recording
@@ -68,6 +68,17 @@ def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
     if record is not None:
         record.rewritten = tuple(found.values())
     return found
+
+
+@provide
+def stabilized(roots: Sequence[Tensor]) -> list[Tensor] | None:
+    """Roots by the rules a graph is compiled with, if one of those that fired makes
+    what it finds right where it was not.
+    """
+    fired: list[Rule] = []
+    driver = Driver(compiled_rules(), lambda rule, *nodes: fired.append(rule))
+    found = list(driver.all(dict(enumerate(roots))).values())
+    return found if any(rule.stable for rule in fired) else None
 
 
 def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> Any:

@@ -197,15 +197,16 @@ def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:
     """
     wanted = {root: None for root in roots if root.stored is None}
     joined: list[tuple[Tensor, Numbers]] = []
-    for node in [*forest.all.outside, *forest.alone()]:
-        whole = len(node.inputs) >= JOINED and _joined(node)
+    outside = [(node, node.inputs) for node in forest.all.outside]
+    for node, read in [*outside, *forest.alone()]:
+        whole = len(read) >= JOINED and _joined(node)
         if whole:
-            places, rows = forest.places(node.inputs)
+            places, rows = forest.places(read)
             whole = bool(rows.all())
         if whole:
             joined.append((node, places))
         else:
-            wanted.update(dict.fromkeys(node.inputs))
+            wanted.update(dict.fromkeys(read))
     nodes = [node for node in wanted if not isinstance(node.type, TupleType)]
     places, rows = forest.places(nodes)
     own = np.flatnonzero(rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.autodiff.spelled import CHOOSES
 from treadle.graph.tensor import Tensor
 from treadle.ops.loss import CrossEntropy
 from treadle.ops.softmax import LogSoftmax, Softmax
@@ -41,6 +42,21 @@ def _log_sum(m: Match) -> Tensor:
 def _log_of_softmax(m: Match) -> Tensor:
     op: Any = m.y.op
     return LogSoftmax(op.axis)(m.x)
+
+
+def _log_of_part(m: Match) -> Tensor | None:
+    """Elements of a softmax that are only chosen and moved before the logarithm."""
+    chain: list[Tensor] = []
+    part = m.t
+    while isinstance(part.op, CHOOSES):
+        chain.append(part)
+        part = part.inputs[0]
+    if not chain or not isinstance(part.op, Softmax):
+        return None
+    made: Any = LogSoftmax(part.op.axis)(part.inputs[0])
+    for node in reversed(chain):
+        made = node.op(made, *node.inputs[1:])
+    return made
 
 
 def _softmax_of_log(m: Match) -> Tensor:
@@ -105,6 +121,12 @@ SPELLED = RuleSet(
             log(softmax(x, label="y")),
             _log_of_softmax,
             lambda d: d.td.log(d.td.softmax(d("x", (3, 4)), 1)),
+        ),
+        stable(
+            "logarithm of a part of a softmax",
+            log(t),
+            _log_of_part,
+            lambda d: d.td.log(d.td.softmax(d("x", (3, 4)), 1)[:, 2]),
         ),
         stable(
             "exponential of log-softmax",

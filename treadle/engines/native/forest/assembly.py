@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from treadle.engines.native.pool import pool
 from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
+from treadle.graph.origin import Origin
 
 __all__ = ["Assembly", "Table", "once", "places_of", "sizes_of"]
 
@@ -174,11 +175,12 @@ class Assembly:
         arguments: Numbers,
         results: Numbers,
         sizes: Numbers,
+        origin: Origin | None = None,
     ) -> None:
         """Bodies that differ in numbers alone: group k does `made[which[k]]`.
 
         A row a group: the addresses of its arguments, and of its results and their
-        bytes.
+        bytes. `origin` is the line that is told, if not those of the body.
         """
         like = made[0]
         own = np.empty((len(order), len(like.fixed)), np.int64)
@@ -191,7 +193,10 @@ class Assembly:
         own[:, like.results[fresh]] = results[:, fresh]
         records = _by_group([x.records for x in made], which)
         tables = _by_group([x.table for x in made], which)
-        steps = _Steps(order, records, tables, like.told, like.slots)
+        told: Sequence[Told] = like.told
+        if origin is not None:
+            told = [replace(x, origins=(origin,)) for x in told]
+        steps = _Steps(order, records, tables, told, like.slots)
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:

@@ -236,6 +236,7 @@ class Backward:
             np.array([arguments], np.int64),
             np.array([results], np.int64),
             np.array([[t.nbytes for t in types]], np.int64),
+            instance.signature.origin,
         )
 
 
@@ -254,6 +255,7 @@ class _Placed:
         self, program: Program, number: int, part: Part, places: Sequence[Source]
     ) -> None:
         self.rows = _compiled(part)
+        self.origin = program.forest.instances[number].signature.origin
         every = [*part.sources, *places]
         self.count = len(part.sources)
         pairs = [program.address(number, s) for s in every]
@@ -271,8 +273,8 @@ class _Placed:
             results = np.concatenate([np.stack(given, 1), results], 1)
         sizes = groups.counts[:, None] * self.sizes
         for made, which, k in self.rows.alike(groups.counts.tolist()):
-            arguments = own[k, : self.count]
-            steps.part(groups.turns[k], made, which, arguments, results[k], sizes[k])
+            places = own[k, : self.count], results[k]
+            steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
 
 
 def _backwards(groups: Groups, count: int) -> Groups:

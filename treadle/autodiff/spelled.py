@@ -1,0 +1,159 @@
+"""What is right only as a whole: expressions that overflow where mathematics does not.
+
+The logarithm of a sigmoid is minus infinity where the sigmoid rounds to zero, and a
+derivative through it op by op is no number. Rules know such expressions, but not all
+that becomes of them in a derivative, nor in rows, which are done op by op. So an
+expression is found first, as one body that the rules have made right: that is derived.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from treadle.base.types import TupleType
+from treadle.graph.body import Body
+from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.leaves import LITERAL, Argument
+from treadle.graph.numbers import number, number_of
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import rebuild
+from treadle.ops.activation import Sigmoid
+from treadle.ops.elementary import Exp
+from treadle.ops.elementwise import Divide, Negative
+from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.logarithm import Expm1, Log, Log1p
+from treadle.ops.loss import PickLabel
+from treadle.ops.pick import TakeAlong
+from treadle.ops.power import Reciprocal
+from treadle.ops.softmax import Softmax
+from treadle.ops.trigonometric import Cosh, Sinh, Tanh
+
+__all__ = [
+    "ENDS",
+    "GROWS",
+    "Expressed",
+    "Expression",
+    "body_of",
+    "expression",
+    "spelled_in",
+]
+
+ENDS = (Log, Log1p, Divide, Reciprocal)  # the last op of such an expression
+GROWS = (Exp, Expm1, Sigmoid, Softmax, Tanh, Sinh, Cosh)  # it has one of these
+CHOOSES = (Movement, PickLabel, TakeAlong)  # what moves elements and computes none
+BETWEEN = (Elementwise, Reduction, Softmax, *CHOOSES)
+MOST = 24  # ops of an expression
+KNOWN = 256  # expressions whose bodies are kept
+
+Between = Callable[[Tensor], bool]
+Expressed = tuple[Body, list[Tensor]]  # a body, and what it reads
+_bodies: OrderedDict[tuple[int, ...], Body | None] = OrderedDict()
+
+
+@dataclass
+class Expression:
+    """Nodes in order, the last one is the result, and those that they read; `key` says
+    how they do it.
+    """
+
+    inside: list[Tensor] = field(default_factory=list)
+    read: list[Tensor] = field(default_factory=list)
+    key: list[int] = field(default_factory=list)
+
+
+def expression(last: Tensor, between: Between) -> Expression | None:
+    """The expression that ends with a node, of nodes that may be `between`.
+
+    None if nothing in it grows as exponentials do, or if it is long. What such an op
+    reads is no part of it, but for its sign.
+    """
+    made = Expression()
+    place: dict[int, int] = {}
+    grows = False
+    stack = [(last, False)]  # each with whether an op that grows reads it
+    while stack:
+        node, below = stack[-1]
+        inner = node is last or (isinstance(node.op, BETWEEN) and between(node))
+        if node.serial in place:
+            stack.pop()
+        elif not inner or (below and type(node.op) is not Negative):
+            stack.pop()
+            _read(made, place, node)
+        else:
+            under = below or isinstance(node.op, GROWS)
+            more = [(x, under) for x in node.inputs if x.serial not in place]
+            if more:
+                stack += reversed(more)
+            else:
+                stack.pop()
+                place[node.serial] = len(made.inside)
+                made.inside.append(node)
+                made.key += [
+                    number_of(node.op),
+                    *[place[x.serial] for x in node.inputs],
+                ]
+                grows = grows or isinstance(node.op, GROWS)
+        if len(stack) + len(made.inside) > 2 * MOST:
+            return None
+    return made if grows and made.read and len(made.inside) <= MOST else None
+
+
+def _read(made: Expression, place: dict[int, int], node: Tensor) -> None:
+    """Note what an expression reads; a literal is a part of it."""
+    if node.op is LITERAL and node.array is not None:
+        place[node.serial] = number(("literal", node.type, node.array.tobytes()))
+    else:
+        place[node.serial] = number(("operand", len(made.read), node.type))
+        made.read.append(node)
+
+
+def body_of(own: Expression) -> Body | None:
+    """What an expression comes to by the rules; None if none makes it right."""
+    key = tuple(own.key)
+    if key not in _bodies:
+        _bodies[key] = _made(own)
+        if len(_bodies) > KNOWN:
+            _bodies.popitem(last=False)
+    return _bodies[key]
+
+
+def _made(own: Expression) -> Body | None:
+    if any(isinstance(x.type, TupleType) for x in own.read):
+        return None
+    last = own.inside[-1]
+    with pushed(TraceFrame(last.op.name)):
+        arguments = [Tensor(Argument(k), (), x.type) for k, x in enumerate(own.read)]
+        pairs = zip(own.read, arguments, strict=True)
+        found = functions.stabilized(rebuild([last], {x.serial: a for x, a in pairs}))
+    return None if found is None else Body(last.op.name, arguments, found)
+
+
+def inlined(body: Body, read: Sequence[Tensor]) -> Tensor:
+    """A body's result, of these operands. Its numbers are made again: no graph reads
+    those of another one.
+    """
+    given = {a.serial: x for a, x in zip(body.arguments, read, strict=True)}
+    for x in body.nodes:
+        if x.stored is not None:
+            given[x.serial] = Tensor(x.op, (), x.type, x.stored)
+    (made,) = rebuild(body.outputs, given)
+    return made
+
+
+def spelled_in(nodes: Sequence[Tensor], between: Between) -> dict[int, Expressed]:
+    """The expressions among some nodes: by the serials of the last ones the bodies and
+    what these read.
+    """
+    kinds = {type(node.op) for node in nodes}
+    if kinds.isdisjoint(ENDS) or kinds.isdisjoint(GROWS):
+        return {}
+    found = {}
+    for node in nodes:
+        own = expression(node, between) if isinstance(node.op, ENDS) else None
+        body = None if own is None else body_of(own)
+        if own is not None and body is not None:
+            found[node.serial] = body, own.read
+    return found
