@@ -256,3 +256,11 @@ def test_any_function_of_a_softmax(shape: tuple[int, ...], keepdims: bool) -> No
     np.testing.assert_allclose(float(y), (p * p).sum(), rtol=1e-6)
     found = td.grad(y, [x])[0].numpy()
     np.testing.assert_allclose(found.ravel(), slope, atol=1e-6)
+
+
+def test_without_rules_a_derivative_is_that_of_the_ops() -> None:
+    x = td.param("x", init=[1e4, 0.0])
+    with td.options(optimize=False):
+        e = td.exp(x)
+        y = td.log(e / e.sum())[1]
+        assert not np.isfinite(td.grad(y, [x])[0].numpy()).any()

@@ -102,7 +102,8 @@ def pull(
     meant as they are.
     """
     nodes = reach(outputs, targets.ends)
-    spelled = {} if targets.partial else spelled_in(nodes, targets.between)
+    whole = current().optimize and not targets.partial
+    spelled = spelled_in(nodes, targets.between) if whole else {}
     leads: set[int] = set()
     for node in nodes:
         if (

@@ -72,11 +72,11 @@ def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
 
 @provide
 def stabilized(roots: Sequence[Tensor]) -> list[Tensor] | None:
-    """Roots by the rules a graph is compiled with, if one of those that fired makes
-    what it finds right where it was not.
+    """Roots by the standard rules, if one of those that fired makes what it finds right
+    where it was not.
     """
     fired: list[Rule] = []
-    driver = Driver(compiled_rules(), lambda rule, *nodes: fired.append(rule))
+    driver = Driver(COMPILED, lambda rule, *nodes: fired.append(rule))
     found = list(driver.all(dict(enumerate(roots))).values())
     return found if any(rule.stable for rule in fired) else None
 
