@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, has_names
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import LITERAL, Argument
@@ -113,16 +113,17 @@ def _read(made: Expression, place: dict[int, int], node: Tensor) -> None:
 def body_of(own: Expression) -> Body | None:
     """What an expression comes to by the rules; None if none makes it right."""
     key = tuple(own.key)
-    if key not in _bodies:
-        _bodies[key] = _made(own)
+    found: Body | bool | None = _bodies.get(key, False)
+    if isinstance(found, bool):
+        found = _bodies[key] = _made(own)
         if len(_bodies) > KNOWN:
             _bodies.popitem(last=False)
-    return _bodies[key]
+    return found
 
 
 def _made(own: Expression) -> Body | None:
-    if any(isinstance(x.type, TupleType) for x in own.read):
-        return None
+    if any(isinstance(x.type, TupleType) or has_names(x.type) for x in own.read):
+        return None  # rules know no names
     last = own.inside[-1]
     with pushed(TraceFrame(last.op.name)):
         arguments = [Tensor(Argument(k), (), x.type) for k, x in enumerate(own.read)]
