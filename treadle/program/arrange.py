@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from treadle.base.dtypes import float32, float64
+from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -35,8 +37,9 @@ from treadle.program.layout import Order, orders_of, strides_in
 from treadle.program.recompute import recompute
 from treadle.program.units import MEMBERS, Unit
 
-__all__ = ["PRODUCTS", "Arrangement", "is_leaf"]
+__all__ = ["LARGE", "PRODUCTS", "Arrangement", "is_leaf"]
 
+LARGE = 1 << 24  # bytes: with less memory than this none is saved
 PRODUCTS = (float32, float64)  # the types contractions have kernels for
 
 
@@ -124,6 +127,23 @@ class Arrangement:
         after_readers(units, versions, done_by)
         self.units = ordered(units)
         self.stored = self._stored(self.units) | copied
+
+    @functools.cached_property
+    def kept(self) -> dict[int, Tensor]:
+        """The nodes that lie in the arena for some time, by serial."""
+        return {
+            n.serial: n
+            for n in self.nodes
+            if n.serial in self.stored
+            and n.serial not in self.results
+            and n.serial not in self.finishes  # these stay in registers
+            and not isinstance(n.type, TupleType)
+        }
+
+    @functools.cached_property
+    def small(self) -> bool:
+        """Whether all that lies there at any time is too little to save any of it."""
+        return sum(x.type.nbytes for x in self.kept.values()) < LARGE
 
     def steps(self) -> list[Unit]:
         """The units that are steps: not those that a product does itself."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.arrange import Arrangement
-from treadle.program.timeline import LARGE, Timeline
+from treadle.program.arrange import LARGE, Arrangement
+from treadle.program.timeline import Timeline
 
 __all__ = ["release_early"]
 
@@ -25,6 +25,8 @@ def release_early(arranged: Arrangement) -> None:
     No step passes one that could find its data wrong, or is one: what is written over
     a Variable is written when nothing can fail any more.
     """
+    if arranged.small:
+        return
     time = Timeline(arranged)
     if max(time.held(), default=0) < LARGE:
         return

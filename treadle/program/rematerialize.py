@@ -19,10 +19,10 @@ from treadle.loops.lower import has_rule
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 from treadle.ops.families import Elementwise, Reduction
-from treadle.program.arrange import Arrangement, is_leaf
+from treadle.program.arrange import LARGE, Arrangement, is_leaf
 from treadle.program.flow import ENDLESS, Network
 from treadle.program.recompute import CHEAP
-from treadle.program.timeline import LARGE, Demand, Timeline, kept_nodes
+from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import wait_for, waited_for
 
 __all__ = ["lighter", "rematerialized"]
@@ -215,7 +215,7 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     """An arrangement in which values are computed again where that is about as cheap
     as keeping them.
     """
-    if sum(x.type.nbytes for x in kept_nodes(arranged).values()) < LARGE:
+    if arranged.small:
         return arranged
     time = Timeline(arranged)
     if max(time.held(), default=0) < LARGE:

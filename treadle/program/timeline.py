@@ -7,14 +7,11 @@ import itertools
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
 
-__all__ = ["LARGE", "Demand", "Timeline", "kept_nodes"]
-
-LARGE = 1 << 24  # bytes: with less memory than this none is saved
+__all__ = ["Demand", "Timeline"]
 
 
 @dataclass(frozen=True)
@@ -24,18 +21,6 @@ class Demand:
     step: int
     bytes: int
     held: tuple[Tensor, ...]  # what lies there, the largest first
-
-
-def kept_nodes(arranged: Arrangement) -> dict[int, Tensor]:
-    """The nodes that lie in the arena for some time, by serial."""
-    return {
-        n.serial: n
-        for n in arranged.nodes
-        if n.serial in arranged.stored
-        and n.serial not in arranged.results
-        and n.serial not in arranged.finishes  # these stay in registers
-        and not isinstance(n.type, TupleType)
-    }
 
 
 class Timeline:
@@ -51,7 +36,7 @@ class Timeline:
             self.units.append([unit] if done is None else [unit, done])
             for own in self.units[-1]:
                 self.at |= dict.fromkeys((n.serial for n in own.nodes), k)
-        self.kept = kept_nodes(arranged)
+        self.kept = arranged.kept
         for serial, node in self.kept.items():
             if serial not in self.at:  # one of an op's several results
                 self.at[serial] = self.at[node.inputs[0].serial]
