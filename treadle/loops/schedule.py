@@ -209,11 +209,10 @@ def _divisions(kernel: Kernel) -> int:
 def reorder(kernel: Kernel) -> Kernel:
     """Loops in the order of memory: what moves farthest in it is outermost."""
     nest = taken_apart(kernel)
-    written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
-    read = [e.index for e in kernel.expressions if isinstance(e, Load)]
+    touched = _touched(kernel)
 
     def sorted_by_steps(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        for i in [*written, *read]:
+        for i in touched:
             if all(i.coefficient(a) for a in axes):
                 return tuple(sorted(axes, key=lambda a: -abs(i.coefficient(a))))
         return axes
@@ -224,6 +223,12 @@ def reorder(kernel: Kernel) -> Kernel:
     if (rows, inner) == (nest.rows, nest.inner):
         return kernel
     return put_together(kernel, replace(nest, rows=rows, inner=inner), None, 0)
+
+
+def _touched(kernel: Kernel) -> list[Index]:
+    """Where a kernel writes, and then where it reads."""
+    written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
+    return written + [e.index for e in kernel.expressions if isinstance(e, Load)]
 
 
 def merge(kernel: Kernel) -> Kernel:
@@ -275,7 +280,7 @@ def vector_axis(kernel: Kernel) -> Axis | None:
     if nest.bounds:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
-    found = kernel.indices
+    found = _touched(kernel)  # where a value is chosen by is no memory
     best, score = None, -math.inf
     for k, axis in enumerate(axes):
         own = 0.0
