@@ -140,7 +140,7 @@ def _through(
 ) -> tuple[Sequence[Tensor], Cotangents]:
     """What a cotangent is passed on to, and what each of these gets."""
     if spelled is not None:
-        body, read = spelled
+        body, read = spelled[0], spelled[1].read
         parts = pullback(inlined(body, read), g, read)
         # What the rules have cancelled still has a cotangent, though it is zero.
         pairs = zip(read, parts, strict=True)

@@ -9,7 +9,7 @@ expression is found first, as one body that the rules have made right: that is d
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from treadle.base.types import TupleType, has_names
@@ -32,12 +32,12 @@ from treadle.ops.softmax import Softmax
 from treadle.ops.trigonometric import Cosh, Sinh, Tanh
 
 __all__ = [
+    "CHOOSES",
     "ENDS",
     "GROWS",
     "Expressed",
     "Expression",
-    "body_of",
-    "expression",
+    "inlined",
     "spelled_in",
 ]
 
@@ -49,7 +49,6 @@ MOST = 24  # ops of an expression
 KNOWN = 256  # expressions whose bodies are kept
 
 Between = Callable[[Tensor], bool]
-Expressed = tuple[Body, list[Tensor]]  # a body, and what it reads
 _bodies: OrderedDict[tuple[int, ...], Body | None] = OrderedDict()
 
 
@@ -62,6 +61,9 @@ class Expression:
     inside: list[Tensor] = field(default_factory=list)
     read: list[Tensor] = field(default_factory=list)
     key: list[int] = field(default_factory=list)
+
+
+Expressed = tuple[Body, Expression]  # what an expression comes to, and itself
 
 
 def expression(last: Tensor, between: Between) -> Expression | None:
@@ -144,17 +146,12 @@ def inlined(body: Body, read: Sequence[Tensor]) -> Tensor:
     return made
 
 
-def spelled_in(nodes: Sequence[Tensor], between: Between) -> dict[int, Expressed]:
-    """The expressions among some nodes: by the serials of the last ones the bodies and
-    what these read.
-    """
-    kinds = {type(node.op) for node in nodes}
-    if kinds.isdisjoint(ENDS) or kinds.isdisjoint(GROWS):
-        return {}
+def spelled_in(nodes: Iterable[Tensor], between: Between) -> dict[int, Expressed]:
+    """The expressions that end with one of some nodes, by its serial."""
     found = {}
     for node in nodes:
         own = expression(node, between) if isinstance(node.op, ENDS) else None
         body = None if own is None else body_of(own)
         if own is not None and body is not None:
-            found[node.serial] = body, own.read
+            found[node.serial] = body, own
     return found

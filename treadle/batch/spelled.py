@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import numpy as np
 
-from treadle.autodiff.spelled import ENDS, GROWS, Expression, body_of, expression
+from treadle.autodiff.spelled import ENDS, GROWS, Expression, spelled_in
+from treadle.batch.columns import Numbers
 from treadle.batch.kinds import LEFT, PLAIN, Ops
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body
@@ -33,40 +34,38 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     def between(x: Tensor) -> bool:
         return x.serial in inner and x.serial not in asked
 
-    found: dict[int, Expression] = {}
-    bodies: dict[int, Body] = {}
-    signs: dict[int, int] = {}  # by the body's number
-    count = int(ops.sign.max(initial=0)) + 1
-    for k in np.flatnonzero(ends).tolist():
-        own = expression(walk.nodes[k], between)
-        body = None if own is None else body_of(own)
-        if own is not None and body is not None:
-            sign = signs.setdefault(body.number, count + len(signs))
-            bodies[sign], found[k] = body, own
-            ops.sign[k] = sign
-    if found:
-        _rewire(walk, found)
-    return bodies
+    nodes = [walk.nodes[k] for k in np.flatnonzero(ends).tolist()]
+    found = spelled_in(nodes, between)
+    if not found:
+        return {}
+    bodies = {body.number: body for body, _ in found.values()}
+    first = int(ops.sign.max(initial=0)) + 1
+    signs = {number: first + k for k, number in enumerate(bodies)}
+    last = walk.number([own.inside[-1] for _, own in found.values()])
+    ops.sign[last] = [signs[body.number] for body, _ in found.values()]
+    _rewire(walk, last, [own for _, own in found.values()])
+    return {signs[number]: body for number, body in bodies.items()}
 
 
-def _rewire(walk: Walk, found: dict[int, Expression]) -> None:
-    """Have nodes read other operands, and forget what is read no more."""
+def _rewire(walk: Walk, last: Numbers, found: Sequence[Expression]) -> None:
+    """Have the last nodes of expressions read what these read, and forget what is read
+    no more.
+    """
     count = len(walk.nodes)
     held = walk.found.references > np.bincount(walk.operands, minlength=count)
     owner = np.repeat(np.arange(count), walk.sizes)
     sizes, changed = walk.sizes.copy(), np.zeros(count, np.bool_)
-    for k, own in found.items():
-        sizes[k], changed[k] = len(own.read), True
+    sizes[last], changed[last] = [len(own.read) for own in found], True
     starts = np.concatenate([[0], np.cumsum(sizes)])
     stays = ~changed[owner]
     shift = starts[:-1] - walk.starts[:-1]
     operands = np.empty(int(starts[-1]), np.int64)
     operands[(np.arange(len(owner)) + shift[owner])[stays]] = walk.operands[stays]
-    for k, own in found.items():
+    for k, own in zip(last.tolist(), found, strict=True):
         operands[starts[k] : starts[k + 1]] = walk.number(own.read)
     walk.operands, walk.sizes, walk.starts = operands, sizes, starts
     readers = np.bincount(operands, minlength=count)
-    inside = [x for own in found.values() for x in own.inside[:-1]]
+    inside = [x for own in found for x in own.inside[:-1]]
     for k in sorted(set(walk.number(inside).tolist()), reverse=True):
         if not readers[k] and not held[k]:
             walk.waiting[k] = False
