@@ -217,6 +217,32 @@ def test_regular_graphs_are_left_alone() -> None:
     assert counts.runs == before
 
 
+def test_a_few_calls_are_rows_by_what_is_done_inside() -> None:
+    """A short sentence is no program of its own: who writes others as short has many
+    structures."""
+    cells = [td.nn.GRUCell(3, 4, dtype="float64") for _ in range(2)]
+    ahead, back = [td.function(lambda x, h, cell=cell: cell(x, h)) for cell in cells]
+    first = np.linspace(-1, 1, 40).reshape(8, 5)
+    score = td.param("score", init=first, dtype="float64")
+    given = [p for cell in cells for p in cell.parameters()] + [score]
+    words = np.random.default_rng(12).normal(size=(4, 3))
+
+    def states(cell: Any, rows: list[Any]) -> list[Any]:
+        found = [cell(rows[0], td.zeros(4, "float64"))]
+        for x in rows[1:]:
+            found.append(cell(x, found[-1]))
+        return found
+
+    def run() -> list[Any]:
+        rows = [td.constant(word, "float64") for word in words]
+        pairs = zip(states(ahead, rows), states(back, rows[::-1])[::-1], strict=True)
+        tops = [td.concat(pair) @ score for pair in pairs]
+        loss = td.nn.functional.cross_entropy(td.stack(tops), [0, 4, 2, 1])
+        return [float(loss), *[g.numpy() for g in td.grad(loss, given)]]
+
+    agree(both(run))
+
+
 def test_many_rows_joined_are_read_together() -> None:
     net, forest = Net(), trees(11, 70)
 

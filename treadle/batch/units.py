@@ -77,6 +77,14 @@ class Units:
             kind.signature.forget()
 
     @property
+    def work(self) -> int:
+        """How many ops are done: each of a body is, for each of its units."""
+        return sum(
+            len(kind.units) * sum(bool(x.inputs) for x in kind.signature.body.nodes)
+            for kind in self.kinds
+        )
+
+    @property
     def size(self) -> float:
         """The bytes that a unit makes, on average."""
         made = [

@@ -28,7 +28,7 @@ from treadle.runtime.recorder import recorder
 
 __all__ = ["counts", "run_rows"]
 
-FEW = 32  # nodes of a graph that is never looked at
+FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
@@ -89,7 +89,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
         return False
     held = walk.held()
     units = collect(walk, asked)
-    if len(units.nodes) < FEW or units.size > LARGE:
+    if units.work < FEW or units.size > LARGE:
         return False
     fresh = _evaluate(units.expressions)
     if _pays(roots, units, held, asked):
