@@ -57,6 +57,7 @@ from treadle.program.program import (
 )
 from treadle.program.release import release_early
 from treadle.program.rematerialize import lighter, rematerialized
+from treadle.program.risks import risks_first
 from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage
@@ -142,6 +143,7 @@ def drafts(
     ) -> Arrangement:
         found = arrange(roots, nodes)
         if fuse:
+            risks_first(found)
             release_early(found)
         return found
 

@@ -8,15 +8,13 @@ one step at a time, which needs no search.
 
 from __future__ import annotations
 
-from treadle.ops.cast import Cast
-from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import LARGE, Arrangement
+from treadle.program.risks import is_sure
 from treadle.program.timeline import Timeline
 
 __all__ = ["release_early"]
 
 LEAST = 1 << 16  # bytes: giving back less is not worth another order
-SURE = (Elementwise, Reduction, Cast)  # what finds no data wrong, as products do not
 
 
 def release_early(arranged: Arrangement) -> None:
@@ -54,7 +52,7 @@ class _Order:
 
     def add(self, k: int) -> None:
         """Let a step run after those so far, or as early as it can."""
-        if not self._is_sure(k):
+        if not is_sure(self.time.units[k], self.time.arranged):
             self.steps.append(k)
             self.fixed = len(self.steps)
             return
@@ -63,14 +61,6 @@ class _Order:
             self.steps.insert(self._earliest(k, freed), k)
         else:
             self.steps.append(k)
-
-    def _is_sure(self, k: int) -> bool:
-        """Whether a step cannot fail."""
-        return all(
-            isinstance(node.op, SURE) or node.serial in self.time.arranged.products
-            for unit in self.time.units[k]
-            for node in unit.nodes
-        )
 
     def _ends(self, serial: int, k: int) -> bool:
         return serial in self.time.kept and self.time.last[serial] == k
