@@ -23,7 +23,14 @@ from treadle.base.errors import OptionError, RunError
 from treadle.engines.native import blocks
 from treadle.engines.native import guarded as guarded_module
 from treadle.engines.native.arena import MODES, Arena, Results
-from treadle.engines.native.blocks import HUGE, Block, Pool, rounded
+from treadle.engines.native.blocks import (
+    HUGE,
+    WINDOW,
+    Block,
+    Pool,
+    next_run,
+    rounded,
+)
 from treadle.program.memory import Range, plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -344,16 +351,35 @@ def test_new_memory_is_paid_for_by_what_lay_idle() -> None:
 def test_idle_memory_is_bounded() -> None:
     pool = Pool(fitting=True, keep=1 << 20)
     held = [pool.take(300_000) for _ in range(20)]
+    most = pool.live_bytes()
     while held:
         pool.give(held.pop())
-        bound = max(1 << 20, pool.live_bytes(), rounded(300_000))
-        assert pool.idle_bytes() <= bound
+        assert pool.idle_bytes() + pool.live_bytes() <= most
     assert pool.live_bytes() == 0 and pool.idle_bytes() > 0
+    for _ in range(2 * WINDOW):  # what took so much is over
+        next_run()
+        pool.give(pool.take(300_000))
+    assert 0 < pool.idle_bytes() <= 1 << 20
     one = pool.take(50 << 20)
     pool.give(one)  # the newest is kept whatever its size
     assert pool.idle_bytes() == one.bytes
     pool.trim()
     assert pool.idle_bytes() == 0
+
+
+def test_what_a_step_takes_is_there_for_the_next() -> None:
+    pool = Pool(fitting=True, keep=1 << 20)
+
+    def step() -> None:
+        next_run()
+        for block in [pool.take(size << 20) for size in (3, 5, 7)]:
+            pool.give(block)
+
+    step()
+    made = pool.made
+    for _ in range(3 * WINDOW):
+        step()
+    assert pool.made == made
 
 
 def test_eight_threads_share_one_pool_and_one_arena() -> None:

@@ -38,6 +38,7 @@ PAGE = mmap.PAGESIZE
 HUGE = 1 << 21  # blocks of two huge pages or more begin at one
 MAPPED = 1 << 17  # smaller blocks come from the C allocator
 KEEP = 1 << 26  # idle bytes a pool may always keep
+WINDOW = 64  # runs over which the most in use is remembered, and as many before
 POISON = 0xFF  # NaN in every float type, -1 in every signed integer
 
 
@@ -85,9 +86,11 @@ def rounded(bytes: int) -> int:
 class Pool:
     """Blocks in use are counted, blocks given back are kept for the next taker.
 
-    Idle blocks take at most `keep` bytes, or as many as are in use, or one block, the
-    newest. `fitting` pools reuse blocks of the same class only, others any that holds
-    the bytes. `give` may be called from a destructor, at any moment and in any thread.
+    Idle blocks take at most `keep` bytes, or as many as are in use, or what was in use
+    beside them in one of the last runs, or one block, the newest: a loop whose steps
+    take much and give it back asks the system once. `fitting` pools reuse blocks of the
+    same class only, others any that holds the bytes. `give` may be called from a
+    destructor, at any moment and in any thread.
 
     What a pool asks of the system anew is first paid for by blocks of all pools that
     lay idle for `patience` runs. Where one is missed later, patience grows: a loop over
@@ -98,6 +101,8 @@ class Pool:
         self.made = 0  # blocks asked of the system so far
         self._fitting = fitting
         self._keep = keep
+        self._high = self._before = 0  # most bytes in use, in this window and the last
+        self._since = 0  # the run this window began with
         self._live = 0
         self._idle: dict[Block, int] = {}  # the oldest first, and since which run
         self._patience = 1  # runs
@@ -120,8 +125,10 @@ class Pool:
             block = self._reuse(size)
             if block is not None:
                 self._live += block.bytes
+                self._high = max(self._high, self._live)
                 return block
             self._live += size
+            self._high = max(self._high, self._live)
             self.made += 1
             reserved = self._reserved
             if size in self._dropped:
@@ -248,7 +255,16 @@ class Pool:
             self._idle_bytes += block.bytes
             self._classes.setdefault(block.bytes, []).append(block)
             if self._idle_bytes > self._keep:
-                self._shrink(max(self._keep, self._live, block.bytes))
+                again = self._most() - self._live
+                self._shrink(max(self._keep, self._live, block.bytes, again))
+
+    def _most(self) -> int:
+        """The most bytes in use at a time, of late."""
+        runs = self._clock.runs
+        if runs - self._since >= WINDOW:
+            self._before, self._high = self._high, self._live
+            self._since = runs
+        return max(self._high, self._before)
 
     def _release(self) -> None:
         """Drops the blocks that are no longer reserved."""
