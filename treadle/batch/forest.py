@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.agenda import agenda
+from treadle.batch.ahead import apart_from
 from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
@@ -31,17 +32,20 @@ class Groups:
 class Instance:
     """The rows of one signature: the units in the order of their rows.
 
-    `sources` has, by argument of the body, the number of the value each row reads.
+    `sources` has, by argument of the body, the number of the value each row reads;
+    `aligned` the instance and the output that an argument is, row for row. What is
+    done ahead for the rows of another instance has no units.
     """
 
     groups: Groups
+    template: Template
 
-    def __init__(self, signature: Signature, units: Numbers) -> None:
+    def __init__(self, signature: Signature, units: Numbers, count: int) -> None:
         self.signature = signature
         self.units = units
-        self.count = len(units)
+        self.count = count
         self.sources: dict[int, Numbers] = {}
-        self.template: Template
+        self.aligned: dict[int, tuple[int, int]] = {}
 
 
 class Forest:
@@ -71,13 +75,16 @@ class Forest:
             places = places[order_of(step[kind.units[places]])]
             mine = kind.units[places]
             number = len(self.instances)
-            instance = Instance(kind.signature, mine)
+            instance = Instance(kind.signature, mine, len(mine))
             self.instances.append(instance)
             self.instance[mine] = number
             self.row[mine] = np.arange(len(mine))
             for k, argument in enumerate(kind.signature.rows):
                 instance.sources[argument] = kind.read[places, k]
-            found.append(_groups(step[mine]))
+            found.append(_groups(2 * step[mine] + 1))
+        for number, groups in enumerate(found[:]):
+            if len(groups.turns) > 1:
+                found += self._go_ahead(number, groups, step)
         self.groups = self._take_turns(found)
         self.derived = _derived(units.leaves, asked)
         self.whole = np.ones(len(units.leaves), np.bool_)
@@ -85,6 +92,38 @@ class Forest:
             self.whole[view.leaf] = False
             self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates()
+
+    def _go_ahead(self, number: int, groups: Groups, step: Numbers) -> list[Groups]:
+        """Let what the rows of an instance do with values that are there before its
+        first group be done for all of them at once, by an instance of its own.
+        """
+        instance, turn = self.instances[number], int(groups.turns[0]) - 1
+        early = []
+        for k, read in instance.sources.items():
+            makers = np.searchsorted(self.first, read[read >= 0], "right") - 1
+            if (2 * step[makers] < turn).all():
+                early.append(k)
+        whole = instance.signature
+        apart = apart_from(whole.body, tuple(instance.sources), early)
+        if apart is None:
+            return []
+        first = Instance(
+            whole.part(apart.first, apart.given), instance.units[:0], instance.count
+        )
+        first.sources = _those(instance.sources, apart.given)
+        instance.signature = whole.part(apart.rest, apart.left)
+        instance.sources = _those(instance.sources, apart.left)
+        for k in range(len(apart.first.outputs)):
+            instance.aligned[len(apart.left) + k] = len(self.instances), k
+        self.instances.append(first)
+        zero = np.zeros(1, np.int64)
+        return [Groups(zero + turn, zero, zero + instance.count)]
+
+    def forget(self) -> None:
+        """Let go of all nodes; the numbers stay."""
+        self.all.forget()
+        for instance in self.instances:
+            instance.signature.forget()
 
     def _take_turns(self, found: Sequence[Groups]) -> int:
         """Give each group its turn among all, in the order of steps."""
@@ -102,18 +141,28 @@ class Forest:
     def _choose_templates(self) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
         derived = self.derived
-        for instance in self.instances:
-            wanted = []
+        for instance in reversed(self.instances):  # what is ahead comes last
+            wanted = [
+                k
+                for k, (number, _) in instance.aligned.items()
+                if any(self.instances[number].template.wanted)
+            ]
             for k, sources in instance.sources.items():
                 behind = sources < 0
                 if not behind.all() or derived[-1 - sources[behind]].any():
                     wanted.append(k)
-            instance.template = template_of(instance.signature, wanted)
+            lasting = tuple(instance.aligned)
+            instance.template = template_of(instance.signature, wanted, lasting)
 
     @property
     def rows(self) -> int:
-        """All rows together."""
-        return sum(x.count for x in self.instances)
+        """All units that are rows."""
+        return sum(len(x.units) for x in self.instances)
+
+    @property
+    def own_groups(self) -> int:
+        """The groups of units: not those of what is done ahead."""
+        return sum(len(x.groups.turns) for x in self.instances if len(x.units))
 
     def alone(self) -> list[tuple[Tensor, list[Tensor]]]:
         """The units that are no rows after all, each with what it reads."""
@@ -132,6 +181,11 @@ class Forest:
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
+
+
+def _those(sources: dict[int, Numbers], places: Sequence[int]) -> dict[int, Numbers]:
+    """The sources of some arguments of a body, by their places among these."""
+    return {k: sources[x] for k, x in enumerate(places) if x in sources}
 
 
 def _groups(steps: Numbers) -> Groups:

@@ -14,8 +14,9 @@ __all__ = ["Part"]
 class Part:
     """A body for one row, what its arguments are, and which of them are rows.
 
-    A source is ("input", k), ("output", k), ("kept", k), ("cotangent", k) or
-    ("frontier", k): values of a row that other parts made.
+    A source is ("input", k), ("output", k), ("kept", k), ("cotangent", k),
+    ("frontier", k) or ("lasting", k), the cotangent of an input: values of a row that
+    other parts made.
     """
 
     body: Body

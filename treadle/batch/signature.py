@@ -72,6 +72,16 @@ class Signature:
         """Let go of the nodes; the serials stay."""
         self.shared = {}
 
+    def part(self, body: Body, given: Sequence[int]) -> Signature:
+        """That of a part of the body, whose first arguments are those `given`; what
+        comes after them is rows.
+        """
+        shared = {k: self.shared[x] for k, x in enumerate(given) if x in self.shared}
+        rows = [k for k in range(len(body.arguments)) if k not in shared]
+        made = Signature(body, shared, rows)
+        made.origin = self.origin
+        return made
+
     @classmethod
     def of(
         cls,
@@ -149,8 +159,12 @@ def _works(body: Body, given: tuple[bool, ...]) -> bool:
     return found
 
 
-def template_of(signature: Signature, wanted: Sequence[int]) -> Template:
-    """What is done to the rows of a signature; `wanted` rows may get cotangents."""
+def template_of(
+    signature: Signature, wanted: Sequence[int], lasting: Sequence[int] = ()
+) -> Template:
+    """What is done to the rows of a signature; `wanted` rows may get cotangents, those
+    of the `lasting` ones stay.
+    """
     body, shared = signature.body, signature.shared
     given = tuple(k not in shared for k in range(len(body.arguments)))
     asked = tuple(
@@ -158,10 +172,10 @@ def template_of(signature: Signature, wanted: Sequence[int]) -> Template:
         and (k in wanted if given[k] else _trainable(shared[k]))
         for k, x in enumerate(body.arguments)
     )
-    key = body.number, given, asked
+    key = body.number, given, asked, tuple(lasting)
     found = _templates.get(key)
     if found is None:
-        found = _templates[key] = Template(body, given, asked)
+        found = _templates[key] = Template(body, given, asked, lasting)
         if len(_templates) > TEMPLATES:
             _templates.popitem(last=False)
     return found

@@ -40,15 +40,21 @@ class Sparse:
 class Template:
     """A body of which the inputs marked in `given` are rows, the others shared.
 
-    `wanted` marks the inputs whose cotangents can be asked for.
+    `wanted` marks the inputs whose cotangents can be asked for; those of the `lasting`
+    inputs stay where they are, and sums are taken of them there.
     """
 
     def __init__(
-        self, body: Body, given: Sequence[bool], wanted: Sequence[bool]
+        self,
+        body: Body,
+        given: Sequence[bool],
+        wanted: Sequence[bool],
+        lasting: Sequence[int] = (),
     ) -> None:
         self.body = body
         self.given = tuple(given)
         self.wanted = tuple(wanted)
+        self.lasting = tuple(lasting)
 
     @cached_property
     def forward(self) -> Part:
@@ -154,6 +160,14 @@ class _Derived:
         self.sparse = self._sparse(dense)
         self.shared_inputs = tuple(dense)
         wanted = [grads[k] for k in self.row_inputs]
+        looked_up = {
+            x.serial for ids, values, _ in self.sparse.values() for x in (ids, values)
+        }
+        self.lasting = {
+            grads[k].serial: ("lasting", k)
+            for k in self.row_inputs
+            if k in template.lasting and grads[k].serial not in looked_up
+        }
         self._split(wanted, list(dense.values()))
 
     def _rowwise(self, roots: Sequence[Tensor]) -> set[int]:
@@ -186,12 +200,13 @@ class _Derived:
 
     def _split(self, wanted: list[Tensor], dense: list[Tensor]) -> None:
         leaves: dict[int, Tensor] = {}
+        known = self.lasting | self.source
         for g in dense:
-            for x in frontier(g, self.rowwise, self.source):
+            for x in frontier(g, self.rowwise, known):
                 leaves[x.serial] = x
         for ids, values, _ in self.sparse.values():
             leaves[ids.serial], leaves[values.serial] = ids, values
-        self.extra = [x for s, x in leaves.items() if s not in self.source]
+        self.extra = [x for s, x in leaves.items() if s not in known]
         roots = [*wanted, *self.extra]
         replaced, sources = self._cut(roots)
         # What is kept of the forward pass needs no place of its own on the frontier.
@@ -201,6 +216,7 @@ class _Derived:
             self.source[x.serial] = "frontier", k
         self.frontier = tuple(x.type for x in self.extra)
         self.backward = self._part("gradient", roots, replaced, sources)
+        self.source = self.lasting | self.source
         self.sparse = {
             k: Sparse(self.source[i.serial], self.source[v.serial], s[0], s[1:])
             for k, (i, v, s) in self.sparse.items()

@@ -31,7 +31,7 @@ from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Sou
 
 __all__ = ["Plans", "Recording"]
 
-PLANS = 64  # of one caller
+PLANS = 256  # of one caller: sentences have as many lengths
 _Told = ParamSpec("_Told")
 
 

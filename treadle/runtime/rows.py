@@ -105,9 +105,7 @@ def _pays(
     """Run units as rows, if they are enough for it."""
     options = current()
     forest = Forest(units, asked)
-    if forest.rows < PAYS * forest.groups or not forest.groups:
-        return False
-    if forest.rows < PAYS * len(forest.instances):
+    if forest.rows < PAYS * forest.own_groups or not forest.groups:
         return False
     gradient = not state.no_grad and _derivable(forest)
     program = engine(options.engine).rows(forest, gradient)
@@ -129,7 +127,7 @@ def _pays(
     if told is not None:
         told.rows(rows, {x.serial: x for x in read}, tape)
     del read
-    units.forget()
+    forest.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
     leave(rows.exits.nodes, values, Row(tape))

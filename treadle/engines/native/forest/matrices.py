@@ -142,7 +142,7 @@ def outputs(forest: Forest, matrices: Matrices) -> Numbers:
     found = np.zeros(forest.all.count, np.int64)
     for number, instance in enumerate(forest.instances):
         first = forest.first[instance.units]
-        rows = np.arange(instance.count)
+        rows = np.arange(len(instance.units))
         for k, t in enumerate(instance.signature.body.types):
             start = matrices.offsets.get((number, ("output", k)))
             if start is not None:

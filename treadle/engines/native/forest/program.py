@@ -104,9 +104,13 @@ class Program:
         rows share it.
         """
         kind, k = source
-        serials = self.forest.instances[number].signature.serials
+        instance = self.forest.instances[number]
+        serials = instance.signature.serials
         if kind == "input" and k in serials:
             return block(self.shared[serials[k]]), 0
+        if k in instance.aligned and kind in ("input", "lasting"):
+            number, output = instance.aligned[k]
+            source = "output" if kind == "input" else "cotangent", output
         matrices, place = self.home(source)
         return matrices.address(number, place), matrices.types[number, place].nbytes
 
@@ -169,7 +173,8 @@ class Cotangents:
                 self.fresh.add(number, instance.count, ("frontier", k), t)
             n = int(instance.groups.counts.max())
             arguments = instance.signature.body.arguments
-            types = [arguments[k].type for k in template.row_cotangents]
+            rows = [k for k in template.row_cotangents if k not in instance.aligned]
+            types = [arguments[k].type for k in rows]
             space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
             self.space = max(self.space, space)
         for k, t in read.floats:
@@ -204,13 +209,19 @@ class Backward:
         arguments = instance.signature.body.arguments
         given, place = [], np.full(len(groups.counts), SPACE, np.int64)
         for k in template.row_cotangents:
-            given.append(place)
+            if k in instance.aligned:
+                first, size = program.address(number, ("lasting", k))
+                given.append(first + size * groups.starts)
+                continue
             size = arguments[k].type.nbytes
+            given.append(place)
             place = place + -(-groups.counts * size // LINE) * LINE
         frontier = [("frontier", k) for k in range(len(template.frontier))]
-        own = _Placed(program, number, template.backward, frontier)
-        own.put(steps, groups, given)
+        placed = _Placed(program, number, template.backward, frontier)
+        placed.put(steps, groups, given)
         for k, place in zip(template.row_cotangents, given, strict=True):
+            if k in instance.aligned:  # each row has one reader, which has set it
+                continue
             targets = gathered.add(instance.sources[k]) + 8 * groups.starts
             t = arguments[k].type
             steps.add(groups.turns, targets, place, groups.counts, t)
