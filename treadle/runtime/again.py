@@ -9,7 +9,7 @@ of their results.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec
@@ -26,7 +26,7 @@ from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
 from treadle.runtime.look import Look, Owned
-from treadle.runtime.recorder import Recorder, recording
+from treadle.runtime.recorder import Read, Recorder, recording
 from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
 
 __all__ = ["Plans", "Recording"]
@@ -163,11 +163,11 @@ class Recording(Recorder):
         self.parts.append(Computed(found.program, sources, results, reused))
 
     @_foreseen
-    def rows(self, rows: Rows, read: Mapping[int, Tensor], tape: Tape | None) -> None:
+    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
         if tape is None or rows.moves:
             raise _Unforeseen
         number = self.tapes[tape.number] = len(self.tapes)
-        sources = {k: self._source(x) for k, x in read.items()}
+        leaves, shared = [[self._source(x) for x in own] for own in read]
         exits = []
         for k, node in enumerate(rows.exits.nodes):
             exits.append((k, self._slot(node.serial)))
@@ -180,7 +180,7 @@ class Recording(Recorder):
                 ids.append((part.source.serial, slot))
         variables = {id(variable_of(x)) for x in tape.sources}
         self.reads.append((variables, {node.serial for node in rows.exits.nodes}))
-        self.parts.append(Rowed(number, rows, sources, exits, ids))
+        self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
 
     @_foreseen
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class Exits:
 
 class Rows:
     """What the runs of forests that look alike have in common: a program, the exits,
-    and the parts of its gradient by serial. They take arrays by serial.
+    and the parts of its gradient by serial.
     """
 
     def __init__(self, program: Any, forest: Forest, exits: Exits) -> None:
@@ -80,12 +80,11 @@ class Rows:
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
 
-    def run(self, arrays: Callable[[int], Any]) -> RowsRun:
-        """Run with these arrays; raises Failed."""
-        program = self.program
-        leaves = [arrays(serial) for serial in program.leaves]
-        shared = [arrays(serial) for serial in program.shared]
-        made = program.run(leaves, shared)
+    def run(self, leaves: Sequence[Any], shared: Sequence[Any]) -> RowsRun:
+        """Run with the arrays of leaves and of what rows share, in the program's order;
+        raises Failed.
+        """
+        made = self.program.run(leaves, shared)
         mark_run()
         counts.runs += 1
         counts.rows += self.rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,7 +11,9 @@ from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
 from treadle.runtime.forests import Rows
 
-__all__ = ["Recorder", "recorder", "recording"]
+__all__ = ["Read", "Recorder", "recorder", "recording"]
+
+Read = tuple[Sequence[Tensor], Sequence[Tensor]]  # leaves, and what rows share
 
 
 class Recorder(Protocol):
@@ -20,10 +22,8 @@ class Recorder(Protocol):
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         """These nodes are about to run, to give those in `keep` their values."""
 
-    def rows(self, rows: Rows, read: Mapping[int, Tensor], tape: Tape | None) -> None:
-        """A forest has run on what it `read`, by serial; its exits are about to have
-        their values.
-        """
+    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
+        """A forest has run on what it `read`; its exits are about to have values."""
 
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         """A TapeGradient has run: its results by position."""

@@ -112,21 +112,17 @@ def _pays(
     if program is None:
         return False
     rows = Rows(program, forest, _exits(forest, [*roots, *held]))
-    read = _read(forest)
-    arrays: dict[int, Any] = {
-        x.serial: x.stored if type(x.stored) is np.ndarray else x.array for x in read
-    }
+    leaves, shared = _read(forest, program)
     try:
-        run = rows.run(arrays.__getitem__)
+        run = rows.run(_arrays(leaves), _arrays(shared))
     except Failed:
         return False  # node by node it is told which position was out of range
-    del arrays
     tape = _tape(forest, run) if gradient else None
     values = run.values()
     told = recorder()
     if told is not None:
-        told.rows(rows, {x.serial: x for x in read}, tape)
-    del read
+        told.rows(rows, (leaves, shared), tape)
+    del leaves, shared
     forest.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
@@ -158,9 +154,17 @@ def _derivable(forest: Forest) -> bool:
     return any(any(x.template.wanted) for x in forest.instances)
 
 
-def _read(forest: Forest) -> list[Tensor]:
-    """The nodes with values that a forest reads."""
-    return [*forest.all.leaves.nodes, *_shared(forest)]
+def _read(forest: Forest, program: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """The nodes whose values a program takes: leaves, and what rows share."""
+    leaves = forest.all.leaves.nodes
+    nodes = {x.serial: x for x in _shared(forest)}
+    whole = np.flatnonzero(forest.whole).tolist()
+    return [leaves[k] for k in whole], [nodes[serial] for serial in program.shared]
+
+
+def _arrays(nodes: Sequence[Tensor]) -> list[Any]:
+    """The values of nodes, on the host."""
+    return [x.stored if type(x.stored) is np.ndarray else x.array for x in nodes]
 
 
 def _shared(forest: Forest) -> Iterable[Tensor]:

@@ -81,12 +81,14 @@ class Rowed:
 
     number: int
     rows: Rows
-    sources: dict[int, Source]
+    leaves: list[Source]
+    shared: list[Source]
     exits: Slots
     ids: Slots  # by serial of the table
 
     def run(self, values: Values) -> None:
-        made = self.rows.run(lambda serial: values(self.sources[serial]))
+        leaves = [values(x) for x in self.leaves]
+        made = self.rows.run(leaves, [values(x) for x in self.shared])
         values.rows[self.number] = made
         values.put(made.values(), self.exits)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)

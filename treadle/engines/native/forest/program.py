@@ -41,16 +41,14 @@ Source = tuple[str, int]
 class Program:
     """How a forest is run; with `gradient` what its gradient reads is kept.
 
-    It takes an array for each leaf that is no part of another one (`leaves`), and for
-    each node that rows share (`shared`), both by serial.
+    It takes an array for each leaf that is no part of another one, in their order, and
+    for each node that rows share (`shared`, by serial).
     """
 
     def __init__(self, forest: Forest, gradient: bool) -> None:
         self.forest = forest
         self.gradient = gradient
         self.read = Read(forest.all.leaves, forest.all.views)
-        serials = forest.all.leaves.serials
-        self.leaves: list[int] = serials[self.read.whole].tolist()
         # The numbers of the blocks of what is shared.
         self.shared: dict[int, int] = {}
         for instance in forest.instances:
