@@ -123,7 +123,14 @@ def within(n: int) -> Sequence[Any]:
     return gradient(called(x, w), x, w)
 
 
+def rows(n: int) -> Sequence[Any]:
+    """Rows of a table less sums of those with one id, for which rows are counted."""
+    ids, table = td.asarray(labels(n, 40)), td.asarray(data(40, 6))
+    return [td.take(table, ids, axis=0) - td.combine_rows(ids, data(n, 6))]
+
+
 GRAPHS = {
+    "rows": rows,
     "sum": cross_entropy("sum"),
     "mean": cross_entropy("mean"),
     "variance": variance,
@@ -153,7 +160,7 @@ def test_every_size_has_the_bits_of_what_is_compiled_for_it(
                 assert x.tobytes() == y.tobytes(), n
 
 
-EVEN = ["sum", "mean", "variance", "product", "joined", "within"]
+EVEN = ["sum", "mean", "rows", "variance", "product", "joined", "within"]
 
 
 @pytest.mark.parametrize("name", EVEN)
@@ -247,7 +254,12 @@ def test_work_is_cut_as_if_it_were_compiled(compiled: list[int]) -> None:
 def test_parts_of_programs_grow_evenly_or_not() -> None:
     make = fit((3, (10, "a")), (5, (20, "a")), 1, 3)
     assert make(2) == (4, (15, "a"))
-    for x, y in (((1,), (2,)), ((1, "a"), (3, "b")), (1, 2.0), ((1,), (1, 1))):
+    found = fit(np.arange(2, 5), np.arange(2, 11), 1, 4)(2)
+    assert found.tolist() == [2, 3, 4, 5, 6] and found.dtype == np.int64
+    falling, far = np.arange(3)[::-1], np.arange(1, 4)
+    uneven = [(1, 2), (1, 2.0), (falling, falling + 1), (np.arange(3), far)]
+    uneven += [(np.arange(3), np.arange(4)), (np.zeros(2), np.zeros(4))]
+    for x, y in (*uneven, ((1,), (2,)), ((1, "a"), (3, "b")), ((1,), (1, 1))):
         with pytest.raises(Uneven):
             fit(x, y, 1, 3)
     assert same(np.zeros(2), np.zeros(2)) and not same(np.zeros(2), -np.zeros(2))

@@ -116,9 +116,26 @@ def fit(x: Any, y: Any, low: int, high: int) -> Maker:
         }
         rest = {f.name: getattr(y, f.name) for f in fields(x) if not f.compare}
         return lambda n: kind(**{k: part(n) for k, part in own.items()}, **rest)
+    if isinstance(x, np.ndarray) and len(x.shape) == 1:
+        return _counted(x, y, low, high)
     if not same(x, y):
         raise Uneven
     return lambda n: y
+
+
+def _counted(x: Any, y: Any, low: int, high: int) -> Maker:
+    """Integers that count up from one number, as many as there are."""
+    if x.dtype.kind != "i" or x.dtype != y.dtype or not min(x.size, y.size):
+        raise Uneven
+    first = int(x[0])
+
+    def counting(count: int) -> Any:
+        return np.arange(first, first + count, dtype=x.dtype)
+
+    if not all(np.array_equal(own, counting(own.size)) for own in (x, y)):
+        raise Uneven
+    size = fit(x.size, y.size, low, high)
+    return lambda n: counting(size(n))
 
 
 def _launch(x: Launch, y: Launch, low: int, high: int) -> Maker:
