@@ -19,8 +19,9 @@ __all__ = ["join_spelled"]
 def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]:
     """Let the last node of each such expression read what the expression reads.
 
-    The bodies by the sign that these nodes have now. What nothing else reads, nor
-    holds, waits no more.
+    The bodies by the sign that these nodes have now. What nothing else reads waits no
+    more; what somebody holds is no row: with a zero for its cotangent, the derivative of
+    what overflows would be no number.
     """
     if not ops.marked(lambda op: isinstance(op, GROWS)).any():
         return {}
@@ -43,11 +44,11 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     signs = {number: first + k for k, number in enumerate(bodies)}
     last = walk.number([own.inside[-1] for _, own in found.values()])
     ops.sign[last] = [signs[body.number] for body, _ in found.values()]
-    _rewire(walk, last, [own for _, own in found.values()])
+    _rewire(walk, ops, last, [own for _, own in found.values()])
     return {signs[number]: body for number, body in bodies.items()}
 
 
-def _rewire(walk: Walk, last: Numbers, found: Sequence[Expression]) -> None:
+def _rewire(walk: Walk, ops: Ops, last: Numbers, found: Sequence[Expression]) -> None:
     """Have the last nodes of expressions read what these read, and forget what is read
     no more.
     """
@@ -67,6 +68,7 @@ def _rewire(walk: Walk, last: Numbers, found: Sequence[Expression]) -> None:
     readers = np.bincount(operands, minlength=count)
     inside = [x for own in found for x in own.inside[:-1]]
     for k in sorted(set(walk.number(inside).tolist()), reverse=True):
-        if not readers[k] and not held[k]:
-            walk.waiting[k] = False
+        if not readers[k]:
+            walk.waiting[k] = held[k]
+            ops.kind[k] = LEFT
             np.subtract.at(readers, operands[starts[k] : starts[k + 1]], 1)
