@@ -20,8 +20,8 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     """Let the last node of each such expression read what the expression reads.
 
     The bodies by the sign that these nodes have now. What nothing else reads waits no
-    more; what somebody holds is no row: with a zero for its cotangent, the derivative of
-    what overflows would be no number.
+    more; what somebody holds is no row: it overflows, and asked for by itself it is put
+    right as any expression.
     """
     if not ops.marked(lambda op: isinstance(op, GROWS)).any():
         return {}

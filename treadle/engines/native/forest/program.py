@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
+from treadle.batch.columns import Marks, Numbers
 from treadle.batch.forest import Forest, Groups, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import room
@@ -23,6 +23,7 @@ from treadle.engines.native.forest.bases import (
     VALUES,
     block,
 )
+from treadle.engines.native.forest.live import Live, living
 from treadle.engines.native.forest.matrices import (
     LINE,
     Matrices,
@@ -85,8 +86,15 @@ class Program:
 
     @cached_property
     def backward(self) -> Backward:
-        """The way back."""
-        return Backward(self)
+        """The way back, of all rows."""
+        return Backward(
+            self, [np.ones(x.count, np.bool_) for x in self.forest.instances]
+        )
+
+    @cached_property
+    def live(self) -> Live:
+        """Which rows some cotangents reach."""
+        return Live(self.forest)
 
     # -- places ------------------------------------------------------------------------
 
@@ -180,9 +188,14 @@ class Cotangents:
 
 
 class Backward:
-    """The steps of the gradients of all groups, and of the sums over rows."""
+    """The steps of the gradients of all groups, and of the sums over rows.
 
-    def __init__(self, program: Program) -> None:
+    Where some rows are not `live` they take no part: what they read gets nothing from
+    them. The others are marked, by instance.
+    """
+
+    def __init__(self, program: Program, live: Sequence[Marks] | None = None) -> None:
+        self.live = live
         steps, gathered = Assembly(), _Gathered()
         # Of each result that is summed up over rows: whose it is, and its type.
         self.totals: list[tuple[int, Type]] = []
@@ -204,6 +217,10 @@ class Backward:
         if template.backward is None:
             return
         groups = _backwards(instance.groups, forest.groups)
+        if self.live is not None:
+            groups = living(groups, self.live[number], program.live.room)
+            if not len(groups.turns):
+                return
         arguments = instance.signature.body.arguments
         given, place = [], np.full(len(groups.counts), SPACE, np.int64)
         for k in template.row_cotangents:
@@ -238,8 +255,11 @@ class Backward:
         for k, t in zip(template.shared_cotangents, types, strict=True):
             self.totals.append((instance.signature.serials[k], t))
         results = [block(first + k) for k in range(len(types))]
+        turn = program.forest.groups  # after all groups
+        if self.live is not None:
+            turn *= program.live.room
         steps.part(
-            np.array([program.forest.groups]),  # after all groups
+            np.array([turn]),
             [made],
             [0],
             np.array([arguments], np.int64),

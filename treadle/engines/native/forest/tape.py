@@ -20,7 +20,7 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.matrices import Block, memory
-from treadle.engines.native.forest.program import Program
+from treadle.engines.native.forest.program import Backward, Program
 
 __all__ = ["Derived", "Run", "Runnable"]
 
@@ -92,8 +92,11 @@ class Run:
         the values that are asked for.
         """
         program = self.program
-        read, back, places = program.read, program.backward, program.cotangents
-        fresh, leaves = Block(places.fresh), Block(places.leaves, zero=True)
+        live = program.live.reached(spots for spots, _ in given)
+        back = program.backward if live is None else Backward(program, live)
+        read, places = program.read, program.cotangents
+        fresh = Block(places.fresh, zero=live is not None)
+        leaves = Block(places.leaves, zero=True)
         grads = Block(places.grads, zero=True)
         for spots, g in given:
             for own, output, mine in _matrices_of(spots):
