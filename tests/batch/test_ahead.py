@@ -122,3 +122,31 @@ def test_recurrent_layers(
                 first = forest.instances[number]
                 assert first.count == x.count and not len(first.units)
                 assert first.groups.turns[0] < x.groups.turns.min()
+
+
+def test_rows_of_a_table_by_what_comes_late() -> None:
+    """The gradient of these rows is that of what is done ahead, where it lies."""
+    draw = np.random.default_rng(6)
+    shapes = {"w": (3, 4), "v": (4, 4), "table": (4, 4)}
+    given = {
+        name: td.param(name, init=draw.normal(size=shape), dtype="float64")
+        for name, shape in shapes.items()
+    }
+    data = draw.normal(size=(9, 6, 3))
+
+    @td.function
+    def cell(x: Any, h: Any) -> Any:
+        own = td.rows(given["table"], td.argmax(h))
+        return td.tanh(x @ given["w"] + own + h @ given["v"])
+
+    def run() -> list[Any]:
+        losses = []
+        for x in data:
+            h = td.zeros(4, "float64")
+            for own in x:
+                h = cell(td.constant(own, "float64"), h)
+            losses.append((h * h).sum())
+        loss = td.stack(losses).sum()
+        return [float(loss), *[g.numpy() for g in td.grad(loss, [*given.values()])]]
+
+    agree(both(run))

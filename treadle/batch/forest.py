@@ -59,10 +59,10 @@ class Forest:
         self.all = units
         own, first = units.own, units.first
         readers, read = _edges(units)
-        makers = np.searchsorted(first, read, "right") - 1
+        self.first = first
+        makers = self.makers(read)
         step = agenda(own, units.walk.depths[units.nodes], readers, makers)
         kept = _needed(own, step, readers, makers)
-        self.first = first
         self.kept = kept
         self.instances: list[Instance] = []
         self.instance = np.full(len(own), -1, np.int64)  # of each unit
@@ -100,8 +100,7 @@ class Forest:
         instance, turn = self.instances[number], int(groups.turns[0]) - 1
         early = []
         for k, read in instance.sources.items():
-            makers = np.searchsorted(self.first, read[read >= 0], "right") - 1
-            if (2 * step[makers] < turn).all():
+            if (2 * step[self.makers(read[read >= 0])] < turn).all():
                 early.append(k)
         whole = instance.signature
         apart = apart_from(whole.body, tuple(instance.sources), early)
@@ -164,6 +163,11 @@ class Forest:
         """The groups of units: not those of what is done ahead."""
         return sum(len(x.groups.turns) for x in self.instances if len(x.units))
 
+    def makers(self, values: Numbers) -> Numbers:
+        """The units that make some values, which are no leaves."""
+        found: Numbers = np.searchsorted(self.first, values, "right") - 1
+        return found
+
     def alone(self) -> list[tuple[Tensor, list[Tensor]]]:
         """The units that are no rows after all, each with what it reads."""
         walk, places = self.all.walk, self.all.nodes[~self.kept].tolist()
@@ -177,7 +181,7 @@ class Forest:
         """Instance, output and row of each value, and which of the nodes are rows."""
         found = self.all.walk.number(nodes)
         numbers = np.where(found < 0, -1, self.all.value[found])
-        units = np.searchsorted(self.first, numbers, "right") - 1
+        units = self.makers(numbers)
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows

@@ -160,13 +160,10 @@ class _Derived:
         self.sparse = self._sparse(dense)
         self.shared_inputs = tuple(dense)
         wanted = [grads[k] for k in self.row_inputs]
-        looked_up = {
-            x.serial for ids, values, _ in self.sparse.values() for x in (ids, values)
-        }
         self.lasting = {
             grads[k].serial: ("lasting", k)
             for k in self.row_inputs
-            if k in template.lasting and grads[k].serial not in looked_up
+            if k in template.lasting
         }
         self._split(wanted, list(dense.values()))
 

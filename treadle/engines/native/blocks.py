@@ -123,12 +123,10 @@ class Pool:
         with self._lock:
             self._sort_in()
             block = self._reuse(size)
-            if block is not None:
-                self._live += block.bytes
-                self._high = max(self._high, self._live)
-                return block
-            self._live += size
+            self._live += size if block is None else block.bytes
             self._high = max(self._high, self._live)
+            if block is not None:
+                return block
             self.made += 1
             reserved = self._reserved
             if size in self._dropped:

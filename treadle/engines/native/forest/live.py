@@ -59,7 +59,7 @@ class Live:
             own = first + np.flatnonzero(live[start + first : start + last])
             for sources in instance.sources.values():
                 values = sources[own]
-                units = np.searchsorted(forest.first, values[values >= 0], "right") - 1
+                units = forest.makers(values[values >= 0])
                 live[self.starts[forest.instance[units]] + forest.row[units]] = True
             for ahead, _ in instance.aligned.values():
                 live[self.starts[ahead] + own] = True

@@ -98,27 +98,30 @@ class Program:
 
     # -- places ------------------------------------------------------------------------
 
-    def home(self, source: Source) -> tuple[Matrices, Source]:
-        """The matrices that a source of rows lies in, and its place there."""
+    def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
+        """The matrices that a source of an instance's rows lies in, whose it is there,
+        and its place.
+        """
         kind, k = source
+        aligned = self.forest.instances[number].aligned
+        if k in aligned and kind in ("input", "lasting"):
+            number, k = aligned[k]
+            kind = "output" if kind == "input" else "cotangent"
         if kind == "cotangent":
-            return self.cotangents.grads, ("output", k)
-        return self.cotangents.fresh if kind == "frontier" else self.values, source
+            return self.cotangents.grads, number, ("output", k)
+        fresh = kind == "frontier"
+        return self.cotangents.fresh if fresh else self.values, number, (kind, k)
 
     def address(self, number: int, source: Source) -> tuple[int, int]:
         """Where row 0 of a source lies, and how far apart its rows do: not at all, if
         rows share it.
         """
         kind, k = source
-        instance = self.forest.instances[number]
-        serials = instance.signature.serials
+        serials = self.forest.instances[number].signature.serials
         if kind == "input" and k in serials:
             return block(self.shared[serials[k]]), 0
-        if k in instance.aligned and kind in ("input", "lasting"):
-            number, output = instance.aligned[k]
-            source = "output" if kind == "input" else "cotangent", output
-        matrices, place = self.home(source)
-        return matrices.address(number, place), matrices.types[number, place].nbytes
+        matrices, owner, place = self.home(number, source)
+        return matrices.address(owner, place), matrices.types[owner, place].nbytes
 
 
 class _Gathered:

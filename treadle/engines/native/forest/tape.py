@@ -83,7 +83,8 @@ class Run:
 
     def ids(self, number: int, own: Sparse) -> Array:
         """The rows of a table that an instance has read."""
-        return self.values.array(number, own.ids).reshape(-1).copy()
+        _, owner, place = self.program.home(number, own.ids)
+        return self.values.array(owner, place).reshape(-1).copy()
 
     def backward(
         self, given: Sequence[tuple[Spots, Array]], asked: Sequence[Spots] = ()
@@ -130,8 +131,8 @@ class Run:
     def _sparse(self, found: Derived, blocks: Mapping[int, Block]) -> None:
         for own, instance in enumerate(self.program.forest.instances):
             for k, rows in instance.template.sparse.items():
-                matrices, place = self.program.home(rows.values)
-                values = blocks[matrices.base].array(own, place)
+                matrices, owner, place = self.program.home(own, rows.values)
+                values = blocks[matrices.base].array(owner, place)
                 count = values.size // max(math.prod(rows.tail), 1)
                 serial = instance.signature.serials[k]
                 found.sparse.setdefault(serial, []).append(
