@@ -11,7 +11,7 @@ import treadle as td
 from tests.batch.nets import Net, trees
 from tests.batch.test_batching import agree, both
 from treadle.batch.forest import Groups
-from treadle.engines.native.forest.live import living
+from treadle.batch.live import living
 
 
 def groups(*rows: tuple[int, int, int]) -> Groups:

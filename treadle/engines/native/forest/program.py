@@ -10,6 +10,7 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.columns import Marks, Numbers
 from treadle.batch.forest import Forest, Groups, Instance
+from treadle.batch.live import Live, living
 from treadle.batch.part import Part
 from treadle.batch.room import room
 from treadle.engines.native.forest.assembly import Assembly
@@ -23,7 +24,6 @@ from treadle.engines.native.forest.bases import (
     VALUES,
     block,
 )
-from treadle.engines.native.forest.live import Live, living
 from treadle.engines.native.forest.matrices import (
     LINE,
     Matrices,
