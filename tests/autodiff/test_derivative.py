@@ -146,7 +146,7 @@ def test_a_function_with_a_step_keeps_gradients() -> None:
 
 
 def test_history_keeps_what_gradients_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.runtime.evaluate.HISTORY_NODES", 4)
+    monkeypatch.setattr("treadle.runtime.history.HISTORY_NODES", 4)
     w = td.param("w", init=2.0)
     found = []
     for k in range(12):

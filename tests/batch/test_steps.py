@@ -24,7 +24,7 @@ def test_a_table_is_changed_where_it_lies() -> None:
     for step in range(4):
         before = table.numpy().copy()
         opt.step(loss_of(net, step))
-        places.add(table.committed.stored.ctypes.data)  # type: ignore[union-attr]
+        places.add(table.committed.array.ctypes.data)  # type: ignore[union-attr]
         assert not np.array_equal(before, table.numpy())
     assert len(places) == 1
 

@@ -222,7 +222,7 @@ def test_one_program_and_no_more_memory(hits: list[Any]) -> None:
     places = set()
     for _ in range(8):
         optimizer.step(td.sum(weight * weight))
-        places.add(weight.committed.stored.ctypes.data)  # type: ignore[union-attr]
+        places.add(weight.committed.array.ctypes.data)  # type: ignore[union-attr]
     assert len(hits) == 5
     assert len(places) <= 2  # it is written over what it was
 
@@ -235,8 +235,8 @@ def test_a_variable_changed_by_another_thread(
         step()
     array = steps.Values.__call__
 
-    def meddling(values: Any, source: Any) -> Any:
-        found = array(values, source)
+    def meddling(values: Any, *source: Any) -> Any:
+        found = array(values, *source)
         if w.committed is not changed[-1]:
             return found
         other = threading.Thread(target=change)

@@ -169,7 +169,7 @@ def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:
     net, optimizer, places = Net(), O.SGD(lr=0.1), set()
     for step in range(STEPS):
         optimizer.step(Ways.plain(net, step)[0])
-        places.add(net.table.committed.stored.ctypes.data)  # type: ignore[union-attr]
+        places.add(net.table.committed.array.ctypes.data)  # type: ignore[union-attr]
     assert len(hits) == STEPS - 3  # after the first, seen and noted
     assert len(places) == 1
 

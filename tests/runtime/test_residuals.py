@@ -103,7 +103,7 @@ def test_what_gradients_no_longer_follow_is_not_kept() -> None:
 
 def test_what_is_dropped_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     want = train(True)
-    monkeypatch.setattr("treadle.runtime.evaluate.RESIDUAL_BYTES", 3000)
+    monkeypatch.setattr("treadle.runtime.history.RESIDUAL_BYTES", 3000)
     td.clear_cache()
     found = train(True)
     assert found[0] == want[0]
@@ -121,7 +121,7 @@ def test_parameters_are_still_updated_in_place() -> None:
         opt.step(loss)
         if k > 2:
             parameter = next(iter(model.parameters()))
-            places.add(parameter.committed.stored.ctypes.data)
+            places.add(parameter.committed.array.ctypes.data)
     assert len(places) == 1
 
 
@@ -233,7 +233,7 @@ def called(kind: str, first: bool, steps: int = 5) -> Any:
         last = float(opt.step(loss))
         found.append(last if forward is None else forward)
         counts.append((before, products()))
-        places.append({p.committed.stored.ctypes.data for p in params})
+        places.append({p.committed.array.ctypes.data for p in params})
     return [*found, *(p.numpy().tobytes() for p in params)], counts, places
 
 
@@ -256,7 +256,7 @@ def test_what_a_checkpoint_computes_inside_is_not_kept() -> None:
 
 def test_what_was_kept_of_calls_is_dropped_too(monkeypatch: pytest.MonkeyPatch) -> None:
     want, _, _ = called("flat", True)
-    monkeypatch.setattr("treadle.runtime.evaluate.RESIDUAL_BYTES", 3000)
+    monkeypatch.setattr("treadle.runtime.history.RESIDUAL_BYTES", 3000)
     found, counts, _ = called("flat", True)
     assert found == want
     assert counts[-1][1] > 7

@@ -43,9 +43,11 @@ _numbers = itertools.count()
 class Pull(Protocol):
     """What a tape asks of the run it stands for."""
 
-    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
+    def pull(
+        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False
+    ) -> list[Any]:
         """An array for each part and then for each row asked for, by cotangents of
-        rows by their number.
+        rows by their number; a Future, where it may only `begin`.
         """
 
 
@@ -136,8 +138,13 @@ class TapeGradient(Op):
         return TupleType((*(part.type for part in self.tape.parts), *self.types))
 
     def numpy(self, *arrays: Any) -> Any:
+        return tuple(self.pull(arrays))
+
+    def pull(self, arrays: Sequence[Any], begin: bool = False) -> list[Any]:
+        """The values for arrays of the inputs; Futures, where it may only `begin`."""
         given = dict(zip(self.places, arrays, strict=False))
-        return tuple(self.tape.run.pull(given, self.asked))
+        found: list[Any] = self.tape.run.pull(given, self.asked, begin)
+        return found
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         raise twice()

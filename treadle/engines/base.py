@@ -198,6 +198,11 @@ class Program(Protocol):
     ) -> dict[int, Any]:
         """The results by number; the arguments numbered in `spent` may be written."""
 
+    def begin(
+        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+    ) -> dict[int, Any]:
+        """As `run`, which may go on beside the caller: then results are Futures."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -240,6 +245,16 @@ class Engine:
         Variable's next value into them.
         """
         raise NotImplementedError
+
+    def begin(
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
+    ) -> Values:
+        """As `run`, which may go on beside the caller: then values are Futures."""
+        return self.run(nodes, feeds, keep, spent)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         """What `run` would run for these nodes; None where a run is more than that."""

@@ -1,12 +1,15 @@
-"""Values that lie in an engine's own memory until somebody looks at them."""
+"""Values that lie elsewhere, or are yet to come, until somebody looks at them."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import DType
+from treadle.base.errors import RunError
 from treadle.base.types import Shape, Type
 
 
@@ -37,6 +40,9 @@ class Resident:
             self.home = found
         return found
 
+    def belongs(self, node: Any) -> None:
+        """Know of a node that has this value."""
+
     @property
     def shape(self) -> Shape:
         return self.type.shape
@@ -48,3 +54,38 @@ class Resident:
     @property
     def nbytes(self) -> int:
         return self.type.nbytes
+
+
+class Future(Resident):
+    """An array that is being written; `wait` returns when it has been.
+
+    When that is known the node that has the value gets the array itself.
+    """
+
+    __slots__ = ("_node", "_wait", "array", "lost")
+
+    def __init__(
+        self, type_: Type, array: np.ndarray[Any, Any], wait: Callable[[], None]
+    ) -> None:
+        super().__init__(type_)
+        self.array, self._wait, self.lost = array, wait, False
+        self._node: Callable[[], Any] | None = None
+
+    def fetch(self) -> np.ndarray[Any, Any]:
+        self._wait()
+        if self.lost:
+            raise RunError(f"what was to write this value ({self.type!r}) has failed")
+        return self.array
+
+    def belongs(self, node: Any) -> None:
+        self._node = weakref.ref(node)
+
+    def arrive(self, well: bool = True) -> None:
+        """The array has been written, unless that did not go `well`."""
+        self.lost = not well
+        if self.lost:
+            return
+        self.array.flags.writeable = False
+        node = self._node and self._node()
+        if node is not None and node.stored is self:
+            node.stored = self.array

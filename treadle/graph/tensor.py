@@ -380,9 +380,11 @@ def leave(
 
 def settle(node: Tensor, value: Stored) -> None:
     """Give a node its value; the recipe stays, so it can still be differentiated."""
+    node.stored = value
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
-    node.stored = value
+    else:
+        value.belongs(node)
 
 
 def cut(node: Tensor, leaf: Op) -> None:

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.derivative import endangered, needed
-from treadle.autodiff.tape import SPENT, TWICE, Row, Tape, TapeGradient
+from treadle.autodiff.derivative import endangered
+from treadle.autodiff.tape import TWICE, Tape, TapeGradient
 from treadle.base import trees
 from treadle.base.errors import StateError
+from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.graph.frame import state, top
-from treadle.graph.leaves import Cut, Unbound, Version, as_tensor, cut_of
+from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
+from treadle.runtime.history import keep_residual, remember, trim
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
 
 __all__ = ["evaluate"]
-
-HISTORY_NODES = 4096
-HISTORY_BYTES = 256 << 20
-RESIDUAL_BYTES = 256 << 20
 
 
 class _Observers(threading.local):
@@ -43,20 +39,6 @@ class _Observers(threading.local):
 
 
 observers = _Observers()
-
-
-class _History(threading.local):
-    """The evaluated nodes of a thread that still have their recipe, oldest first."""
-
-    def __init__(self) -> None:
-        self.nodes: deque[tuple[weakref.ref[Tensor], int]] = deque()
-        self.bytes = 0
-        # Values kept for gradients alone, which may go at any time.
-        self.residuals: deque[tuple[weakref.ref[Tensor], int]] = deque()
-        self.residual_bytes = 0
-
-
-_history = _History()
 
 
 def _array_references() -> int:
@@ -118,13 +100,14 @@ def run(
     del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
-        _close(_prepare(wanted), spent)
+        _close(_prepare(wanted, begin=bool(spent)), spent)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
     told = recorder()
     if told is not None:
         told.program(nodes, keep)
-    values = values_of(nodes, feeds or {}, keep, old, asked)
+    begin = bool(spent) and keep <= {n.serial for n in nodes if type(n.op) is Update}
+    values = values_of(nodes, feeds or {}, keep, old, asked, begin=begin)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
     changes = [node for node in done if isinstance(node.op, Update)]
@@ -133,30 +116,30 @@ def run(
     for node in done:
         if not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in carried)
+            remember(node, node.serial in carried)
     if len(values) > len(keep):
         for node in nodes:
             if node.serial in values and node.serial not in keep:
-                _keep_residual(node, values[node.serial], node.serial in carried)
+                keep_residual(node, values[node.serial], node.serial in carried)
     for tell in noted:
         tell()
     for node in changes:
         variable = variable_of(node)
         assert variable is not None
         variable.commit(node)
-    _trim()
+    trim()
     return done
 
 
-def _prepare(wanted: Sequence[Tensor]) -> list[Tape]:
+def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     """Run what can run as rows, and gradients of rows, before the program; the tapes
-    that were gone through.
+    that were gone through. The gradients may only `begin`.
     """
     nodes = few(wanted, FEW)
     if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
         run_rows(wanted)
-        return _pull_tapes(wanted)
+        return _pull_tapes(wanted, begin)
     return []
 
 
@@ -194,7 +177,7 @@ def work(
     return nodes, keep, old
 
 
-def _pull_tapes(wanted: Sequence[Tensor]) -> list[Tape]:
+def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     """Go backward through the batched runs whose gradients are asked for.
 
     They are apart from the programs before and after, which stay the same for each.
@@ -213,8 +196,10 @@ def _pull_tapes(wanted: Sequence[Tensor]) -> list[Tape]:
         before = [x for x in wanted if x.serial not in after]
         evaluable = [x for x in before if not isinstance(x.op, Update)]
         _settle_all([*first.inputs, *evaluable])
-        found = first.op.numpy(*[x.array for x in first.inputs])
-        gone.append(first.op.tape)  # type: ignore[attr-defined]
+        op: Any = first.op
+        begin = begin and not current().check_numerics
+        found = op.pull([x.array for x in first.inputs[: len(op.places)]], begin)
+        gone.append(op.tape)
         refuse_pulled(first, found)
         results = [
             (node.op.position, node)  # type: ignore[attr-defined]
@@ -243,7 +228,7 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):
             settle(node, values[node.serial])
-            _remember(node, node.serial in carried)
+            remember(node, node.serial in carried)
 
 
 def _check_bases(changes: Sequence[Tensor]) -> None:
@@ -287,67 +272,6 @@ def depends(nodes: Sequence[Tensor]) -> set[int]:
                     found.add(node.serial)
                     break
     return found
-
-
-def _remember(node: Tensor, carried: bool) -> None:
-    """Keep the recipe of an evaluated node for derivatives, within bounds."""
-    if not node.inputs or isinstance(node.op, Update):
-        return
-    if node.mark is not None and "no_grad" in node.mark:
-        cut(node, cut_of(node.op.name, False))
-        return
-    node.mark = {**(node.mark or {}), "carried": carried}
-    _history.nodes.append((weakref.ref(node), node.type.nbytes))
-    _history.bytes += node.type.nbytes
-
-
-def _keep_residual(node: Tensor, value: Any, carried: bool) -> None:
-    """Give a node its value for a gradient to come; the oldest of these are dropped."""
-    if node.mark is not None and "no_grad" in node.mark:
-        return
-    if isinstance(value, dict):  # what a call has computed inside
-        size = sum(x.nbytes for x in value.values())
-        node.mark = {**(node.mark or {}), "inside": value}
-    else:
-        size = node.type.nbytes
-        settle(node, value)
-        node.mark = {**(node.mark or {}), "carried": carried}
-    _history.residuals.append((weakref.ref(node), size))
-    _history.residual_bytes += size
-    while _history.residual_bytes > RESIDUAL_BYTES:
-        reference, size = _history.residuals.popleft()
-        _history.residual_bytes -= size
-        old = reference()
-        if old is not None and old.inputs:  # it is computed again if it is asked for
-            old.stored = None
-            if old.mark and "inside" in old.mark:
-                old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
-
-
-def _trim() -> None:
-    nodes = _history.nodes
-    if len(nodes) <= HISTORY_NODES and _history.bytes <= HISTORY_BYTES:
-        return
-    kept, spared = needed(), []
-    while nodes and (len(nodes) > HISTORY_NODES or _history.bytes > HISTORY_BYTES):
-        reference, size = nodes.popleft()
-        node = reference()
-        if node is not None and node.serial in kept:
-            spared.append((reference, size))
-            continue
-        _history.bytes -= size
-        if node is not None:
-            forget(node)
-    nodes.extendleft(reversed(spared))
-
-
-def forget(node: Tensor) -> None:
-    """Cut an evaluated node: its value stays, its recipe goes."""
-    if type(node.op) is Row:
-        cut(node, SPENT if node.op.tape is not None else cut_of("row", False))
-    elif node.inputs and node.stored is not None:
-        carried = bool(node.mark and node.mark.get("carried"))
-        cut(node, cut_of(node.op.name, carried))
 
 
 @provide

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.types import Type
 from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
+from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, mark_run
 
 __all__ = ["Exits", "Rows", "RowsRun", "counts"]
@@ -125,28 +127,33 @@ class RowsRun:
             [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
         )
 
-    def pull(self, given: Mapping[int, Any], asked: Sequence[int]) -> list[Any]:
-        """The parts of the gradient in the order of the tape's parts, then rows."""
+    def pull(
+        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False
+    ) -> list[Any]:
+        """The parts of the gradient in the order of the tape's parts, then rows. Where
+        it may only `begin` they may be Futures.
+        """
         exits = self.exits
         pairs = [(exits.places(k), self._apart(k, g)) for k, g in given.items()]
-        found = self.made.backward(pairs, [exits.places(k) for k in asked])
+        found = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
+        wait = found.wait
+        if wait is not None and any(len(x) > 1 for x in found.dense.values()):
+            wait()
+            wait = None
         types = [exits.types[k] for k in asked]
         rows = zip(found.rows, types, strict=True)
         found.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
         for serial, sparse in self.rows.order:
             if sparse:
-                values = found.sparse[serial]
-                count = sum(map(len, values))
-                more = np.zeros(
-                    (room(count, COARSE) - count, *values[0].shape[1:]), values[0].dtype
-                )
-                parts.append(np.concatenate([*values, more]))
+                parts.append(found.sparse[serial])
                 continue
             total, *more = found.dense[serial]
             for x in more:
                 total = total + x
             parts.append(total)
+        if wait is not None:
+            return [Future(Type(x.shape, x.dtype), x, wait) for x in parts]
         return parts + found.rows
 
     def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:

@@ -24,8 +24,9 @@ from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
 from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
-from treadle.runtime.evaluate import forget, run
+from treadle.runtime.evaluate import run
 from treadle.runtime.guard import Guard, Wrapper
+from treadle.runtime.history import forget
 from treadle.runtime.plans import plan_of_call
 
 __all__ = ["Function", "checkpoint", "function"]

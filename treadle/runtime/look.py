@@ -13,6 +13,7 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import LITERAL, Cut, Version
 from treadle.graph.numbers import number, number_of
 from treadle.graph.references import counted
+from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Update
 from treadle.runtime.evaluate import observers
@@ -100,9 +101,12 @@ def look(
 def _leaf(node: Tensor, own: Owned, derived: bool) -> int | None:
     """The number of a node with a value; None where a derivative goes on behind it."""
     op, t, stored = node.op, node.type, node.stored
-    if node.inputs or not isinstance(stored, np.ndarray):
+    if node.inputs:
         return None
-    if op is LITERAL:
+    if not isinstance(stored, np.ndarray):
+        if type(stored) is not Future:
+            return None
+    elif op is LITERAL:
         return number(("literal", t.dtype, stored.tobytes()))
     if type(op) is Version:
         variable = op.variable

@@ -12,6 +12,7 @@ from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import counted
+from treadle.graph.resident import Future
 from treadle.graph.tensor import cut, mark_run, new_node, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import ARRAY_ALONE, outdated
@@ -40,12 +41,17 @@ class Values:
         self.made: list[Any] = [None] * slots
         self.rows: dict[int, RowsRun] = {}
 
-    def __call__(self, source: Source) -> Any:
+    def __call__(self, source: Source, begin: bool = False) -> Any:
+        """The array of a source; it may not be there yet, where a run only begins."""
         if type(source) is int:
-            return self.look.nodes[source].stored
-        if type(source) is Slot:
-            return self.made[source.number]
-        return source.committed.stored if isinstance(source, Variable) else source
+            found = self.look.nodes[source].stored
+        elif type(source) is Slot:
+            found = self.made[source.number]
+        else:
+            found = source.committed.stored if isinstance(source, Variable) else source
+        if type(found) is Future:
+            return found.array if begin else found.numpy()
+        return found
 
     def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
         """Keep some of these arrays, each in its slot."""
@@ -58,12 +64,15 @@ Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 
 @dataclass
 class Computed:
-    """A program's part of a run; `reused` arguments may be written over."""
+    """A program's part of a run; `reused` arguments may be written over. It is only
+    begun where nothing but Variables gets its results.
+    """
 
     program: Program
     sources: list[Source]
     results: Slots
     reused: list[tuple[int, Source]]
+    begins: bool = False
 
     def run(self, values: Values) -> None:
         spent: set[int] = set()
@@ -71,8 +80,9 @@ class Computed:
             for k, x in self.reused:
                 if _sole(values.look, x) if type(x) is int else _alone(x):
                     spent.add(k)
-        arrays = [values(x) for x in self.sources]
-        values.put(self.program.run(arrays, spent), self.results)
+        arrays = [values(x, self.begins) for x in self.sources]
+        run = self.program.begin if self.begins else self.program.run
+        values.put(run(arrays, spent), self.results)
 
 
 @dataclass
@@ -106,7 +116,7 @@ class Pulled:
     def run(self, values: Values) -> None:
         made = values.rows.pop(self.number)
         given = {k: values(x) for k, x in self.given.items()}
-        values.put(made.pull(given, self.asked), self.results)
+        values.put(made.pull(given, self.asked, True), self.results)
 
 
 Part = Computed | Rowed | Pulled
@@ -136,9 +146,8 @@ class Plan:
             settle(node, values(slot))
             cut(node, leaf)
         for slot, variable in self.changes:
-            array = values(slot)
-            array.flags.writeable = False
-            version = new_node(variable.version, (), variable.type, 2, array)
+            version = new_node(variable.version, (), variable.type, 2)
+            settle(version, values.made[slot.number])
             variable.commit(version)
 
 

@@ -26,12 +26,15 @@ def values_of(
     keep: Set[int],
     old: Set[int] = frozenset(),
     asked: Set[int] | None = None,
+    *,
+    begin: bool = False,
 ) -> Values:
     """What the engine makes of a graph; that of `old` nodes it may overwrite.
 
     Under `td.options(check=True)` a graph that breaks a rule is refused, and results
     that are not the reference's; with `check_numerics` those that are not finite among
-    what is `asked` for: what is kept besides may be masked before it gets there.
+    what is `asked` for: what is kept besides may be masked before it gets there. If
+    the run may only `begin`, and nobody watches it, they may be Futures.
     """
     now = current()
     engine = chosen(now.engine, nodes)
@@ -40,6 +43,8 @@ def values_of(
     if watchers:
         with span(f"{engine.name}: {len(nodes)} nodes", "run"):
             values = _run(engine, nodes, feeds, keep, old)
+    elif begin and not now.check and not now.check_numerics:
+        values = engine.begin(nodes, feeds, keep, old)
     else:
         values = _run(engine, nodes, feeds, keep, old)
     if now.check_numerics:

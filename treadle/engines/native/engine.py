@@ -48,7 +48,7 @@ from treadle.engines.native.run import PositionError, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
-from treadle.graph.resident import Resident
+from treadle.graph.resident import Future, Resident
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
 from treadle.program import forms
@@ -77,6 +77,25 @@ class Native(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
+        return self._run(nodes, feeds, keep, spent)
+
+    def begin(
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int] = frozenset(),
+    ) -> Values:
+        return self._run(nodes, feeds, keep, spent, begin=True)
+
+    def _run(
+        self,
+        nodes: Sequence[Tensor],
+        feeds: Mapping[int, Any],
+        keep: Set[int],
+        spent: Set[int],
+        begin: bool = False,
+    ) -> Values:
         made = structure(nodes, feeds, keep)
         options = _settings()
         own = key = made.key(keep, *options)
@@ -101,7 +120,9 @@ class Native(Engine):
         for k in leaves:
             node = order[k]
             stored = node.stored
-            if isinstance(stored, Resident):  # its copy at home may have other readers
+            if begin and type(stored) is Future:
+                stored = stored.array
+            elif isinstance(stored, Resident):  # its copy at home may have readers
                 stored, spent = stored.numpy(), spent - {node.serial}
             arrays.append(feeds.get(node.serial, stored))
         try:
@@ -109,7 +130,10 @@ class Native(Engine):
             lines = None
             if watchers:
                 lines = {key: order[k].origin for key, k in linked.lines.items()}
-            found = linked.run(arrays, free, lines)
+            if begin:
+                found = linked.begin(arrays, free)
+            else:
+                found = linked.run(arrays, free, lines)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -282,10 +306,18 @@ class _Known:
     def run(
         self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
     ) -> dict[int, Any]:
+        return self._linked().run(arrays, spent)
+
+    def begin(
+        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+    ) -> dict[int, Any]:
+        return self._linked().begin(arrays, spent)
+
+    def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)
         if linked is None:
             raise Failed
-        return linked.run(arrays, spent)
+        return linked
 
 
 def _settings() -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Kept", "Packed"]
+__all__ = ["Kept", "Packed", "Panels"]
 
 Array = np.ndarray[Any, Any]
 Lend = Callable[[tuple[int], type], tuple[Array, int]]

@@ -14,7 +14,8 @@ import numpy as np
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
-from treadle.engines.native.run import FIELDS, Run, Tables
+from treadle.engines.native.pool import arrived
+from treadle.engines.native.run import FIELDS, Run, Tables, beside
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
 from treadle.graph.origin import Origin
@@ -260,6 +261,13 @@ class Linked:
         """
         with Run(self, lines) as run:
             return run(arrays, spent)
+
+    def begin(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
+        """As `run`, beside the caller where that can be: the results as Futures."""
+        if len(self.runs) == 1 and self.runs[0].records and beside():
+            return Run(self).begin(arrays, spent)
+        arrived()  # arguments may be results of what goes on
+        return self.run(arrays, spent)
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:

@@ -7,6 +7,9 @@ published by one store; whoever is awake claims parts of it, and it is over when
 parts are, so a worker that sleeps on or comes late costs nothing, and one that is gone
 cannot make a run hang.
 
+A run may also be queued for a worker, and its caller goes on; the next run of whatever
+pool waits for it, so runs have an order.
+
 Sleeping needs Linux and the instructions are those of x86-64 (`runner.py`); elsewhere
 a pool is one thread.
 """
@@ -20,14 +23,17 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from treadle.base.errors import RunError
 from treadle.engines.native.host import cores, host
 from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.runner import PORTABLE, SIZE, TEXTS, THREADS
+from treadle.engines.native.runner import PORTABLE, TEXTS, THREADS
+from treadle.engines.native.workers import ROOM, SIZE, WORKERS
 
-__all__ = ["Pool", "pool"]
+__all__ = ["Pool", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -36,6 +42,9 @@ _RUN = ctypes.CFUNCTYPE(
 )
 _WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 _HALT = ctypes.CFUNCTYPE(None, _POINTER)
+_QUEUE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
+_WAIT = ctypes.CFUNCTYPE(_INTEGER, _POINTER)
+Done = Callable[[bool], None]
 
 
 class Pool:
@@ -50,6 +59,7 @@ class Pool:
         self.threads = max(1, threads) if _workers_exist() else 1
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
+        self._jobs: list[Done] = []  # who is told of what is queued
         _pools.add(self)
 
     def run(
@@ -69,11 +79,54 @@ class Pool:
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
         when each part ran (`runner.py`).
         """
+        if _queued:
+            arrived()
         native = self._native or self._start()
         place = self._state.address if self._state else 0
         pointers = args_pointer, status_pointer, times_pointer
         found: int = native(place, steps_pointer, count, *pointers)
         return found
+
+    def queue(
+        self,
+        steps_pointer: int,
+        count: int,
+        args_pointer: int,
+        status_pointer: int,
+        done: Done,
+    ) -> None:
+        """`run`, to begin soon and beside what the caller does; it has to be `helped`.
+
+        `done` is called by who waits for the end (`arrived`), with whether it went
+        well: not if a status, or that of a run queued before, is other than 0. What the
+        pointers point to has to live until then.
+        """
+        state = self._state
+        assert state is not None
+        with _order:
+            if len(self._jobs) == ROOM:
+                self._wait(state)
+            pointers = steps_pointer, count, args_pointer, status_pointer
+            self._jobs.append(done)
+            _queued.add(self)
+            _QUEUE(state.functions["treadle_queue"])(state.address, *pointers)
+
+    @property
+    def helped(self) -> bool:
+        """Whether there are workers."""
+        if self._native is None:
+            self._start()
+        return self._state is not None and bool(self._state.workers)
+
+    def _wait(self, state: _State) -> None:
+        """Help until what is queued is over, and tell."""
+        failed = _WAIT(state.functions["treadle_wait"])(state.address)
+        jobs, self._jobs = self._jobs, []
+        _queued.discard(self)
+        for done in jobs:
+            done(not failed)
+        if failed:
+            raise RunError("a position was out of range in a step that was over")
 
     def _start(self) -> Any:
         with _lock:
@@ -93,7 +146,7 @@ class Pool:
             self._state.join()
 
     def _forget(self) -> None:
-        """In a forked child, where the workers are not."""
+        """In a forked child, where the workers are not, and nothing is queued."""
         self._native = self._state = None
 
 
@@ -144,7 +197,8 @@ def _work(function: int, address: int, number: int, memory: object) -> None:
 @cache
 def _functions() -> dict[str, int]:
     """The native functions; kept, so that their code stays loaded."""
-    return compile_functions(TEXTS if _workers_exist() else PORTABLE, lasting=True)
+    texts = {**TEXTS, **WORKERS} if _workers_exist() else PORTABLE
+    return compile_functions(texts, lasting=True)
 
 
 @cache
@@ -153,6 +207,8 @@ def _workers_exist() -> bool:
 
 
 _lock = threading.Lock()
+_order = threading.RLock()  # of what is queued, and of who waits for it
+_queued: set[Pool] = set()
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _shared: dict[int, Pool] = {}
 
@@ -168,20 +224,41 @@ def pool(threads: int = 0) -> Pool:
     return found
 
 
+def arrived() -> None:
+    """Be there until all that is queued is over."""
+    with _order:
+        for one in list(_queued):
+            if one._state is not None:
+                one._wait(one._state)
+
+
 @atexit.register
 def _close_all() -> None:
     """Workers leave native code before the interpreter takes itself apart."""
+    with contextlib.suppress(RunError):
+        arrived()
     for one in list(_pools):
         with contextlib.suppress(RuntimeError):
             one._close()
 
 
+def _before_fork() -> None:
+    """Nothing is queued, and nobody queues, while a process becomes two."""
+    _order.acquire()
+    arrived()
+
+
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+    _order.release()
     for one in list(_pools):
         one._forget()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_order.release,
+        after_in_child=_after_fork,
+    )

@@ -16,20 +16,22 @@ from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
-from treadle.engines.native.kept import Kept
+from treadle.engines.native.kept import Kept, Panels
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.pool import pool
+from treadle.engines.native.pool import arrived, pool
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.frame import state
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
+from treadle.graph.resident import Future
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["FIELDS", "PositionError", "Run", "memory_of"]
+__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
 
 Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
@@ -53,6 +55,16 @@ def memory_of(mode: str) -> Memory:
     if mode not in _memories:
         _memories[mode] = Memory(mode)
     return _memories[mode]
+
+
+def beside() -> bool:
+    """Whether a run may go on beside the caller: nobody watches it, no memory is to be
+    found out about, and there are workers.
+    """
+    now = current()
+    if watchers or now.arena != "fast" or state.transactions:
+        return False
+    return pool(now.threads).helped
 
 
 class PositionError(Failed):
@@ -95,10 +107,10 @@ class Tables:
                 continue
             order = self._buffers[n].order
             if order:  # it lies as an earlier program has left it
-                flat = np.asarray(x.transpose(order), order="C")
+                flat = _straight(x.transpose(order))
                 own[n] = laid(flat, order)
             else:
-                own[n] = flat = np.asarray(x, order="C")
+                own[n] = flat = _straight(x)
             numbers.append(n)
             found.append(flat)
             self._known[k] = weakref.ref(x) if flat is x else None
@@ -156,6 +168,49 @@ class Run:
         self, arrays: Sequence[Array], spent: Set[int] = frozenset()
     ) -> dict[int, Any]:
         """The results for the values of the arguments; those in `spent` may go."""
+        alive, panels, idle = self._placed(arrays, spent)
+        careful = type(self.lease) is not Lease
+        try:
+            self._execute(alive, idle, self.lease if careful else None)
+        finally:
+            if careful:  # what a step has done with is gone for good
+                self._release()
+        if self.tables.status.value:
+            raise PositionError
+        panels.done()
+        return self._found(alive)
+
+    def begin(
+        self, arrays: Sequence[Array], spent: Set[int] = frozenset()
+    ) -> dict[int, Any]:
+        """The same as Futures, and the run is over when they are there: its one piece
+        is queued. It is left by then.
+        """
+        alive, panels, idle = self._placed(arrays, spent)
+        linked, tables, types = self.linked, self.tables, self.linked.program.results
+        found = self._found(alive)
+        futures = {s: Future(t, found[s], arrived) for s, _, t in types}
+
+        def done(well: bool) -> None:
+            for future in futures.values():
+                future.arrive(well)
+            if well:
+                panels.done()
+            self.__exit__()
+
+        self._write()
+        (piece,) = linked.runs
+        place = tables.records(idle) + piece.record * FIELDS * 8
+        pointers = tables.arguments, tables.flag
+        self.threads.queue(place, piece.records, *pointers, done)
+        return futures
+
+    def _placed(
+        self, arrays: Sequence[Array], spent: Set[int]
+    ) -> tuple[dict[int, Array], Panels, list[int]]:
+        """Arguments and results by their buffers, with memory and addresses; which
+        records have nothing to do.
+        """
         linked, addresses = self.linked, self.addresses
         program, memory = linked.program, self.memory
         fresh = [k for k, x in enumerate(arrays) if x is not self.given[k]]
@@ -180,20 +235,15 @@ class Run:
         if self.lease is None:
             self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
             addresses[-2] = self.lease.scratch
-        careful = type(self.lease) is not Lease
-        try:
-            addresses[linked.placed] = self.lease.addresses[linked.places]
-            changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
-            panels = self.kept.place(alive, changing, addresses, memory.results.lend)
-            self._execute(alive, idle + panels.ready, self.lease if careful else None)
-        finally:
-            if careful:  # what a step has done with is gone for good
-                self._release()
-        if self.tables.status.value:
-            raise PositionError
-        panels.done()
-        found = {}
-        for serial, n, t in program.results:
+        addresses[linked.placed] = self.lease.addresses[linked.places]
+        changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
+        panels = self.kept.place(alive, changing, addresses, memory.results.lend)
+        return alive, panels, idle + panels.ready
+
+    def _found(self, alive: Mapping[int, Array]) -> dict[int, Any]:
+        """The results by serial."""
+        linked, found = self.linked, {}
+        for serial, n, t in linked.program.results:
             x = alive[n] if n in alive else linked.constants[n]
             found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
         return found
@@ -203,7 +253,7 @@ class Run:
     ) -> None:
         """All steps but the idle ones; `careful` is told what is dead after each."""
         linked, tables = self.linked, self.tables
-        tables.table[linked.slots] = self.addresses[linked.which] + linked.shifts
+        self._write()
         records, arguments = tables.records(idle), tables.arguments
         flag = tables.flag
         for piece in linked.runs if careful is None else linked.pieces:
@@ -222,6 +272,12 @@ class Run:
                         careful.poison(n)
             if tables.status.value:
                 return
+
+    def _write(self) -> None:
+        """Write the addresses where the steps read them."""
+        linked = self.linked
+        where = self.addresses[linked.which] + linked.shifts
+        self.tables.table[linked.slots] = where
 
     def _timed(self, records: Array, first: int, arguments: int, flag: int) -> None:
         """Run records, the first of them with a number, and tell when they ran."""
@@ -260,6 +316,13 @@ class Run:
             for n, x in zip(step.written, several, strict=True):
                 if math.prod(x.shape):
                     array(n)[...] = x
+
+
+def _straight(x: Array) -> Array:
+    """An array in C order: what is copied for that has to be there."""
+    if not x.flags.c_contiguous:
+        arrived()
+    return np.asarray(x, order="C")
 
 
 def _bound(run: Run, given: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:

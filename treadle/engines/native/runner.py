@@ -10,6 +10,7 @@ different cache lines:
     192  the current step: function, arguments, total, items in a part, parts, its
          number among the records, where times are noted (or null)
     256  1: a run is using the workers        264  number of threads
+    320  and on: the queue (`workers.py`)
 
 Fields at 192 are written while no part is unclaimed or unfinished, and read only after
 a claim, so late workers never see a mixture of two steps.
@@ -25,14 +26,11 @@ import sys
 
 from treadle.engines.native.regions import CHAINS, CONTEXT
 
-__all__ = ["PARTS", "PORTABLE", "SIZE", "TEXTS", "THREADS"]
+__all__ = ["PARTS", "PATIENCE", "PORTABLE", "QUEUE", "RUNS", "TEXTS", "THREADS"]
 
-SIZE = 320  # bytes of the state
-THREADS = 264  # where the number of threads stands in it
-# Cycles of the clock that a worker waits before it sleeps: some tens of microseconds,
-# a millisecond where it was woken as soon the last time: waking takes tens, too.
-_SHORT, _LONG = 200_000, 3_000_000
-_PATIENCE = 1000  # pauses before the caller offers its core while it waits for parts
+THREADS = 264  # where the number of threads stands in the state
+QUEUE = 320  # where the queue begins
+PATIENCE = 1000  # pauses before the caller offers its core while it waits for parts
 PARTS = 64  # parts of a step for each thread at most, whatever its grain
 
 # The clock of clock_gettime that perf_counter_ns reads; elsewhere times are 0.
@@ -154,66 +152,6 @@ define internal void @part(ptr %pool, i64 %left, i64 %worker) {
 """
 )
 
-_WORK = f"""
-define void @treadle_work(ptr %pool, i64 %worker) {{
-entry:
-  %number = getelementptr i8, ptr %pool, i64 4
-  %asleep = getelementptr i8, ptr %pool, i64 64
-  %leave = getelementptr i8, ptr %pool, i64 68
-  br label %look
-look:
-  %n = phi i64 [0, %entry], [0, %own], [%n, %claim], [%n1, %pause], [%n1, %offer],
-      [0, %sleep]
-  %since = phi i64 [0, %entry], [0, %own], [%since, %claim], [%from, %pause],
-      [%from, %offer], [0, %sleep]
-  %limit = phi i64 [{_SHORT}, %entry], [%limit, %own], [%limit, %claim],
-      [%limit, %pause], [%limit, %offer], [%next, %sleep]
-  %state = load atomic i64, ptr %pool acquire, align 8
-  %left = and i64 %state, 4294967295
-  %none = icmp eq i64 %left, 0
-  br i1 %none, label %idle, label %claim
-claim:
-  %got = call i64 @claim(ptr %pool)
-  %lost = icmp eq i64 %got, 0
-  br i1 %lost, label %look, label %own
-own:
-  call void @part(ptr %pool, i64 %got, i64 %worker)
-  br label %look
-idle:
-  %leaving = load atomic i32, ptr %leave acquire, align 4
-  %stay = icmp eq i32 %leaving, 0
-  br i1 %stay, label %wait, label %end
-wait:
-  %n1 = add i64 %n, 1
-  %now = call i64 @llvm.readcyclecounter()
-  %first = icmp eq i64 %n, 0
-  %from = select i1 %first, i64 %now, i64 %since
-  %spent = sub i64 %now, %from
-  %awake = icmp ult i64 %spent, %limit
-  br i1 %awake, label %pause, label %sleep
-pause:
-  call void @llvm.x86.sse2.pause()
-  %long = icmp ugt i64 %spent, {_SHORT}
-  br i1 %long, label %offer, label %look
-offer:  ; whoever else is there may have the core (sched_yield 24)
-  %y = call i64 (i64, ...) @syscall(i64 24)
-  br label %look
-sleep:  ; until the step's number is no longer the one seen (futex 202, wait 128)
-  %seen = lshr i64 %state, 32
-  %a = atomicrmw add ptr %asleep, i32 1 seq_cst
-  %r = call i64 (i64, ...) @syscall(
-      i64 202, ptr %number, i64 128, i64 %seen, ptr null, ptr null, i64 0)
-  %b = atomicrmw sub ptr %asleep, i32 1 seq_cst
-  %woken = call i64 @llvm.readcyclecounter()
-  %away = sub i64 %woken, %from
-  %soon = icmp ult i64 %away, {_LONG}
-  %next = select i1 %soon, i64 {_LONG}, i64 {_SHORT}
-  br label %look
-end:
-  ret void
-}}
-"""
-
 _SHARE = f"""
 define internal void @share(ptr %pool, ptr %function, ptr %arguments,
     i64 %total, i64 %grain, i64 %threads, i64 %index, ptr %times) {{
@@ -244,11 +182,9 @@ entry:
   store i64 %index, ptr %step5, align 8
   store ptr %times, ptr %step6, align 8
   store atomic i64 0, ptr %done monotonic, align 8
-  %old = load atomic i64, ptr %pool monotonic, align 8
-  %bare = and i64 %old, -4294967296
-  %next = add i64 %bare, 4294967296
-  %new = or i64 %next, %parts
-  %was = atomicrmw xchg ptr %pool, i64 %new seq_cst
+  ; No part is unclaimed: the number goes up by one, and the parts are there.
+  %more = add i64 %parts, 4294967296
+  %was = atomicrmw add ptr %pool, i64 %more seq_cst
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %all = icmp eq i32 %sleepers, 0
   br i1 %all, label %claim, label %wake
@@ -270,7 +206,7 @@ join:
   br i1 %over, label %end, label %wait
 wait:
   %n1 = add i64 %n, 1
-  %patient = icmp slt i64 %n1, {_PATIENCE}
+  %patient = icmp slt i64 %n1, {PATIENCE}
   br i1 %patient, label %pause, label %offer
 pause:
   call void @llvm.x86.sse2.pause()
@@ -371,25 +307,8 @@ out:
 }}
 """
 
-_HALT = """
-declare i64 @syscall(i64, ...)
-
-define void @treadle_halt(ptr %pool) {
-  %number = getelementptr i8, ptr %pool, i64 4
-  %leave = getelementptr i8, ptr %pool, i64 68
-  store atomic i32 1, ptr %leave seq_cst, align 4
-  %was = atomicrmw add ptr %pool, i64 4294967296 seq_cst
-  %r = call i64 (i64, ...) @syscall(
-      i64 202, ptr %number, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
-  ret void
-}
-"""
-
-# Functions by name: (pool, steps, count, table, status, times) -> how many were run;
-# (pool, worker), which returns when told to leave; (pool), which tells all workers.
-TEXTS = {
-    "treadle_run": _COMMON + _SHARE + _RUN,
-    "treadle_work": _COMMON + _WORK,
-    "treadle_halt": _HALT,
-}
+# Functions by name: (pool, steps, count, table, status, times) -> how many were run.
+# As parts of other texts RUNS defines `treadle_run` inside them.
 PORTABLE = {"treadle_run": _ALONE + _RUN}  # for one thread, on any system
+TEXTS = {"treadle_run": _COMMON + _SHARE + _RUN}
+RUNS = _COMMON + _SHARE + _RUN.replace("define i64", "define internal i64")

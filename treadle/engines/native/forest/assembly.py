@@ -97,9 +97,11 @@ class Table:
         every = [one for x in steps for _ in x.order for one in x.told]
         self.told, self.turns = every, turns
 
-    def run(self, bases: Numbers, threads: int) -> None:
+    def run(self, bases: Numbers, threads: int, held: Any = None) -> None:
         """Do all steps; `bases` has the addresses of blocks by number, those of what
         is needed for this call alone are filled in. A position out of range raises.
+
+        Where all memory of the blocks is `held`, it is only begun.
         """
         workers = pool(threads)
         size = self.arena + self.scratch * workers.threads
@@ -109,9 +111,17 @@ class Table:
         bases[number(STATUS)] = status.ctypes.data
         table, records = self.table.copy(), self.records
         table[self.places] += bases[self.blocks]
+        pointers = table.ctypes.data, status.ctypes.data
+        if held is not None:
+            kept = self, held, space, status, table
+
+            def done(well: bool, kept: Any = kept) -> None:
+                """Hold on to these until then."""
+
+            workers.queue(records.ctypes.data, len(records), *pointers, done)
+            return
         timing = Timing(records, workers.threads) if watchers else None
         log = timing.address if timing else 0
-        pointers = table.ctypes.data, status.ctypes.data
         workers.run(records.ctypes.data, len(records), *pointers, log)
         del space
         if timing:
@@ -157,6 +167,10 @@ class Assembly:
             grain = GATHER_BYTES // size + 1
             self._move(order, "gather", (sources, target), (size,), rows, grain)
 
+    def copy(self, order: Numbers, source: Any, target: Any, size: Any) -> None:
+        """So many bytes from one place to another."""
+        self._move(order, "copy", (source, target), (size,), 1, 1)
+
     def add(
         self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
     ) -> None:
@@ -200,8 +214,7 @@ class Assembly:
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:
-            pair = own[:, like.results[k]], results[:, k]
-            self._move(order, "copy", pair, (sizes[:, k],), 1, 1)
+            self.copy(order, own[:, like.results[k]], results[:, k], sizes[:, k])
 
     def table(self) -> Table | None:
         """All steps in one table, if there are any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -202,10 +203,13 @@ class Backward:
         steps, gathered = Assembly(), _Gathered()
         # Of each result that is summed up over rows: whose it is, and its type.
         self.totals: list[tuple[int, Type]] = []
+        # Of each that is rows of a table, after these: whose, how many, of which type.
+        self.sparse: list[tuple[int, int, Type]] = []
         for number in range(len(program.forest.instances)):
             self._gradient_of(program, steps, gathered, number)
         for number in range(len(program.forest.instances)):
             self._totals(program, steps, number)
+        self._sparse(program, steps)
         self.table = steps.table()
         self.index = gathered.all()
         self.outputs = outputs(program.forest, program.cotangents.grads)
@@ -258,11 +262,8 @@ class Backward:
         for k, t in zip(template.shared_cotangents, types, strict=True):
             self.totals.append((instance.signature.serials[k], t))
         results = [block(first + k) for k in range(len(types))]
-        turn = program.forest.groups  # after all groups
-        if self.live is not None:
-            turn *= program.live.room
         steps.part(
-            np.array([turn]),
+            self._last(program),
             [made],
             [0],
             np.array([arguments], np.int64),
@@ -270,6 +271,32 @@ class Backward:
             np.array([[t.nbytes for t in types]], np.int64),
             instance.signature.origin,
         )
+
+    def _sparse(self, program: Program, steps: Assembly) -> None:
+        """The cotangents of the rows that were read of each table, of one instance
+        after the other.
+        """
+        parts: dict[int, list[tuple[int, int, Type]]] = {}
+        for number, instance in enumerate(program.forest.instances):
+            for k, rows in instance.template.sparse.items():
+                matrices, owner, place = program.home(number, rows.values)
+                t, serial = matrices.types[owner, place], instance.signature.serials[k]
+                count = instance.count * (t.size // max(math.prod(rows.tail), 1))
+                own = matrices.address(owner, place), count, t.with_shape(rows.tail)
+                parts.setdefault(serial, []).append(own)
+        first = FIRST + len(program.shared) + len(self.totals)
+        for number, (serial, every) in enumerate(parts.items(), first):
+            total = 0
+            for source, count, t in every:
+                target = block(number) + total * t.nbytes
+                steps.copy(self._last(program), source, target, count * t.nbytes)
+                total += count
+            self.sparse.append((serial, total, t))
+
+    def _last(self, program: Program) -> Numbers:
+        """The turn after all groups."""
+        turn = program.forest.groups
+        return np.array([turn if self.live is None else turn * program.live.room])
 
 
 def _compiled(part: Part) -> Rows:

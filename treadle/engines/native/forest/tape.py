@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.options import current
+from treadle.base.types import Type
 from treadle.batch.columns import Numbers
+from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
@@ -21,6 +22,8 @@ from treadle.engines.native.forest.bases import (
 )
 from treadle.engines.native.forest.matrices import Block, memory
 from treadle.engines.native.forest.program import Backward, Program
+from treadle.engines.native.pool import arrived
+from treadle.engines.native.run import beside
 
 __all__ = ["Derived", "Run", "Runnable"]
 
@@ -29,12 +32,16 @@ Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, 
 
 
 class Derived:
-    """Of what a forest read, by serial: arrays to be summed up, and rows of tables."""
+    """Of what a forest read, by serial: arrays to be summed up, and rows of tables.
+
+    They are there when `wait` returns, if there is one.
+    """
 
     def __init__(self) -> None:
         self.dense: dict[int, list[Array]] = {}
-        self.sparse: dict[int, list[Array]] = {}
+        self.sparse: dict[int, Array] = {}
         self.rows: list[Array] = []
+        self.wait: Callable[[], None] | None = None
 
 
 class Runnable(Program):
@@ -65,8 +72,11 @@ class Run:
         index: Numbers,
         blocks: Mapping[int, int],
         results: Sequence[Array] = (),
+        held: Any = None,
     ) -> None:
-        """The steps of a table, with `index` for what they ask the addresses of."""
+        """The steps of a table, with `index` for what they ask the addresses of. Where
+        their memory is `held` they are only begun.
+        """
         if table is None:
             return
         own = [x.ctypes.data for x in (*self.shared, *results)]
@@ -75,7 +85,12 @@ class Run:
         for base, address in blocks.items():
             bases[number(base)] = address
         bases[number(INDEX)] = index.ctypes.data
-        table.run(bases, current().threads)
+        if held is not None:
+            # The memory of weights, not the arrays: an update may lie where they do.
+            read = *self.leaves, *self.shared
+            under = [x if x.base is None else x.base for x in read]
+            held = self.values, under, results, index, held
+        table.run(bases, current().threads, held)
 
     def value(self, places: Spots) -> Array:
         """The values of some outputs of rows, which have one type, one by one."""
@@ -87,10 +102,13 @@ class Run:
         return self.values.array(owner, place).reshape(-1).copy()
 
     def backward(
-        self, given: Sequence[tuple[Spots, Array]], asked: Sequence[Spots] = ()
+        self,
+        given: Sequence[tuple[Spots, Array]],
+        asked: Sequence[Spots] = (),
+        begin: bool = False,
     ) -> Derived:
         """Cotangents of what the forest read, for those of some of its values, and of
-        the values that are asked for.
+        the values that are asked for. It may `begin` and go on beside the caller.
         """
         program = self.program
         live = program.live.reached(spots for spots, _ in given)
@@ -112,32 +130,34 @@ class Run:
         blocks = {x.matrices.base: x for x in (self.values, grads, fresh, leaves)}
         where = _where(back.outputs + grads.address, ends)
         totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
+        tables = [_roomy(count, t) for _, count, t in back.sparse]
         addresses = {k: x.address for k, x in blocks.items()} | {SPACE: base}
-        self._call(back.table, where[back.index], addresses, totals)
-        del space
         found = Derived()
+        held = None
+        if begin and back.table is not None and not asked and beside():
+            held, found.wait = (back, sink, space, list(blocks.values())), arrived
+        results = [*totals, *tables]
+        self._call(back.table, where[back.index], addresses, results, held)
+        del space
         for (serial, _), array in zip(back.totals, totals, strict=True):
             found.dense.setdefault(serial, []).append(array)
-        self._sparse(found, blocks)
+        for (serial, _, _), array in zip(back.sparse, tables, strict=True):
+            found.sparse[serial] = array
         found.rows += [_taken(grads, own) for own in asked]
         forest = program.forest
         for k, _ in read.floats:
             if forest.derived[k]:
-                array = leaves.array(k, ("leaf", 0))[0].copy()
+                array = leaves.array(k, ("leaf", 0))[0, ...]
                 serial = int(forest.all.leaves.serials[k])
                 found.dense.setdefault(serial, []).append(array)
         return found
 
-    def _sparse(self, found: Derived, blocks: Mapping[int, Block]) -> None:
-        for own, instance in enumerate(self.program.forest.instances):
-            for k, rows in instance.template.sparse.items():
-                matrices, owner, place = self.program.home(own, rows.values)
-                values = blocks[matrices.base].array(owner, place)
-                count = values.size // max(math.prod(rows.tail), 1)
-                serial = instance.signature.serials[k]
-                found.sparse.setdefault(serial, []).append(
-                    values.reshape(count, *rows.tail)
-                )
+
+def _roomy(count: int, row: Type) -> Array:
+    """Room for rows of a table, and more which are zeros (`room`)."""
+    found = np.empty((room(count, COARSE), *row.shape), row.dtype)
+    found[count:] = 0
+    return found
 
 
 def _where(made: Numbers, leaves: Numbers) -> Numbers:
