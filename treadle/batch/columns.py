@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from operator import attrgetter, is_
+from operator import attrgetter, is_, is_not
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,16 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 _op, _type = attrgetter("op"), attrgetter("type")
-_serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
+_serial, _stored, _mark, _depth = map(attrgetter, ("serial", "stored", "mark", "depth"))
 
 
 @dataclass
 class Columns:
-    """Nodes in creation order, from where something has a value on.
+    """Nodes, in creation order or as they are found, from where one has a value on.
 
     `ops`, `kinds` and `types` number their ops, the classes of these and their types:
     the same object has the same number, below `count`. `waiting` marks those without a
-    value, the others read nothing.
+    value, the others read nothing; `marked` those of which more is to be known.
     `operands` has the places of what is read, `sizes` how many each reads.
     `references` counts what refers to a node, besides this object.
     """
@@ -43,6 +43,7 @@ class Columns:
     kinds: Numbers
     types: Numbers
     waiting: Marks
+    marked: Marks
     serials: Numbers
     depths: Numbers
     references: Numbers
@@ -50,14 +51,19 @@ class Columns:
     operands: Numbers
 
 
-def columns(roots: Sequence[Tensor]) -> Columns:
-    """What the roots depend on, as far as it has no value, and where that begins."""
-    nodes = pending(roots)
+def columns(roots: Sequence[Tensor], found: bool = False) -> Columns:
+    """What the roots depend on, as far as it has no value, and where that begins.
+
+    Nodes stand in creation order, or as they are `found`: the roots, what the first of
+    these reads, and so on.
+    """
+    nodes = _found(roots) if found else pending(roots)
     count = len(nodes)
     held = references(nodes)
     inputs = [x.inputs if x.stored is None else () for x in nodes]
     sizes = _numbers(map(len, inputs), count)
     serials = _numbers(map(_serial, nodes), count)
+    order = np.argsort(serials, kind="stable")
     read = _numbers(map(_serial, chain.from_iterable(inputs)), int(sizes.sum()))
     ops = list(map(_op, nodes))
     things: dict[int, int] = {}
@@ -72,12 +78,26 @@ def columns(roots: Sequence[Tensor]) -> Columns:
         kinds,
         types,
         np.fromiter(map(is_, map(_stored, nodes), repeat(None)), np.bool_, count),
+        np.fromiter(map(is_not, map(_mark, nodes), repeat(None)), np.bool_, count),
         serials,
         _numbers(map(_depth, nodes), count),
         held,
         sizes,
-        np.searchsorted(serials, read),
+        order[np.searchsorted(serials, read, sorter=order)],
     )
+
+
+def _found(roots: Sequence[Tensor]) -> list[Tensor]:
+    """The nodes from the roots on, each where it is found first."""
+    nodes = list(dict.fromkeys(roots))
+    known = set(nodes)
+    for node in nodes:
+        if node.stored is None:
+            for x in node.inputs:
+                if x not in known:
+                    known.add(x)
+                    nodes.append(x)
+    return nodes
 
 
 def _numbers(values: Iterable[int], count: int) -> Numbers:

@@ -260,9 +260,10 @@ class Engine:
         """What `run` would run for these nodes; None where a run is more than that."""
         return None
 
-    def columns(self, roots: Sequence[Tensor]) -> Columns:
-        """The nodes below the roots with their fields side by side."""
-        return columns(roots)
+    def columns(self, roots: Sequence[Tensor], found: bool = False) -> Columns:
+        """The nodes below the roots with their fields side by side, in creation order
+        or as they are `found`."""
+        return columns(roots, found)
 
     def rows(self, forest: Any, gradient: bool) -> Any:
         """The program of a forest, for gradients too; None where there is none.

@@ -46,6 +46,11 @@ class Exits:
         self.types = [node.type for node in self.nodes]
         self.joined = [places for _, places in joined]
         self.one = one
+        # Those of one matrix are read together.
+        matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
+        own = [np.flatnonzero(matrices == x) for x in dict.fromkeys(matrices.tolist())]
+        self.together = [(mine.tolist(), one[mine]) for mine in own]
+        self.single = [one[k : k + 1] for k in range(len(one))]
 
     def forget(self) -> None:
         """Let go of the nodes."""
@@ -55,8 +60,7 @@ class Exits:
         """The places of exit k."""
         if k < len(self.joined):
             return self.joined[k]
-        k -= len(self.joined)
-        return self.one[k : k + 1]
+        return self.single[k - len(self.joined)]
 
 
 class Rows:
@@ -107,13 +111,11 @@ class RowsRun:
         exits = self.exits
         pairs = zip(exits.joined, exits.types, strict=False)
         found = [_fixed(self.made.value(k)).reshape(t.shape) for k, t in pairs]
-        first, one = len(found), exits.one
-        found += [np.empty(0)] * len(one)
-        matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
-        for matrix in np.unique(matrices):
-            (mine,) = np.nonzero(matrices == matrix)
-            values = rows_of(_fixed(self.made.value(one[mine])))
-            for k, value in zip(mine.tolist(), values, strict=True):
+        first = len(found)
+        found += [np.empty(0)] * len(exits.one)
+        for mine, places in exits.together:
+            values = rows_of(_fixed(self.made.value(places)))
+            for k, value in zip(mine, values, strict=True):
                 found[first + k] = value
         return found
 

@@ -13,7 +13,7 @@ from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Future
-from treadle.graph.tensor import cut, mark_run, new_node, settle
+from treadle.graph.tensor import cut, mark_run, remade, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import ARRAY_ALONE, outdated
 from treadle.runtime.forests import Rows, RowsRun
@@ -146,7 +146,8 @@ class Plan:
             settle(node, values(slot))
             cut(node, leaf)
         for slot, variable in self.changes:
-            version = new_node(variable.version, (), variable.type, 2)
+            before = variable.committed
+            version = remade(before, variable.version, (), variable.type)
             settle(version, values.made[slot.number])
             variable.commit(version)
 

@@ -165,8 +165,8 @@ class Native(Engine):
         self._thread.linked = found[0]
         return found[0]
 
-    def columns(self, roots: Sequence[Tensor]) -> Columns:
-        return walked(roots)
+    def columns(self, roots: Sequence[Tensor], found: bool = False) -> Columns:
+        return walked(roots, found)
 
     def rows(self, forest: Forest, gradient: bool) -> Runnable | None:
         if gradient and not _adds_up(forest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,11 @@ class Matrices:
         key = number, place
         return self.base + self.offsets[key] + row * self.types[key].nbytes
 
+    @cached_property
     def unused(self) -> list[tuple[int, int]]:
-        """Where the rows begin that there is room for and that are none, and end."""
+        """Where the rows begin that there is room for and that are none, and end: when
+        all are there.
+        """
         found = []
         for (number, place), offset in self.offsets.items():
             rows, size = self.rows[number], self.types[number, place].nbytes
@@ -125,7 +129,7 @@ class Block:
         if zero:
             self.bytes[: matrices.size] = 0
             return
-        for begin, end in matrices.unused():
+        for begin, end in matrices.unused:
             self.bytes[begin:end] = 0
 
     def array(self, number: int, place: Place) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Table
@@ -22,6 +23,7 @@ from treadle.engines.native.forest.bases import (
 )
 from treadle.engines.native.forest.matrices import Block, memory
 from treadle.engines.native.forest.program import Backward, Program
+from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import arrived
 from treadle.engines.native.run import beside
 
@@ -29,6 +31,7 @@ __all__ = ["Derived", "Run", "Runnable"]
 
 Array = np.ndarray[Any, Any]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
+Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
 
 class Derived:
@@ -47,6 +50,17 @@ class Derived:
 class Runnable(Program):
     """The program of a forest, to be run any number of times."""
 
+    def __init__(self, forest: Forest, gradient: bool) -> None:
+        super().__init__(forest, gradient)
+        self._where: dict[int, tuple[Spots, Where]] = {}
+
+    def where(self, places: Spots) -> Where:
+        """The matrices that some values lie in; whose are asked for comes again."""
+        known = self._where.get(id(places))
+        if known is None or known[0] is not places:
+            known = self._where[id(places)] = places, _matrices_of(places)
+        return known[1]
+
     def run(self, leaves: Sequence[Array], shared: Sequence[Array]) -> Run:
         """Compute the rows of all groups, of these arrays."""
         return Run(self, leaves, shared)
@@ -56,7 +70,7 @@ class Run:
     """The values of a forest for some arrays, and what its gradient reads."""
 
     def __init__(
-        self, program: Program, leaves: Sequence[Array], shared: Sequence[Array]
+        self, program: Runnable, leaves: Sequence[Array], shared: Sequence[Array]
     ) -> None:
         self.program = program
         self.shared = [np.asarray(x, order="C") for x in shared]
@@ -79,7 +93,7 @@ class Run:
         """
         if table is None:
             return
-        own = [x.ctypes.data for x in (*self.shared, *results)]
+        own = addresses_of([*self.shared, *results])
         bases = np.zeros(FIRST + len(own), np.int64)
         bases[FIRST:] = own
         for base, address in blocks.items():
@@ -94,7 +108,7 @@ class Run:
 
     def value(self, places: Spots) -> Array:
         """The values of some outputs of rows, which have one type, one by one."""
-        return _taken(self.values, places)
+        return _taken(self.values, places, self.program.where(places))
 
     def ids(self, number: int, own: Sparse) -> Array:
         """The rows of a table that an instance has read."""
@@ -118,7 +132,7 @@ class Run:
         leaves = Block(places.leaves, zero=True)
         grads = Block(places.grads, zero=True)
         for spots, g in given:
-            for own, output, mine in _matrices_of(spots):
+            for own, output, mine in program.where(spots):
                 rows = spots[mine, 2]
                 np.add.at(grads.array(own, ("output", output)), rows, g[mine])
         sink = np.zeros(read.most + 64, np.uint8)  # for what nobody asks for
@@ -143,7 +157,7 @@ class Run:
             found.dense.setdefault(serial, []).append(array)
         for (serial, _, _), array in zip(back.sparse, tables, strict=True):
             found.sparse[serial] = array
-        found.rows += [_taken(grads, own) for own in asked]
+        found.rows += [_taken(grads, own, program.where(own)) for own in asked]
         forest = program.forest
         for k, _ in read.floats:
             if forest.derived[k]:
@@ -168,7 +182,7 @@ def _where(made: Numbers, leaves: Numbers) -> Numbers:
     return np.concatenate([made, leaves[::-1]])
 
 
-def _matrices_of(places: Spots) -> list[tuple[int, int, Any]]:
+def _matrices_of(places: Spots) -> Where:
     """The matrices that some values lie in, with which of the values."""
     if len(places) == 1:
         return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
@@ -181,11 +195,11 @@ def _matrices_of(places: Spots) -> list[tuple[int, int, Any]]:
     return found
 
 
-def _taken(block: Block, places: Spots) -> Array:
-    """Copies of some values, one after the other."""
+def _taken(block: Block, places: Spots, where: Where) -> Array:
+    """Copies of some values, one after the other, from `where` they lie."""
     parts = [
         (mine, block.array(number, ("output", output))[places[mine, 2]])
-        for number, output, mine in _matrices_of(places)
+        for number, output, mine in where
     ]
     if len(parts) == 1:
         return parts[0][1]

@@ -23,7 +23,7 @@ from treadle.graph.traversal import follow
 
 __all__ = ["provide_walk", "walked"]
 
-FIELDS = 7  # of a node: op, kind, type, waiting, serial, depth, references
+FIELDS = 8  # of a node: op, kind, type, waiting, serial, depth, references, marked
 SERIAL = 4
 FIRST = 1 << 12  # nodes there is room for at first
 _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
@@ -131,6 +131,10 @@ define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
   %p = getelementptr i8, ptr %node, i64 $COUNT
   %x6 = load i64, ptr %p
   call void @put(ptr %space, i64 6, i64 %k, i64 %x6)
+  %mark = call ptr @field(ptr %node, i64 $mark)
+  %marked = icmp ne ptr %mark, %none
+  %x7 = zext i1 %marked to i64
+  call void @put(ptr %space, i64 7, i64 %k, i64 %x7)
   ret i1 %waits
 }
 
@@ -294,28 +298,33 @@ class _Space:
         """The order in which so many nodes were made."""
         return np.argsort(self.fields[SERIAL, :count], kind="stable")
 
-    def found(self, order: Numbers) -> list[Any]:
-        """The nodes in some order."""
-        return _objects(self.nodes.objects[order], self.room)
+    def found(self, count: int, order: Any) -> list[Any]:
+        """So many nodes in some order."""
+        return _objects(self.nodes.objects[:count][order], self.room)
 
-    def columns(self, count: int) -> Columns:
-        """What was found, in creation order."""
-        fields, order = self.fields[:, :count], self.order(count)
-        rank = np.empty(count, np.int64)
-        rank[order] = np.arange(count)
-        starts = self.starts[: count + 1]
-        sizes = np.diff(starts)[order]
-        ends = np.cumsum(sizes)
-        shifts = np.repeat(starts[:-1][order] - (ends - sizes), sizes)
-        operands = rank[self.operands[shifts + np.arange(len(shifts))]]
-        ops, kinds, types, waits, serials, depths, held = fields[:, order]
+    def columns(self, count: int, found: bool) -> Columns:
+        """What was found, in creation order or as it was found."""
+        sizes = np.diff(self.starts[: count + 1])
+        operands = self.operands[: self.starts[count]].copy()
+        order: Any = slice(None)
+        if not found:
+            order = self.order(count)
+            rank = np.empty(count, np.int64)
+            rank[order] = np.arange(count)
+            sizes = sizes[order]
+            ends = np.cumsum(sizes)
+            shifts = np.repeat(self.starts[:count][order] - (ends - sizes), sizes)
+            operands = rank[operands[shifts + np.arange(len(shifts))]]
+        fields = self.fields[:, :count][:, order].copy()
+        ops, kinds, types, waits, serials, depths, held, marks = fields
         return Columns(
-            self.found(order),
+            self.found(count, order),
             self.count,
             ops,
             kinds,
             types,
             waits.astype(np.bool_),
+            marks.astype(np.bool_),
             serials,
             depths,
             held,
@@ -334,13 +343,13 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def walked(roots: Sequence[Tensor]) -> Columns:
+def walked(roots: Sequence[Tensor], found: bool = False) -> Columns:
     """`columns`, in machine code where nodes lie as expected."""
     function = _function()
     if function is None:
-        return columns(roots)
+        return columns(roots, found)
     space, count = _went(function, roots)
-    return space.columns(count)
+    return space.columns(count, found)
 
 
 def provide_walk() -> None:
@@ -351,7 +360,7 @@ def provide_walk() -> None:
 
     def walk(roots: Sequence[Tensor], whole: bool) -> list[Tensor]:
         space, count = _went(function, roots, whole)
-        return space.found(space.order(count))
+        return space.found(count, space.order(count))
 
     follow(walk)
 
