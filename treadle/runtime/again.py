@@ -32,12 +32,13 @@ from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Sou
 __all__ = ["Plans", "Recording"]
 
 PLANS = 256  # of one caller: sentences have as many lengths
+TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
 _Told = ParamSpec("_Told")
 
 
 class Plans:
-    """The plans of a caller, by how graphs look; one is made at the second sight, or
-    at the first where most graphs have come again so far.
+    """The plans of a caller, by how graphs look; one is made at the first sight, or at
+    the second where many graphs have not come again so far.
     """
 
     def __init__(self) -> None:
@@ -74,13 +75,14 @@ class Plans:
         let go of.
         """
         seen = self._table.get(key)
+        first = seen is None
         self.misses += 1
-        if seen is None:
-            seen = self.hits > self.misses
+        if first:
+            seen = self.hits + TRIED > self.misses
             self._table[key] = True
             if len(self._table) > PLANS:
                 self._table.popitem(last=False)
-        found = Recording(key, look, own) if seen is True else None
+        found = Recording(key, look, own, first) if seen is True else None
         look.nodes = []  # what it holds would count as asked for
         return found
 
@@ -95,7 +97,7 @@ class Plans:
             yield
         self.since = newest_serial()
         if note is not None:
-            self._table[note.key] = note.plan() or False
+            self._table[note.key] = note.plan() or note.first
 
 
 class _Unforeseen(Exception):
@@ -118,10 +120,13 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
 
 
 class Recording(Recorder):
-    """A run of which a plan is made. What depends on the `chosen` Variables is cut."""
+    """A run of which a plan is made. What depends on the `chosen` Variables is cut.
 
-    def __init__(self, key: Any, look: Look, own: Owned) -> None:
-        self.key, self.own = key, own
+    Where that cannot be at the `first` sight, it may be at the second.
+    """
+
+    def __init__(self, key: Any, look: Look, own: Owned, first: bool = False) -> None:
+        self.key, self.own, self.first = key, own, first
         self.asked, self.held = look.asked, look.held
         self.place = {serial: k for k, serial in enumerate(look.serials)}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
