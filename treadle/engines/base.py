@@ -265,8 +265,9 @@ class Engine:
         or as they are `found`."""
         return columns(roots, found)
 
-    def rows(self, forest: Any, gradient: bool) -> Any:
-        """The program of a forest, for gradients too; None where there is none.
+    def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
+        """The program of a forest, for gradients too; None where there is none. `taken`
+        has the places of values that are wanted side by side.
 
         Its `run` takes arrays and raises Failed where a position is out of range: node
         by node it is told which it was.

@@ -369,9 +369,7 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
     return made
 
 
-def leave(
-    nodes: Iterable[Tensor], values: Iterable[np.ndarray[Any, Any]], leaf: Op
-) -> None:
+def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
     """Give many nodes values that nobody can write, and forget their recipes."""
     for node, value in zip(nodes, values, strict=True):
         node.stored = value
@@ -383,7 +381,7 @@ def settle(node: Tensor, value: Stored) -> None:
     node.stored = value
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
-    else:
+    elif isinstance(value, Resident):
         value.belongs(node)
 
 

@@ -50,6 +50,8 @@ class Exits:
         matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
         own = [np.flatnonzero(matrices == x) for x in dict.fromkeys(matrices.tolist())]
         self.together = [(mine.tolist(), one[mine]) for mine in own]
+        # What a run takes.
+        self.taken = [*self.joined, *(places for _, places in self.together)]
         self.single = [one[k : k + 1] for k in range(len(one))]
 
     def forget(self) -> None:
@@ -88,9 +90,9 @@ class Rows:
 
     def run(self, leaves: Sequence[Any], shared: Sequence[Any]) -> RowsRun:
         """Run with the arrays of leaves and of what rows share, in the program's order;
-        raises Failed.
+        raises Failed. What it makes may be Futures.
         """
-        made = self.program.run(leaves, shared)
+        made = self.program.run(leaves, shared, begin=True)
         mark_run()
         counts.runs += 1
         counts.rows += self.rows
@@ -106,18 +108,21 @@ class RowsRun:
         self.exits = rows.exits
         self.made = made
 
-    def values(self) -> list[np.ndarray[Any, Any]]:
-        """The values of the exits: single rows of one matrix are read together."""
-        exits = self.exits
-        pairs = zip(exits.joined, exits.types, strict=False)
-        found = [_fixed(self.made.value(k)).reshape(t.shape) for k, t in pairs]
+    def values(self) -> list[Any]:
+        """The values of the exits: single rows of one matrix lie side by side."""
+        exits, taken, wait = self.exits, self.made.taken, self.made.wait
+        for array in taken:
+            array.flags.writeable = False
+        pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
+        found: list[Any] = [array.reshape(t.shape) for array, t in pairs]
         first = len(found)
-        found += [np.empty(0)] * len(exits.one)
-        for mine, places in exits.together:
-            values = rows_of(_fixed(self.made.value(places)))
-            for k, value in zip(mine, values, strict=True):
+        found += [None] * len(exits.one)
+        for (mine, _), array in zip(exits.together, taken[first:], strict=True):
+            for k, value in zip(mine, rows_of(array), strict=True):
                 found[first + k] = value
-        return found
+        if wait is None:
+            return found
+        return [Future(t, x, wait) for t, x in zip(exits.types, found, strict=True)]
 
     def ids(self, serial: int) -> np.ndarray[Any, Any]:
         """The rows of a table that were read, and more of the first, to which rows of
@@ -165,12 +170,6 @@ class RowsRun:
         if count > 1:
             shape = (shape[0] // count, *shape[1:])
         return np.asarray(g).reshape(count, *shape)
-
-
-def _fixed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that nobody writes any more, nor parts of it."""
-    array.flags.writeable = False
-    return array
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

@@ -108,10 +108,11 @@ def _pays(
     if forest.rows < PAYS * forest.own_groups or not forest.groups:
         return False
     gradient = not state.no_grad and _derivable(forest)
-    program = engine(options.engine).rows(forest, gradient)
+    exits = _exits(forest, [*roots, *held])
+    program = engine(options.engine).rows(forest, gradient, exits.taken)
     if program is None:
         return False
-    rows = Rows(program, forest, _exits(forest, [*roots, *held]))
+    rows = Rows(program, forest, exits)
     leaves, shared = _read(forest, program)
     try:
         run = rows.run(_arrays(leaves), _arrays(shared))

@@ -168,10 +168,12 @@ class Native(Engine):
     def columns(self, roots: Sequence[Tensor], found: bool = False) -> Columns:
         return walked(roots, found)
 
-    def rows(self, forest: Forest, gradient: bool) -> Runnable | None:
+    def rows(
+        self, forest: Forest, gradient: bool, taken: Sequence[Any]
+    ) -> Runnable | None:
         if gradient and not _adds_up(forest):
             return None
-        made = Runnable(forest, gradient)
+        made = Runnable(forest, gradient, taken)
         return made if made.possible() else None
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:

@@ -40,7 +40,7 @@ class _Steps:
 
     `order` has the turn of each group; those of one turn go as they were added. `told`
     is of each step what is told to those who watch. Addresses stand in `slots` of the
-    tables.
+    tables. Some `check` positions.
     """
 
     order: Numbers
@@ -48,6 +48,7 @@ class _Steps:
     tables: Numbers
     told: Sequence[Told]
     slots: Numbers
+    check: bool = False
 
 
 @dataclass
@@ -96,12 +97,16 @@ class Table:
         self.records[:, :OWN] = own[turns]
         every = [one for x in steps for _ in x.order for one in x.told]
         self.told, self.turns = every, turns
+        checks = [np.full(x.records[..., 0].size, x.check) for x in steps]
+        # The steps from this one on check no positions.
+        checking = np.flatnonzero(np.concatenate(checks)[turns])
+        self.sure = 1 + int(checking.max(initial=-1))
 
     def run(self, bases: Numbers, threads: int, held: Any = None) -> None:
         """Do all steps; `bases` has the addresses of blocks by number, those of what
         is needed for this call alone are filled in. A position out of range raises.
 
-        Where all memory of the blocks is `held`, it is only begun.
+        Where all memory of the blocks is `held`, what cannot fail is only begun.
         """
         workers = pool(threads)
         size = self.arena + self.scratch * workers.threads
@@ -112,22 +117,23 @@ class Table:
         table, records = self.table.copy(), self.records
         table[self.places] += bases[self.blocks]
         pointers = table.ctypes.data, status.ctypes.data
+        first, count = records.ctypes.data, len(records) if held is None else self.sure
+        timing = Timing(records, workers.threads) if watchers else None
+        log = timing.address if timing else 0
+        if count:
+            workers.run(first, count, *pointers, log)
+        if timing:
+            timing.tell([self.told[k] for k in self.turns.tolist()])
+        if status[0]:
+            raise PositionError
         if held is not None:
             kept = self, held, space, status, table
 
             def done(well: bool, kept: Any = kept) -> None:
                 """Hold on to these until then."""
 
-            workers.queue(records.ctypes.data, len(records), *pointers, done)
-            return
-        timing = Timing(records, workers.threads) if watchers else None
-        log = timing.address if timing else 0
-        workers.run(records.ctypes.data, len(records), *pointers, log)
-        del space
-        if timing:
-            timing.tell([self.told[k] for k in self.turns.tolist()])
-        if status[0]:
-            raise PositionError
+            rest = first + count * records.itemsize * FIELDS
+            workers.queue(rest, len(records) - count, *pointers, done)
 
 
 class Assembly:
@@ -210,7 +216,7 @@ class Assembly:
         told: Sequence[Told] = like.told
         if origin is not None:
             told = [replace(x, origins=(origin,)) for x in told]
-        steps = _Steps(order, records, tables, told, like.slots)
+        steps = _Steps(order, records, tables, told, like.slots, like.checks)
         self.steps.append(steps)
         self.parts.append(_Parts(steps, made, which, own))
         for k in like.copied:

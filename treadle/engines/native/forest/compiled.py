@@ -48,6 +48,8 @@ class Compiled:
         self.told = [Told(x.name, x.origins) for x in linked.about()]
         self.table, self.slots = linked.table, linked.slots
         self.which, self.shifts = linked.which, linked.shifts
+        # Whether a step may find a position out of range: it gets the status.
+        self.checks = bool((self.which == len(linked.fixed) - 1).any())
         known = [k for k in order if isinstance(k, int)]
         self.arguments = np.full(max(known, default=-1) + 1, -1, np.int64)
         self.arrays: list[tuple[int, np.ndarray[Any, Any]]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,21 +36,28 @@ from treadle.engines.native.forest.matrices import (
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import Rows, compiled
 
-__all__ = ["Program"]
+__all__ = ["Backward", "Program", "Spots", "Where"]
 
 Source = tuple[str, int]
+Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
+Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
 
 class Program:
     """How a forest is run; with `gradient` what its gradient reads is kept.
 
     It takes an array for each leaf that is no part of another one, in their order, and
-    for each node that rows share (`shared`, by serial).
+    for each node that rows share (`shared`, by serial). Beside what rows make, some
+    values are `taken`, each time those of some places side by side.
     """
 
-    def __init__(self, forest: Forest, gradient: bool) -> None:
+    def __init__(
+        self, forest: Forest, gradient: bool, taken: Sequence[Spots] = ()
+    ) -> None:
         self.forest = forest
         self.gradient = gradient
+        self.taken = taken
+        self._where: dict[int, tuple[Spots, Where]] = {}
         self.read = Read(forest.all.leaves, forest.all.views)
         # The numbers of the blocks of what is shared.
         self.shared: dict[int, int] = {}
@@ -99,6 +107,13 @@ class Program:
 
     # -- places ------------------------------------------------------------------------
 
+    def where(self, places: Spots) -> Where:
+        """The matrices that some values lie in; whose are asked for comes again."""
+        known = self._where.get(id(places))
+        if known is None or known[0] is not places:
+            known = self._where[id(places)] = places, _matrices_of(places)
+        return known[1]
+
     def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
         """The matrices that a source of an instance's rows lies in, whose it is there,
         and its place.
@@ -125,6 +140,19 @@ class Program:
         return matrices.address(owner, place), matrices.types[owner, place].nbytes
 
 
+def _matrices_of(places: Spots) -> Where:
+    """The matrices that some values lie in, with which of the values."""
+    if len(places) == 1:
+        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
+    codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
+    found = []
+    for code in np.unique(codes):
+        (mine,) = np.nonzero(codes == code)
+        number, output = places[mine[0], :2].tolist()
+        found.append((number, output, mine))
+    return found
+
+
 class _Gathered:
     """Whose addresses steps ask for, one list after the other."""
 
@@ -145,9 +173,14 @@ class _Gathered:
 
 
 class Forward:
-    """The steps of all groups."""
+    """The steps of all groups, and then of what is taken, of `types` each.
+
+    In the instances `checked` positions are.
+    """
 
     def __init__(self, program: Program) -> None:
+        self.types: list[Type] = []
+        self.checked: set[int] = set()
         steps, gathered = Assembly(), _Gathered()
         for number, instance in enumerate(program.forest.instances):
             part = program.forward_of(instance)
@@ -161,10 +194,24 @@ class Forward:
                 first = program.values.address(number, ("input", k))
                 target = first + size * groups.starts
                 steps.gather(groups.turns, pointers, target, groups.counts, size)
-            _Placed(program, number, part, places).put(steps, groups)
+            if _Placed(program, number, part, places).put(steps, groups):
+                self.checked.add(number)
+        self._take(program, steps, gathered)
         self.table = steps.table()
         self.index = gathered.all()
         self.outputs = outputs(program.forest, program.values)
+
+    def _take(self, program: Program, steps: Assembly, gathered: _Gathered) -> None:
+        forest, last = program.forest, np.array([program.forest.groups])
+        for k, places in enumerate(program.taken, FIRST + len(program.shared)):
+            values = np.empty(len(places), np.int64)
+            for number, output, mine in program.where(places):
+                instance = forest.instances[number]
+                values[mine] = forest.first[instance.units[places[mine, 2]]] + output
+                t = instance.signature.body.types[output]
+            self.types.append(t)
+            count = np.array([len(places)])
+            steps.gather(last, gathered.add(values), block(k), count, t.nbytes)
 
 
 class Cotangents:
@@ -324,8 +371,10 @@ class _Placed:
 
     def put(
         self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
-    ) -> None:
-        """The part for each group; `given` has where its first results lie."""
+    ) -> bool:
+        """The part for each group; `given` has where its first results lie. Whether
+        positions are checked."""
+        checks = False
         own = self.starts + groups.starts[:, None] * self.shifts
         results = own[:, self.count :]
         if given:
@@ -334,6 +383,8 @@ class _Placed:
         for made, which, k in self.rows.alike(groups.counts.tolist()):
             places = own[k, : self.count], results[k]
             steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
+            checks |= made[0].checks
+        return checks
 
 
 def _backwards(groups: Groups, count: int) -> Groups:

@@ -10,7 +10,6 @@ import numpy as np
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
-from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Table
@@ -22,7 +21,7 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.matrices import Block, memory
-from treadle.engines.native.forest.program import Backward, Program
+from treadle.engines.native.forest.program import Backward, Program, Spots, Where
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import arrived
 from treadle.engines.native.run import beside
@@ -30,8 +29,6 @@ from treadle.engines.native.run import beside
 __all__ = ["Derived", "Run", "Runnable"]
 
 Array = np.ndarray[Any, Any]
-Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
-Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
 
 class Derived:
@@ -50,27 +47,27 @@ class Derived:
 class Runnable(Program):
     """The program of a forest, to be run any number of times."""
 
-    def __init__(self, forest: Forest, gradient: bool) -> None:
-        super().__init__(forest, gradient)
-        self._where: dict[int, tuple[Spots, Where]] = {}
-
-    def where(self, places: Spots) -> Where:
-        """The matrices that some values lie in; whose are asked for comes again."""
-        known = self._where.get(id(places))
-        if known is None or known[0] is not places:
-            known = self._where[id(places)] = places, _matrices_of(places)
-        return known[1]
-
-    def run(self, leaves: Sequence[Array], shared: Sequence[Array]) -> Run:
-        """Compute the rows of all groups, of these arrays."""
-        return Run(self, leaves, shared)
+    def run(
+        self, leaves: Sequence[Array], shared: Sequence[Array], begin: bool = False
+    ) -> Run:
+        """Compute the rows of all groups, of these arrays; or `begin` to, when no
+        position can be out of range any more.
+        """
+        return Run(self, leaves, shared, begin)
 
 
 class Run:
-    """The values of a forest for some arrays, and what its gradient reads."""
+    """The values of a forest for some arrays, and what its gradient reads.
+
+    What was `taken` is there when `wait` returns, if there is one.
+    """
 
     def __init__(
-        self, program: Runnable, leaves: Sequence[Array], shared: Sequence[Array]
+        self,
+        program: Runnable,
+        leaves: Sequence[Array],
+        shared: Sequence[Array],
+        begin: bool,
     ) -> None:
         self.program = program
         self.shared = [np.asarray(x, order="C") for x in shared]
@@ -78,7 +75,12 @@ class Run:
         self.values = Block(program.values)
         forward = program.forward
         where = _where(forward.outputs + self.values.address, places)
-        self._call(forward.table, where[forward.index], {VALUES: self.values.address})
+        pairs = zip(program.taken, forward.types, strict=True)
+        self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
+        begun = begin and beside()
+        self.wait = arrived if begun else None
+        address, held = {VALUES: self.values.address}, () if begun else None
+        self._call(forward.table, where[forward.index], address, self.taken, held)
 
     def _call(
         self,
@@ -106,12 +108,10 @@ class Run:
             held = self.values, under, results, index, held
         table.run(bases, current().threads, held)
 
-    def value(self, places: Spots) -> Array:
-        """The values of some outputs of rows, which have one type, one by one."""
-        return _taken(self.values, places, self.program.where(places))
-
     def ids(self, number: int, own: Sparse) -> Array:
         """The rows of a table that an instance has read."""
+        if self.wait and number not in self.program.forward.checked:
+            self.wait()
         _, owner, place = self.program.home(number, own.ids)
         return self.values.array(owner, place).reshape(-1).copy()
 
@@ -180,19 +180,6 @@ def _where(made: Numbers, leaves: Numbers) -> Numbers:
     A leaf numbered -k stands k-th from the end.
     """
     return np.concatenate([made, leaves[::-1]])
-
-
-def _matrices_of(places: Spots) -> Where:
-    """The matrices that some values lie in, with which of the values."""
-    if len(places) == 1:
-        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
-    codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
-    found = []
-    for code in np.unique(codes):
-        (mine,) = np.nonzero(codes == code)
-        number, output = places[mine[0], :2].tolist()
-        found.append((number, output, mine))
-    return found
 
 
 def _taken(block: Block, places: Spots, where: Where) -> Array:

@@ -1,0 +1,90 @@
+"""How graphs look: node by node, and as columns, it is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.runtime import look as module
+from treadle.runtime.look import Look, look
+
+
+def network(draw: np.random.Generator, depth: int) -> tuple[Any, list[Any], list[Any]]:
+    """A loss, some nodes of its graph that are held, and its parameters."""
+    own = [td.param(init=draw.normal(size=(4, 4))) for _ in range(3)]
+    fixed = td.asarray(draw.normal(size=(4, 4)))
+    every: list[Any] = [*own, fixed]
+    for _ in range(depth):
+        a, b = (every[k] for k in draw.integers(0, len(every), 2))
+        ways = [lambda a, b: a + b, lambda a, b: td.tanh(a), lambda a, b: a @ b]
+        every.append(ways[draw.integers(3)](a, b))
+    held = [every[k] for k in draw.integers(4, len(every), 2)]
+    return td.sum(every[-1] * every[-2]), held, own
+
+
+def both(
+    asked: list[Any], more: list[Any], own: Any, monkeypatch: pytest.MonkeyPatch
+) -> list[Look | None]:
+    """What both ways come to, without the nodes: a list of them would count."""
+    found = []
+    for few in (1 << 30, 0):
+        monkeypatch.setattr(module, "FEW", few)
+        made = look(asked, more, own, True, asked[0].serial - 1)
+        if made is not None:
+            assert [x.serial for x in made.nodes] == made.serials
+            made.nodes = []
+        found.append(made)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_ways_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(seed)
+    loss, held, own = network(draw, int(draw.integers(4, 120)))
+    known = {id(v): (-2 * k - 2, -2 * k - 3) for k, v in enumerate(own)}
+    step = own[0].node() * 2
+    one, other = both([loss], [step], known, monkeypatch)
+    assert one is not None and other is not None
+    assert one.key == other.key and one.serials == other.serials
+    assert one.held == other.held and list(one.others) == list(other.others)
+    inside = set(one.serials)
+    waits = {x.serial for x in held if x.serial in inside and x.inputs}
+    assert waits <= {one.serials[k] for k in one.held} | {loss.serial}
+
+
+def marked(x: Any) -> Any:
+    with td.no_grad():
+        return td.tanh(x)
+
+
+def changed(x: Any) -> Any:
+    v = td.param("v", init=np.zeros(3, np.float32), trainable=False)
+    with td.explicit_updates():
+        return v.assign(x)
+
+
+@pytest.mark.parametrize("make", [marked, changed, lambda x: x])
+def test_what_is_not_told_from_values(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = td.param(init=np.ones(3, np.float32))
+    y = td.sum(make(x * 2))
+    found = both([y, y] if make(x) is x else [y], [], {}, monkeypatch)
+    assert found == [None, None]
+
+
+def test_other_ops_and_other_shapes_look_different(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = td.param(init=np.ones((3, 3), np.float32))
+    data = [td.asarray(np.ones((3, n), np.float32)) for n in (3, 3, 4)]
+    ways = [x @ data[0], x @ data[1], x @ data[2], td.matmul(x, td.tanh(data[0]))]
+    keys = []
+    for y in ways:
+        one, other = both([y], [], {}, monkeypatch)
+        assert one is not None and other is not None and one.key == other.key
+        keys.append(one.key)
+    assert keys[0] == keys[1] and len(set(keys)) == 3
