@@ -89,3 +89,22 @@ class Future(Resident):
         node = self._node and self._node()
         if node is not None and node.stored is self:
             node.stored = self.array
+
+
+class Futures:
+    """The arrays of one run that goes on: `wait` returns when it is over."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self.wait = wait
+        self._every: list[Future] = []
+
+    def of(self, type_: Type, array: np.ndarray[Any, Any]) -> Future:
+        """A value that the run writes."""
+        made = Future(type_, array, self.wait)
+        self._every.append(made)
+        return made
+
+    def done(self, well: bool) -> None:
+        """The run is over, and went well or not."""
+        for future in self._every:
+            future.arrive(well)

@@ -373,6 +373,8 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
     """Give many nodes values that nobody can write, and forget their recipes."""
     for node, value in zip(nodes, values, strict=True):
         node.stored = value
+        if isinstance(value, Resident):
+            value.belongs(node)
         cut(node, leaf)
 
 

@@ -13,7 +13,6 @@ from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
-from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, mark_run
 
 __all__ = ["Exits", "Rows", "RowsRun", "counts"]
@@ -110,7 +109,7 @@ class RowsRun:
 
     def values(self) -> list[Any]:
         """The values of the exits: single rows of one matrix lie side by side."""
-        exits, taken, wait = self.exits, self.made.taken, self.made.wait
+        exits, taken, futures = self.exits, self.made.taken, self.made.futures
         for array in taken:
             array.flags.writeable = False
         pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
@@ -120,9 +119,9 @@ class RowsRun:
         for (mine, _), array in zip(exits.together, taken[first:], strict=True):
             for k, value in zip(mine, rows_of(array), strict=True):
                 found[first + k] = value
-        if wait is None:
+        if not futures:
             return found
-        return [Future(t, x, wait) for t, x in zip(exits.types, found, strict=True)]
+        return [futures.of(t, x) for t, x in zip(exits.types, found, strict=True)]
 
     def ids(self, serial: int) -> np.ndarray[Any, Any]:
         """The rows of a table that were read, and more of the first, to which rows of
@@ -143,10 +142,10 @@ class RowsRun:
         exits = self.exits
         pairs = [(exits.places(k), self._apart(k, g)) for k, g in given.items()]
         found = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
-        wait = found.wait
-        if wait is not None and any(len(x) > 1 for x in found.dense.values()):
-            wait()
-            wait = None
+        futures = found.futures
+        if futures and any(len(x) > 1 for x in found.dense.values()):
+            futures.wait()
+            futures = None
         types = [exits.types[k] for k in asked]
         rows = zip(found.rows, types, strict=True)
         found.rows = [x.reshape(t.shape) for x, t in rows]
@@ -159,8 +158,8 @@ class RowsRun:
             for x in more:
                 total = total + x
             parts.append(total)
-        if wait is not None:
-            return [Future(Type(x.shape, x.dtype), x, wait) for x in parts]
+        if futures:
+            return [futures.of(Type(x.shape, x.dtype), x) for x in parts]
         return parts + found.rows
 
     def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:

@@ -143,7 +143,7 @@ class Plan:
                 raise outdated(variable).located("step", repr(variable.type))
         for slot, place, leaf in self.nodes:
             node = look.nodes[place]
-            settle(node, values(slot))
+            settle(node, values.made[slot.number])
             cut(node, leaf)
         for slot, variable in self.changes:
             before = variable.committed

@@ -33,7 +33,7 @@ from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.runner import PORTABLE, TEXTS, THREADS
 from treadle.engines.native.workers import ROOM, SIZE, WORKERS
 
-__all__ = ["Pool", "arrived", "pool"]
+__all__ = ["Done", "Pool", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -107,9 +107,10 @@ class Pool:
             if len(self._jobs) == ROOM:
                 self._wait(state)
             pointers = steps_pointer, count, args_pointer, status_pointer
+            _QUEUE(state.functions["treadle_queue"])(state.address, *pointers)
+            # After it: this thread may come to wait in between, in a finalizer.
             self._jobs.append(done)
             _queued.add(self)
-            _QUEUE(state.functions["treadle_queue"])(state.address, *pointers)
 
     @property
     def helped(self) -> bool:

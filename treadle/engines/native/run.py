@@ -24,7 +24,7 @@ from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.frame import state
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
-from treadle.graph.resident import Future
+from treadle.graph.resident import Futures
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
 
@@ -188,12 +188,11 @@ class Run:
         """
         alive, panels, idle = self._placed(arrays, spent)
         linked, tables, types = self.linked, self.tables, self.linked.program.results
-        found = self._found(alive)
-        futures = {s: Future(t, found[s], arrived) for s, _, t in types}
+        found, futures = self._found(alive), Futures(arrived)
+        values = {s: futures.of(t, found[s]) for s, _, t in types}
 
         def done(well: bool) -> None:
-            for future in futures.values():
-                future.arrive(well)
+            futures.done(well)
             if well:
                 panels.done()
             self.__exit__()
@@ -203,7 +202,7 @@ class Run:
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
         self.threads.queue(place, piece.records, *pointers, done)
-        return futures
+        return values
 
     def _placed(
         self, arrays: Sequence[Array], spent: Set[int]

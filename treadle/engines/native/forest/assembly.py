@@ -22,7 +22,7 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.pool import pool
+from treadle.engines.native.pool import Done, pool
 from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
@@ -102,11 +102,12 @@ class Table:
         checking = np.flatnonzero(np.concatenate(checks)[turns])
         self.sure = 1 + int(checking.max(initial=-1))
 
-    def run(self, bases: Numbers, threads: int, held: Any = None) -> None:
+    def run(self, bases: Numbers, threads: int, done: Done | None = None) -> None:
         """Do all steps; `bases` has the addresses of blocks by number, those of what
         is needed for this call alone are filled in. A position out of range raises.
 
-        Where all memory of the blocks is `held`, what cannot fail is only begun.
+        Where there is one to be told when it is `done`, who holds all memory of the
+        blocks, what cannot fail is only begun.
         """
         workers = pool(threads)
         size = self.arena + self.scratch * workers.threads
@@ -117,7 +118,7 @@ class Table:
         table, records = self.table.copy(), self.records
         table[self.places] += bases[self.blocks]
         pointers = table.ctypes.data, status.ctypes.data
-        first, count = records.ctypes.data, len(records) if held is None else self.sure
+        first, count = records.ctypes.data, len(records) if done is None else self.sure
         timing = Timing(records, workers.threads) if watchers else None
         log = timing.address if timing else 0
         if count:
@@ -126,14 +127,14 @@ class Table:
             timing.tell([self.told[k] for k in self.turns.tolist()])
         if status[0]:
             raise PositionError
-        if held is not None:
-            kept = self, held, space, status, table
+        if done is not None:
+            kept = self, space, status, table
 
-            def done(well: bool, kept: Any = kept) -> None:
-                """Hold on to these until then."""
+            def over(well: bool, kept: Any = kept) -> None:
+                done(well)
 
             rest = first + count * records.itemsize * FIELDS
-            workers.queue(rest, len(records) - count, *pointers, done)
+            workers.queue(rest, len(records) - count, *pointers, over)
 
 
 class Assembly:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from treadle.engines.native.forest.program import Backward, Program, Spots, Wher
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import arrived
 from treadle.engines.native.run import beside
+from treadle.graph.resident import Futures
 
 __all__ = ["Derived", "Run", "Runnable"]
 
@@ -34,14 +35,14 @@ Array = np.ndarray[Any, Any]
 class Derived:
     """Of what a forest read, by serial: arrays to be summed up, and rows of tables.
 
-    They are there when `wait` returns, if there is one.
+    They are yet to come if there are `futures`.
     """
 
     def __init__(self) -> None:
         self.dense: dict[int, list[Array]] = {}
         self.sparse: dict[int, Array] = {}
         self.rows: list[Array] = []
-        self.wait: Callable[[], None] | None = None
+        self.futures: Futures | None = None
 
 
 class Runnable(Program):
@@ -59,7 +60,7 @@ class Runnable(Program):
 class Run:
     """The values of a forest for some arrays, and what its gradient reads.
 
-    What was `taken` is there when `wait` returns, if there is one.
+    What was `taken` is yet to come if there are `futures`.
     """
 
     def __init__(
@@ -77,10 +78,9 @@ class Run:
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
-        begun = begin and beside()
-        self.wait = arrived if begun else None
-        address, held = {VALUES: self.values.address}, () if begun else None
-        self._call(forward.table, where[forward.index], address, self.taken, held)
+        self.futures = Futures(arrived) if begin and beside() else None
+        index, address = where[forward.index], {VALUES: self.values.address}
+        self._call(forward.table, index, address, self.taken, self.futures)
 
     def _call(
         self,
@@ -88,10 +88,11 @@ class Run:
         index: Numbers,
         blocks: Mapping[int, int],
         results: Sequence[Array] = (),
+        futures: Futures | None = None,
         held: Any = None,
     ) -> None:
         """The steps of a table, with `index` for what they ask the addresses of. Where
-        their memory is `held` they are only begun.
+        there are `futures` they are only begun; their memory is `held` until then.
         """
         if table is None:
             return
@@ -101,17 +102,23 @@ class Run:
         for base, address in blocks.items():
             bases[number(base)] = address
         bases[number(INDEX)] = index.ctypes.data
-        if held is not None:
-            # The memory of weights, not the arrays: an update may lie where they do.
-            read = *self.leaves, *self.shared
-            under = [x if x.base is None else x.base for x in read]
-            held = self.values, under, results, index, held
-        table.run(bases, current().threads, held)
+        if futures is None:
+            table.run(bases, current().threads)
+            return
+        # The memory of weights, not the arrays: an update may lie where they do.
+        read = *self.leaves, *self.shared
+        under = [x if x.base is None else x.base for x in read]
+        own_memory = self.values, under, results, index, held
+
+        def done(well: bool, held: Any = own_memory) -> None:
+            futures.done(well)
+
+        table.run(bases, current().threads, done)
 
     def ids(self, number: int, own: Sparse) -> Array:
         """The rows of a table that an instance has read."""
-        if self.wait and number not in self.program.forward.checked:
-            self.wait()
+        if self.futures and number not in self.program.forward.checked:
+            self.futures.wait()
         _, owner, place = self.program.home(number, own.ids)
         return self.values.array(owner, place).reshape(-1).copy()
 
@@ -147,11 +154,11 @@ class Run:
         tables = [_roomy(count, t) for _, count, t in back.sparse]
         addresses = {k: x.address for k, x in blocks.items()} | {SPACE: base}
         found = Derived()
-        held = None
-        if begin and back.table is not None and not asked and beside():
-            held, found.wait = (back, sink, space, list(blocks.values())), arrived
+        if begin and not asked and beside():
+            found.futures = Futures(arrived)
         results = [*totals, *tables]
-        self._call(back.table, where[back.index], addresses, results, held)
+        index, held = where[back.index], (back, sink, space, list(blocks.values()))
+        self._call(back.table, index, addresses, results, found.futures, held)
         del space
         for (serial, _), array in zip(back.totals, totals, strict=True):
             found.dense.setdefault(serial, []).append(array)
