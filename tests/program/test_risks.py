@@ -51,10 +51,10 @@ def test_all_is_written_where_it_lies(rows: bool) -> None:
         words.step(draw.integers(0, ROWS, COUNT))
     large = [v for v in words.variables() if v.type.ndim]
     assert len(large) == 3 * len(words.parameters())
-    places = [v.committed.stored.ctypes.data for v in large]
+    places = [v.committed.array.ctypes.data for v in large]
     for _ in range(2):
         words.step(draw.integers(0, ROWS, COUNT))
-        assert [v.committed.stored.ctypes.data for v in large] == places
+        assert [v.committed.array.ctypes.data for v in large] == places
 
 
 @pytest.mark.parametrize("rows", [True, False])
