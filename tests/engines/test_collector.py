@@ -91,6 +91,17 @@ def test_a_batched_run_is_freed_by_counts(counting: None, gradient: bool) -> Non
     assert not any(ref() for ref in refs)
 
 
+@needs_layout
+def test_rows_are_seen_when_something_older_refers_to_them() -> None:
+    join, table, weight = cells()
+    roots = forest(join, table)
+    td.stack(roots).sum().numpy()
+    rows = [x for x in roots if type(x.op).__name__ == "Row"]
+    assert rows and not any(map(gc.is_tracked, rows))
+    weight.metadata["later"] = rows
+    assert all(map(gc.is_tracked, rows))
+
+
 def test_a_pending_gradient_of_a_dropped_variable_is_collected() -> None:
     def train() -> Any:
         weight = td.param("weight", init=np.ones((2, 2), np.float32))

@@ -370,12 +370,16 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
 
 
 def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
-    """Give many nodes values that nobody can write, and forget their recipes."""
+    """Give many nodes values that nobody can write, and forget their recipes.
+
+    Like what they were computed from, the leaf leads to older nodes alone, so the
+    collector sees of them what it has seen before.
+    """
     for node, value in zip(nodes, values, strict=True):
         node.stored = value
         if isinstance(value, Resident):
             value.belongs(node)
-        cut(node, leaf)
+        _leaf(node, leaf)
 
 
 def settle(node: Tensor, value: Stored) -> None:
@@ -389,9 +393,13 @@ def settle(node: Tensor, value: Stored) -> None:
 
 def cut(node: Tensor, leaf: Op) -> None:
     """Forget the recipe of an evaluated node: it becomes the given leaf."""
-    node.op = leaf
-    node.inputs = ()
+    _leaf(node, leaf)
     if not leaf.closed:
         makers.track(node)
+
+
+def _leaf(node: Tensor, leaf: Op) -> None:
+    node.op = leaf
+    node.inputs = ()
     if node.mark:  # how it was made does not matter any more
         node.mark = {k: v for k, v in node.mark.items() if k != "program"}
