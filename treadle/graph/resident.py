@@ -67,7 +67,7 @@ class Future(Resident):
     def __init__(
         self, type_: Type, array: np.ndarray[Any, Any], wait: Callable[[], None]
     ) -> None:
-        super().__init__(type_)
+        self.type, self.home = type_, None  # as the base does, without the detour
         self.array, self._wait, self.lost = array, wait, False
         self._node: Callable[[], Any] | None = None
 

@@ -377,8 +377,6 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
     """
     for node, value in zip(nodes, values, strict=True):
         node.stored = value
-        if isinstance(value, Resident):
-            value.belongs(node)
         _leaf(node, leaf)
 
 

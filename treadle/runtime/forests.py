@@ -13,6 +13,7 @@ from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
+from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, mark_run
 
 __all__ = ["Exits", "Rows", "RowsRun", "counts"]
@@ -121,7 +122,9 @@ class RowsRun:
                 found[first + k] = value
         if not futures:
             return found
-        return [futures.of(t, x) for t, x in zip(exits.types, found, strict=True)]
+        # There may be thousands, each for one reader, and none of them can be lost.
+        wait = futures.wait
+        return [Future(t, x, wait) for t, x in zip(exits.types, found, strict=True)]
 
     def ids(self, serial: int) -> np.ndarray[Any, Any]:
         """The rows of a table that were read, and more of the first, to which rows of
