@@ -59,16 +59,18 @@ class Resident:
 class Future(Resident):
     """An array that is being written; `wait` returns when it has been.
 
-    When that is known the node that has the value gets the array itself.
+    When that is known the node that has the value gets the array itself. Where writing
+    fails it gets what was `before`: nothing was written over, then.
     """
 
-    __slots__ = ("_node", "_wait", "array", "lost")
+    __slots__ = ("_node", "_wait", "array", "before", "lost")
 
     def __init__(
         self, type_: Type, array: np.ndarray[Any, Any], wait: Callable[[], None]
     ) -> None:
         self.type, self.home = type_, None  # as the base does, without the detour
         self.array, self._wait, self.lost = array, wait, False
+        self.before: np.ndarray[Any, Any] | None = None
         self._node: Callable[[], Any] | None = None
 
     def fetch(self) -> np.ndarray[Any, Any]:
@@ -82,9 +84,11 @@ class Future(Resident):
 
     def arrive(self, well: bool = True) -> None:
         """The array has been written, unless that did not go `well`."""
-        self.lost = not well
-        if self.lost:
-            return
+        if not well:
+            if self.before is None:
+                self.lost = True
+                return
+            self.array = self.before
         self.array.flags.writeable = False
         node = self._node and self._node()
         if node is not None and node.stored is self:
@@ -108,3 +112,10 @@ class Futures:
         """The run is over, and went well or not."""
         for future in self._every:
             future.arrive(well)
+
+
+def newer(value: Any, before: Any) -> Any:
+    """A value that takes the place of another one: that stays if it is lost."""
+    if type(value) is Future:
+        value.before = before.array if type(before) is Future else before
+    return value

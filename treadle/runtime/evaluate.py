@@ -19,6 +19,7 @@ from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted
+from treadle.graph.resident import newer
 from treadle.graph.tensor import Tensor, cut, mark_run, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
@@ -97,6 +98,9 @@ def run(
     if cuts or spent:
         wanted += endangered(wanted)
     wanted += updates
+    alone = (
+        bool(spent) and not updates
+    )  # what else is assigned fails at once if it does
     del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
@@ -106,7 +110,7 @@ def run(
     told = recorder()
     if told is not None:
         told.program(nodes, keep)
-    begin = bool(spent) and keep <= {n.serial for n in nodes if type(n.op) is Update}
+    begin = alone and keep <= {n.serial for n in nodes if type(n.op) is Update}
     values = values_of(nodes, feeds or {}, keep, old, asked, begin=begin)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
@@ -126,6 +130,7 @@ def run(
     for node in changes:
         variable = variable_of(node)
         assert variable is not None
+        newer(node.stored, variable.committed.stored)
         variable.commit(node)
     trim()
     return done

@@ -12,7 +12,7 @@ from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import counted
-from treadle.graph.resident import Future
+from treadle.graph.resident import Future, newer
 from treadle.graph.tensor import cut, mark_run, remade, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import ARRAY_ALONE, outdated
@@ -148,7 +148,7 @@ class Plan:
         for slot, variable in self.changes:
             before = variable.committed
             version = remade(before, variable.version, (), variable.type)
-            settle(version, values.made[slot.number])
+            settle(version, newer(values.made[slot.number], before.stored))
             variable.commit(version)
 
 

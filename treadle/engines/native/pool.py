@@ -127,7 +127,10 @@ class Pool:
         for done in jobs:
             done(not failed)
         if failed:
-            raise RunError("a position was out of range in a step that was over")
+            raise RunError(
+                "a step that went on beside Python read at a position out of range",
+                hint="what it was to assign was dropped: Variables are as before it",
+            )
 
     def _start(self) -> Any:
         with _lock:
