@@ -372,12 +372,11 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
 def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
     """Give many nodes values that nobody can write, and forget their recipes.
 
-    Like what they were computed from, the leaf leads to older nodes alone, so the
-    collector sees of them what it has seen before.
+    The leaf leads to older nodes alone, as a recipe does.
     """
     for node, value in zip(nodes, values, strict=True):
         node.stored = value
-        _leaf(node, leaf)
+        cut(node, leaf, older=True)
 
 
 def settle(node: Tensor, value: Stored) -> None:
@@ -389,15 +388,13 @@ def settle(node: Tensor, value: Stored) -> None:
         value.belongs(node)
 
 
-def cut(node: Tensor, leaf: Op) -> None:
-    """Forget the recipe of an evaluated node: it becomes the given leaf."""
-    _leaf(node, leaf)
-    if not leaf.closed:
-        makers.track(node)
-
-
-def _leaf(node: Tensor, leaf: Op) -> None:
+def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
+    """Forget the recipe of an evaluated node: it becomes the given leaf. The collector
+    is shown it unless that leads to `older` nodes or none.
+    """
     node.op = leaf
     node.inputs = ()
+    if not older and not leaf.closed:
+        makers.track(node)
     if node.mark:  # how it was made does not matter any more
         node.mark = {k: v for k, v in node.mark.items() if k != "program"}
