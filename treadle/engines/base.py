@@ -246,15 +246,9 @@ class Engine:
         """
         raise NotImplementedError
 
-    def begin(
-        self,
-        nodes: Sequence[Tensor],
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        spent: Set[int] = frozenset(),
-    ) -> Values:
-        """As `run`, which may go on beside the caller: then values are Futures."""
-        return self.run(nodes, feeds, keep, spent)
+    def begin(self, *given: Any) -> Values:
+        """As `run` of these, which may go on beside the caller: Futures, then."""
+        return self.run(*given)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         """What `run` would run for these nodes; None where a run is more than that."""

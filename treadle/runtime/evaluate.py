@@ -98,9 +98,8 @@ def run(
     if cuts or spent:
         wanted += endangered(wanted)
     wanted += updates
-    alone = (
-        bool(spent) and not updates
-    )  # what else is assigned fails at once if it does
+    # What else is assigned fails at once, if it does.
+    alone = bool(spent) and not updates
     del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:

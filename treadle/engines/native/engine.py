@@ -76,24 +76,7 @@ class Native(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
         spent: Set[int] = frozenset(),
-    ) -> Values:
-        return self._run(nodes, feeds, keep, spent)
-
-    def begin(
-        self,
-        nodes: Sequence[Tensor],
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        spent: Set[int] = frozenset(),
-    ) -> Values:
-        return self._run(nodes, feeds, keep, spent, begin=True)
-
-    def _run(
-        self,
-        nodes: Sequence[Tensor],
-        feeds: Mapping[int, Any],
-        keep: Set[int],
-        spent: Set[int],
+        *,
         begin: bool = False,
     ) -> Values:
         made = structure(nodes, feeds, keep)
@@ -141,6 +124,9 @@ class Native(Engine):
         values: Values = {order[k].serial: array for k, array in found.items()}
         gathered(values, fresh)
         return values
+
+    def begin(self, *given: Any) -> Values:
+        return self.run(*given, begin=True)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         made = structure(nodes, {}, keep)
