@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.graph import tensor
+from treadle.graph import serials
 
 
 def test_a_loop_that_never_runs_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor, "PENDING_LIMIT", 1000)
+    monkeypatch.setattr(serials, "PENDING_LIMIT", 1000)
     float(td.constant(1.0) + 1.0)
     z = x = td.constant(1.0)
     with pytest.warns(ResourceWarning, match="test_tensor.py"):
-        for _ in range(2 * tensor.LOOK):  # machine code looks as seldom
+        for _ in range(2 * serials.LOOK):  # machine code looks as seldom
             z = z + x
 
 

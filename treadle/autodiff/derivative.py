@@ -15,7 +15,8 @@ from treadle.base.types import TupleType
 from treadle.graph.frame import apart, top
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.tensor import Tensor, newest_serial, noted
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor, noted
 from treadle.graph.traversal import by_serial, pending, reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from treadle.base.errors import OptionError
+from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
-from treadle.base.options import register_engine
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, makers
 
 Values = dict[int, Any]
 MANY = 50_000  # nodes of a graph that takes seconds to compile
@@ -313,6 +313,8 @@ _modules = {
 }
 for _name in _modules:
     register_engine(_name)
+# What makes nodes by machine code, where a graph is large before anything runs.
+_QUICK = "treadle.engines.native.objects.provide"
 
 
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
@@ -358,3 +360,13 @@ def _maker(name: str) -> Callable[[], Engine]:
             hint=f"engines: {', '.join(engine_names())}",
         )
     return _engines[name]
+
+
+def _quicken() -> None:
+    """Let machine code make nodes, if that is what will run them."""
+    if current().engine in ("auto", "native"):
+        makers.quicken = lambda: None
+        importlib.import_module(_QUICK).provide_nodes()
+
+
+makers.quicken = _quicken

@@ -26,7 +26,8 @@ from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import handing_on, holding
-from treadle.graph.tensor import Tensor, newest_serial, scope, watchers
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor, scope, watchers
 from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [

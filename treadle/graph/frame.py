@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from treadle.graph.leaves import Argument
-from treadle.graph.tensor import Notes, Tensor, newest_serial, scope, watchers
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Notes, Tensor, scope, watchers
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable

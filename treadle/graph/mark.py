@@ -8,7 +8,8 @@ from weakref import WeakSet
 from treadle.base.errors import StateError
 from treadle.base.options import current
 from treadle.graph.frame import top
-from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor
 
 __all__ = ["Mark", "mark"]
 

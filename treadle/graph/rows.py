@@ -12,7 +12,8 @@ from treadle.graph.frame import apart
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
-from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 
 __all__: list[str] = []

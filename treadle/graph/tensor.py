@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +15,7 @@ from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
 from treadle.graph.resident import Resident
+from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -26,8 +25,6 @@ __all__ = [
 ]
 
 Stored = np.ndarray[Any, Any] | Resident
-_serials: Iterator[int] = itertools.count()
-next_serial = _serials.__next__
 # Called with each new node while something watches (eager and no_grad scopes).
 watchers: list[Callable[[Tensor], None]] = []
 
@@ -192,8 +189,8 @@ def make_node(
     made.inputs = inputs
     made.type = type_
     made.serial = serial = next_serial()
-    if not serial & LOOK:
-        warn_if_growing(made)
+    if serial & OFTEN == OFTEN:
+        _look(made)
     depth = 0
     for x in inputs:
         below = x.depth
@@ -206,6 +203,12 @@ def make_node(
     made.mark = made._name = None
     made._metadata = notes
     return made
+
+
+def _look(made: Tensor) -> None:
+    makers.quicken()
+    if made.serial & LOOK == LOOK:
+        warn_if_growing(made)
 
 
 def make_results(
@@ -230,12 +233,14 @@ def track(node: Tensor) -> None:
 class _Makers:
     """What makes nodes; an engine may put machine code in the place of Python's."""
 
-    __slots__ = ("node", "results", "track")
+    __slots__ = ("node", "quicken", "results", "track")
 
     def __init__(self) -> None:
         self.node: Callable[..., Tensor] = make_node
         self.results: Callable[..., tuple[Tensor, ...]] = make_results
         self.track: Callable[[Tensor], None] = track
+        # Asked again and again while Python makes nodes.
+        self.quicken: Callable[[], None] = lambda: None
 
 
 makers = _Makers()
@@ -304,34 +309,7 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
 
 
 _new = object.__new__
-PENDING_LIMIT = 1_000_000
-LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
-last_run = 0  # the serial at which any thread last ran something
-
-
-def warn_if_growing(node: Tensor) -> None:
-    """Warn where a loop builds on and on and nothing is ever asked for."""
-    global last_run
-    if node.serial - last_run > PENDING_LIMIT:
-        last_run = node.serial
-        warnings.warn(
-            f"{PENDING_LIMIT:,} nodes were built and none was run, at "
-            f"{describe(capture())}; ask for a value (loss.numpy(), opt.step(loss)) "
-            "in the loop, or td.stop_gradient what is carried on",
-            ResourceWarning,
-            stacklevel=2,
-        )
-
-
-def mark_run() -> None:
-    """Note that something ran now."""
-    global last_run
-    last_run = next_serial()
-
-
-def newest_serial() -> int:
-    """A serial between the nodes made so far and those to come."""
-    return next_serial()
+OFTEN = 0x3FF  # how often a node that Python makes asks for something quicker
 
 
 def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:

@@ -21,7 +21,8 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Version, cut_of
 from treadle.graph.op import Op
-from treadle.graph.tensor import Tensor, newest_serial
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows

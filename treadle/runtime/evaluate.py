@@ -20,7 +20,8 @@ from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted
 from treadle.graph.resident import newer
-from treadle.graph.tensor import Tensor, cut, mark_run, settle
+from treadle.graph.serials import mark_run
+from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.history import keep_residual, remember, trim

@@ -14,7 +14,8 @@ from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
 from treadle.batch.template import Sparse
 from treadle.graph.resident import Future
-from treadle.graph.tensor import Tensor, mark_run
+from treadle.graph.serials import mark_run
+from treadle.graph.tensor import Tensor
 
 __all__ = ["Exits", "Rows", "RowsRun", "counts"]
 

@@ -13,7 +13,8 @@ from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Future, newer
-from treadle.graph.tensor import cut, mark_run, remade, settle
+from treadle.graph.serials import mark_run
+from treadle.graph.tensor import cut, remade, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import ARRAY_ALONE, outdated
 from treadle.runtime.forests import Rows, RowsRun

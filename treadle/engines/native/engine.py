@@ -37,8 +37,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
-from treadle.engines.native.objects.call import provide_calls
-from treadle.engines.native.objects.make import provide_makers
+from treadle.engines.native.objects.provide import provide_nodes
 from treadle.engines.native.objects.walk import provide_walk, walked
 from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
@@ -63,8 +62,7 @@ class Native(Engine):
     name = "native"
 
     def __init__(self) -> None:
-        provide_makers()
-        provide_calls()
+        provide_nodes()
         provide_walk()
         self._thread = threading.local()
         self.programs = Programs()

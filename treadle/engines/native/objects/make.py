@@ -21,7 +21,8 @@ from typing import Any
 
 from treadle.engines.native.objects.layout import offsets
 from treadle.engines.native.objects.text import loaded
-from treadle.graph.tensor import LOOK, makers, next_serial, warn_if_growing
+from treadle.graph.serials import LOOK, next_serial, warn_if_growing
+from treadle.graph.tensor import makers
 
 __all__ = ["FRESH", "RESULTS", "addresses", "builtin", "numbers", "provide_makers"]
 
