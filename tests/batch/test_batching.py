@@ -343,3 +343,30 @@ def test_loops_are_left_to_programs() -> None:
         with td.options(autobatch=False):
             for x, y in zip(found, run(f), strict=True):
                 np.testing.assert_allclose(x, y, rtol=1e-10)
+
+
+def test_a_table_is_read_by_numbers_of_two_types() -> None:
+    table = td.lookup("table", (7, 3), init=np.arange(21.0).reshape(7, 3) / 9)
+
+    @td.function
+    def first(x: Any, h: Any) -> Any:
+        return td.tanh(x * h)
+
+    def loss(shift: int) -> Any:
+        found = []
+        for k in range(12):
+            row = td.ones(3)
+            for i in range(4 + k % 3):
+                kind = "int32" if (i + k) % 2 else "int64"
+                row = first(td.rows(table, td.asarray((i + k + shift) % 7, kind)), row)
+            found.append(row.sum())
+        return td.stack(found).sum()
+
+    def trained(autobatch: bool) -> list[Any]:
+        table.assign(np.arange(21.0).reshape(7, 3) / 9)
+        own = td.optim.Adam(lr=0.1)
+        with td.options(autobatch=autobatch):
+            return [float(own.step(loss(k))) for k in range(4)] + [table.numpy()]
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

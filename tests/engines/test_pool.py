@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,29 @@ def pools() -> Iterator[dict[int, Pool]]:
     yield made
     for one in made.values():
         one._close()
+
+
+def failing_after(count: int) -> Callable[..., Any]:
+    """What stands for `Pool.queue` where all but the first `count` runs fail."""
+    queue, calls = Pool.queue, list[int]()
+
+    def failing(
+        pool: Pool, steps: int, size: int, table: int, status: int, done: Any
+    ) -> Any:
+        calls.append(size)
+        if len(calls) <= count:
+            return queue(pool, steps, size, table, status, done)
+        own = Steps()
+        own.add("fail", 9, 9, own.status)
+        rows, arguments = np.array(own.rows, np.int64), np.array(own.table, np.int64)
+
+        def held(well: bool, kept: Any = (rows, arguments, own)) -> None:
+            done(well)
+
+        pointers = arguments.ctypes.data, own.status.ctypes.data
+        return queue(pool, rows.ctypes.data, 1, *pointers, held)
+
+    return failing
 
 
 def work(on: Any, turns: int = 20) -> bytes:

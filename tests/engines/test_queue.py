@@ -14,8 +14,7 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import Net, trees
-from tests.engines.test_pool import ROOT, Steps, ends_well, work
-from treadle.engines.native import pool as module
+from tests.engines.test_pool import ROOT, Steps, ends_well, failing_after, work
 from treadle.engines.native.builder import I64, PTR, Builder
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.pool import Pool, arrived
@@ -90,6 +89,28 @@ def test_a_run_waits_for_what_is_queued(pools: dict[int, Pool]) -> None:
     np.testing.assert_allclose(x, wanted, rtol=1e-5)
 
 
+def test_one_run_is_waited_for_and_not_those_after_it(pools: dict[int, Pool]) -> None:
+    x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
+    told: list[str] = []
+    tickets = []
+    for name, turns in (("short", 1), ("long", 20_000)):
+        steps = Steps()
+        for _ in range(turns):
+            steps.add("affine", len(x), len(x), x, y)
+        rows, table = np.array(steps.rows, np.int64), np.array(steps.table, np.int64)
+
+        def done(well: bool, name: str = name, held: Any = (rows, table)) -> None:
+            told.append(name)
+
+        pointers = table.ctypes.data, steps.status.ctypes.data
+        tickets.append(pools[2].queue(rows.ctypes.data, len(rows), *pointers, done))
+    tickets[0].wait()
+    assert told == ["short"]
+    tickets[0].wait()
+    tickets[1].wait()
+    assert told == ["short", "long"]
+
+
 def test_what_follows_a_failure_is_left_out(pools: dict[int, Pool]) -> None:
     count, where, who = (np.zeros(100, np.int64) for _ in range(3))
     for _ in range(5):
@@ -103,7 +124,7 @@ def test_what_follows_a_failure_is_left_out(pools: dict[int, Pool]) -> None:
             queued.add(steps)
         with pytest.raises(td.RunError, match="out of range"):
             arrived()
-        assert [well for _, well in queued.told] == [False] * 4
+        assert [well for _, well in queued.told] == [True, False, False, False]
         assert (count == 2).all()
         arrived()
         assert work(pools[2]) == work(pools[3])
@@ -252,25 +273,7 @@ def test_a_step_that_fails_late_changes_nothing(
         step(number)
     every = [*net.parameters, *opt.states()]
     before = [v.numpy().copy() for v in every]
-    run, calls = Pool.queue, list[int]()
-
-    def failing(
-        self: Pool, steps: int, count: int, table: int, status: int, done: Any
-    ) -> None:
-        calls.append(count)
-        if len(calls) == 1:  # the way there
-            return run(self, steps, count, table, status, done)
-        own = Steps()
-        own.add("fail", 9, 9, own.status)
-        rows, arguments = np.array(own.rows, np.int64), np.array(own.table, np.int64)
-
-        def held(well: bool, kept: Any = (rows, arguments, own)) -> None:
-            done(well)
-
-        pointers = arguments.ctypes.data, own.status.ctypes.data
-        run(self, rows.ctypes.data, 1, *pointers, held)
-
-    monkeypatch.setattr(module.Pool, "queue", failing)
+    monkeypatch.setattr(Pool, "queue", failing_after(1))  # the way there
     step(3)
     monkeypatch.undo()
     assert any(type(v.committed.stored) is Future for v in every)

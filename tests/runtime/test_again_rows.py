@@ -10,6 +10,8 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import WORDS, Net, Tree, trees
+from tests.engines.test_pool import failing_after
+from treadle.engines.native.pool import Pool
 from treadle.runtime import look
 from treadle.runtime.rows import counts
 
@@ -163,6 +165,57 @@ def test_a_word_that_is_none(hits: list[Any]) -> None:
         np.testing.assert_array_equal(p.numpy(), x)
     optimizer.step(td.stack(net.losses(like)).mean())
     assert not np.array_equal(net.inner.numpy(), before[2])
+
+
+def test_a_label_that_is_none(hits: list[Any]) -> None:
+    net, optimizer = Net(), O.Adam(lr=0.1)
+
+    def step(label: int) -> Any:
+        roots = td.stack([net.encode(t)[0] for t in forest(1)])
+        labels = td.asarray([label, *range(3), *range(3), 0, 1, 1, 2, 2])
+        return optimizer.step(F.cross_entropy(roots @ net.top, labels))
+
+    for k in range(4):
+        step(k % 3)
+    assert len(hits) == 2
+    every = [*net.parameters, *optimizer.states()]
+    before = [v.numpy().copy() for v in every]
+    with pytest.raises(td.RunError, match="9"):
+        step(9)
+    assert len(hits) == 2
+    for v, x in zip(every, before, strict=True):
+        np.testing.assert_array_equal(v.numpy(), x)
+    step(2)
+    assert not np.array_equal(net.inner.numpy(), before[2])
+
+
+def test_an_update_that_fails_is_told_by_the_next_step(
+    hits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, optimizer = Net(), O.Adam(lr=0.1)
+
+    def step(shift: int) -> None:
+        optimizer.step(Ways.joined(net, shift)[0])
+
+    for k in range(4):
+        step(k)
+    every = [*net.parameters, *optimizer.states()]
+    before = [v.numpy().copy() for v in every]
+    # The way there, the loss and the way back go well.
+    monkeypatch.setattr(Pool, "queue", failing_after(3))
+    step(4)
+    monkeypatch.undo()
+    assert len(hits) == 3
+    with pytest.raises(td.RunError, match="out of range"):
+        step(5)
+    for v, x in zip(every, before, strict=True):
+        np.testing.assert_array_equal(v.numpy(), x)
+    other, alike = Net(), O.Adam(lr=0.1)
+    for k in (0, 1, 2, 3, 6):
+        alike.step(Ways.joined(other, k)[0])
+    step(6)
+    for p, q in zip(net.parameters, other.parameters, strict=True):
+        np.testing.assert_array_equal(p.numpy(), q.numpy())
 
 
 def test_a_table_is_changed_where_it_lies(hits: list[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,25 +57,23 @@ class Resident:
 
 
 class Future(Resident):
-    """An array that is being written; `wait` returns when it has been.
+    """An array that a `run` is writing; whoever looks at it waits for that.
 
-    When that is known the node that has the value gets the array itself. Where writing
-    fails it gets what was `before`: nothing was written over, then.
+    When it is known to be written the node that has the value gets the array itself.
+    Where writing fails it gets what was `before`: nothing was written over, then.
     """
 
-    __slots__ = ("_node", "_wait", "array", "before", "lost")
+    __slots__ = ("_node", "array", "before", "run")
 
-    def __init__(
-        self, type_: Type, array: np.ndarray[Any, Any], wait: Callable[[], None]
-    ) -> None:
+    def __init__(self, type_: Type, array: np.ndarray[Any, Any], run: Futures) -> None:
         self.type, self.home = type_, None  # as the base does, without the detour
-        self.array, self._wait, self.lost = array, wait, False
-        self.before: np.ndarray[Any, Any] | None = None
+        self.array, self.run = array, run
+        self.before: np.ndarray[Any, Any] | Future | None = None
         self._node: Callable[[], Any] | None = None
 
     def fetch(self) -> np.ndarray[Any, Any]:
-        self._wait()
-        if self.lost:
+        self.run.wait()
+        if self.run.lost:
             raise RunError(f"what was to write this value ({self.type!r}) has failed")
         return self.array
 
@@ -84,38 +82,62 @@ class Future(Resident):
 
     def arrive(self, well: bool = True) -> None:
         """The array has been written, unless that did not go `well`."""
+        before, self.before = self.before, None
         if not well:
-            if self.before is None:
-                self.lost = True
+            if before is None:
                 return
-            self.array = self.before
+            self.run = Futures()  # of one that is not lost
+            self.array = before.array if isinstance(before, Future) else before
         self.array.flags.writeable = False
         node = self._node and self._node()
         if node is not None and node.stored is self:
             node.stored = self.array
 
 
-class Futures:
-    """The arrays of one run that goes on: `wait` returns when it is over."""
+class LateError(RunError):
+    """A run that was begun has failed: that with this `ticket`."""
 
-    def __init__(self, wait: Callable[[], None]) -> None:
-        self.wait = wait
+    ticket: Ticket
+
+
+class Ticket(Protocol):
+    """What a run has that was begun."""
+
+    def wait(self) -> None:
+        """Be there until it is over; raises RunError."""
+
+
+class Futures:
+    """The arrays of one run, which is to have a `ticket` as soon as it has begun. They
+    are `lost` if it fails.
+    """
+
+    def __init__(self) -> None:
+        self.ticket: Ticket | None = None
+        self.lost = self._over = False
         self._every: list[Future] = []
 
     def of(self, type_: Type, array: np.ndarray[Any, Any]) -> Future:
-        """A value that the run writes."""
-        made = Future(type_, array, self.wait)
+        """A value that the run writes; it is told when that has been done."""
+        made = Future(type_, array, self)
         self._every.append(made)
         return made
 
+    def wait(self) -> None:
+        """Be there until the run is over; raises RunError."""
+        if self.ticket is not None and not self._over:
+            self.ticket.wait()
+
     def done(self, well: bool) -> None:
         """The run is over, and went well or not."""
-        for future in self._every:
+        self._over, self.lost, every = True, not well, self._every
+        self._every = []  # they refer to this
+        for future in every:
             future.arrive(well)
 
 
 def newer(value: Any, before: Any) -> Any:
     """A value that takes the place of another one: that stays if it is lost."""
     if type(value) is Future:
-        value.before = before.array if type(before) is Future else before
+        value.before = before
     return value

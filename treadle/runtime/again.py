@@ -211,7 +211,10 @@ class Recording(Recorder):
             if serial not in self.leaves or not stale:
                 return None
             nodes.append((self.made[serial], k, self.leaves[serial]))
-        last = self.parts[-1]
+        *before, last = self.parts
+        for part in before:  # the run waits for them itself
+            if isinstance(part, Computed):
+                part.begins = True
         if isinstance(last, Computed):  # who reads what it computes waits for it
             changed = {slot for slot, _ in self.changes}
             last.begins = all(slot in changed for _, slot in last.results)

@@ -11,8 +11,6 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
-from treadle.batch.room import COARSE, room
-from treadle.batch.template import Sparse
 from treadle.graph.resident import Future
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
@@ -77,23 +75,23 @@ class Rows:
         self.rows, self.groups = forest.rows, forest.groups
         self.moves = forest.all.moves  # what rows it reads depends on values
         self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
-        self.tables: dict[int, list[tuple[int, Sparse]]] = {}  # instances that read it
-        for number, instance in enumerate(forest.instances):
+        for instance in forest.instances:
             template, serials = instance.template, instance.signature.serials
             for k in template.shared_cotangents:
                 self.order.append((serials[k], False))
-            for k, own in template.sparse.items():
-                self.order.append((serials[k], True))
-                self.tables.setdefault(serials[k], []).append((number, own))
+            self.order += [(serials[k], True) for k in template.sparse]
         leaves = forest.all.leaves.serials[forest.carried()]
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
 
-    def run(self, leaves: Sequence[Any], shared: Sequence[Any]) -> RowsRun:
+    def run(
+        self, leaves: Sequence[Any], shared: Sequence[Any], late: bool = False
+    ) -> RowsRun:
         """Run with the arrays of leaves and of what rows share, in the program's order;
-        raises Failed. What it makes may be Futures.
+        raises Failed. What it makes may be Futures, of which one that is waited for
+        raises if the run has failed `late`.
         """
-        made = self.program.run(leaves, shared, begin=True)
+        made = self.program.run(leaves, shared, begin=True, late=late)
         mark_run()
         counts.runs += 1
         counts.rows += self.rows
@@ -124,18 +122,13 @@ class RowsRun:
         if not futures:
             return found
         # There may be thousands, each for one reader, and none of them can be lost.
-        wait = futures.wait
-        return [Future(t, x, wait) for t, x in zip(exits.types, found, strict=True)]
+        return [Future(t, x, futures) for t, x in zip(exits.types, found, strict=True)]
 
-    def ids(self, serial: int) -> np.ndarray[Any, Any]:
+    def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of
-        zeros will be added.
+        zeros will be added; a Future where the run may fail late.
         """
-        read = [self.made.ids(*own) for own in self.rows.tables[serial]]
-        ids = np.concatenate(read)
-        return np.concatenate(
-            [ids, np.full(room(len(ids), COARSE) - len(ids), ids[0], ids.dtype)]
-        )
+        return self.made.ids(serial)
 
     def pull(
         self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False
@@ -144,7 +137,7 @@ class RowsRun:
         it may only `begin` they may be Futures.
         """
         exits = self.exits
-        pairs = [(exits.places(k), self._apart(k, g)) for k, g in given.items()]
+        pairs = [(exits.places(k), g) for k, g in given.items()]
         found = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
         futures = found.futures
         if futures and any(len(x) > 1 for x in found.dense.values()):
@@ -165,14 +158,6 @@ class RowsRun:
         if futures:
             return [futures.of(Type(x.shape, x.dtype), x) for x in parts]
         return parts + found.rows
-
-    def _apart(self, number: int, g: Any) -> np.ndarray[Any, Any]:
-        """The cotangent of an exit, by the rows that it is made of."""
-        t = self.exits.types[number]
-        count, shape = len(self.exits.places(number)), t.shape
-        if count > 1:
-            shape = (shape[0] // count, *shape[1:])
-        return np.asarray(g).reshape(count, *shape)
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

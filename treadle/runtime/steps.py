@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treadle.engines.base import Program
+from treadle.engines.base import Failed, Program
 from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import counted
-from treadle.graph.resident import Future, newer
+from treadle.graph.resident import Future, Futures, LateError, newer
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import cut, remade, settle
 from treadle.graph.variable import Variable
@@ -41,6 +41,7 @@ class Values:
         self.look = look
         self.made: list[Any] = [None] * slots
         self.rows: dict[int, RowsRun] = {}
+        self.begun: list[Futures] = []  # what goes on beside this, in order
 
     def __call__(self, source: Source, begin: bool = False) -> Any:
         """The array of a source; it may not be there yet, where a run only begins."""
@@ -57,7 +58,9 @@ class Values:
     def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
         """Keep some of these arrays, each in its slot."""
         for k, slot in slots:
-            self.made[slot.number] = arrays[k]
+            self.made[slot.number] = x = arrays[k]
+        if slots and type(x) is Future:
+            self.begun.append(x.run)
 
 
 Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
@@ -66,7 +69,7 @@ Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 @dataclass
 class Computed:
     """A program's part of a run; `reused` arguments may be written over. It is only
-    begun where nothing but Variables gets its results.
+    begun where nothing but Variables gets its results, or later parts.
     """
 
     program: Program
@@ -78,6 +81,8 @@ class Computed:
     def run(self, values: Values) -> None:
         spent: set[int] = set()
         if not state.transactions:  # they hold what is there now
+            for _, x in self.reused:
+                values(x)  # it may yet be written by the step before
             for k, x in self.reused:
                 if _sole(values.look, x) if type(x) is int else _alone(x):
                     spent.add(k)
@@ -98,8 +103,8 @@ class Rowed:
     ids: Slots  # by serial of the table
 
     def run(self, values: Values) -> None:
-        leaves = [values(x) for x in self.leaves]
-        made = self.rows.run(leaves, [values(x) for x in self.shared])
+        leaves = [values(x, True) for x in self.leaves]
+        made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
         values.rows[self.number] = made
         values.put(made.values(), self.exits)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
@@ -116,7 +121,7 @@ class Pulled:
 
     def run(self, values: Values) -> None:
         made = values.rows.pop(self.number)
-        given = {k: values(x) for k, x in self.given.items()}
+        given = {k: values(x, True) for k, x in self.given.items()}
         values.put(made.pull(given, self.asked, True), self.results)
 
 
@@ -136,21 +141,37 @@ class Plan:
         """Run all parts for this graph, settle and cut its nodes, and commit."""
         values = Values(look, self.slots)
         bases = [variable.committed.serial for _, variable in self.changes]
-        for part in self.parts:
-            part.run(values)
+        try:
+            self._run_parts(values)
+        except LateError as error:
+            if error.ticket in [run.ticket for run in values.begun]:
+                raise Failed from None
+            raise
         mark_run()
         for (_, variable), base in zip(self.changes, bases, strict=True):
             if variable.committed.serial != base:  # by another thread
                 raise outdated(variable).located("step", repr(variable.type))
         for slot, place, leaf in self.nodes:
             node = look.nodes[place]
-            settle(node, values.made[slot.number])
+            settle(node, values(slot))
             cut(node, leaf)
         for slot, variable in self.changes:
             before = variable.committed
             version = remade(before, variable.version, (), variable.type)
             settle(version, newer(values.made[slot.number], before.stored))
             variable.commit(version)
+
+    def _run_parts(self, values: Values) -> None:
+        """Begin all parts, and be there until what tells values has been done: then the
+        positions have been checked, and the way back and the update go on.
+        """
+        told = 0
+        for part in self.parts:
+            part.run(values)
+            if type(part) is not Pulled and part is not self.parts[-1]:
+                told = len(values.begun)
+        if told:
+            values.begun[told - 1].wait()
 
 
 def _sole(look: Look, place: int) -> bool:

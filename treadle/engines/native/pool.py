@@ -23,7 +23,9 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -31,9 +33,10 @@ from treadle.base.errors import RunError
 from treadle.engines.native.host import cores, host
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.runner import PORTABLE, TEXTS, THREADS
-from treadle.engines.native.workers import ROOM, SIZE, WORKERS
+from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
+from treadle.graph.resident import LateError
 
-__all__ = ["Done", "Pool", "arrived", "pool"]
+__all__ = ["Done", "Pool", "Ticket", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -43,8 +46,20 @@ _RUN = ctypes.CFUNCTYPE(
 _WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 _HALT = ctypes.CFUNCTYPE(None, _POINTER)
 _QUEUE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
-_WAIT = ctypes.CFUNCTYPE(_INTEGER, _POINTER)
+_WAIT = ctypes.CFUNCTYPE(_INTEGER, _POINTER, _INTEGER)
 Done = Callable[[bool], None]
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """The number of a run among all that were queued on a pool."""
+
+    pool: Pool
+    number: int
+
+    def wait(self) -> None:
+        """Be there until this run is over, and all before it."""
+        self.pool.reached(self.number)
 
 
 class Pool:
@@ -59,7 +74,9 @@ class Pool:
         self.threads = max(1, threads) if _workers_exist() else 1
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
-        self._jobs: list[Done] = []  # who is told of what is queued
+        # Who is told of what is queued, with the address of its status.
+        self._jobs: deque[tuple[Ticket, Done, int]] = deque()
+        self._count = 0  # runs ever queued
         _pools.add(self)
 
     def run(
@@ -94,7 +111,7 @@ class Pool:
         args_pointer: int,
         status_pointer: int,
         done: Done,
-    ) -> None:
+    ) -> Ticket:
         """`run`, to begin soon and beside what the caller does; it has to be `helped`.
 
         `done` is called by who waits for the end (`arrived`), with whether it went
@@ -105,12 +122,22 @@ class Pool:
         assert state is not None
         with _order:
             if len(self._jobs) == ROOM:
-                self._wait(state)
+                self._wait(state, self._jobs[0][0].number)
             pointers = steps_pointer, count, args_pointer, status_pointer
-            _QUEUE(state.functions["treadle_queue"])(state.address, *pointers)
+            state.queue(state.address, *pointers)
             # After it: this thread may come to wait in between, in a finalizer.
-            self._jobs.append(done)
+            self._count += 1
+            ticket = Ticket(self, self._count)
+            self._jobs.append((ticket, done, status_pointer))
             _queued.add(self)
+        return ticket
+
+    def reached(self, number: int) -> None:
+        """Be there until the run of that number is over, and all queued before it."""
+        with _order:
+            state = self._state
+            if state and self._jobs and self._jobs[0][0].number <= number:
+                self._wait(state, number)
 
     @property
     def helped(self) -> bool:
@@ -119,18 +146,27 @@ class Pool:
             self._start()
         return self._state is not None and bool(self._state.workers)
 
-    def _wait(self, state: _State) -> None:
-        """Help until what is queued is over, and tell."""
-        failed = _WAIT(state.functions["treadle_wait"])(state.address)
-        jobs, self._jobs = self._jobs, []
-        _queued.discard(self)
-        for done in jobs:
-            done(not failed)
+    def _wait(self, state: _State, number: int) -> None:
+        """Help until so many runs are over, and tell; all of them if one has failed."""
+        failed = state.wait(state.address, number)
         if failed:
-            raise RunError(
+            state.wait(state.address, self._count)
+            state.failed.value = 0
+        over, failure = state.over.value, None
+        while self._jobs and self._jobs[0][0].number <= over:
+            ticket, done, status = self._jobs.popleft()
+            if failed and not failure and _INTEGER.from_address(status).value:
+                failure = ticket
+            done(not failure)
+        if not self._jobs:
+            _queued.discard(self)
+        if failure:
+            error = LateError(
                 "a step that went on beside Python read at a position out of range",
                 hint="what it was to assign was dropped: Variables are as before it",
             )
+            error.ticket = failure
+            raise error
 
     def _start(self) -> Any:
         with _lock:
@@ -152,6 +188,7 @@ class Pool:
     def _forget(self) -> None:
         """In a forked child, where the workers are not, and nothing is queued."""
         self._native = self._state = None
+        self._count = 0
 
 
 class _State:
@@ -163,10 +200,16 @@ class _State:
         self.threads = threads
         self.workers: list[threading.Thread] = []
         self.functions: dict[str, int] = {}
+        # Of all runs ever queued, those that are over; the status of one that failed.
+        self.over = ctypes.c_int64.from_address(self.address + OVER)
+        self.failed = ctypes.c_int64.from_address(self.address + FAILED)
 
     def start(self, functions: dict[str, int]) -> None:
         """Start the workers: as many as the system allows."""
         self.functions = functions  # their code stays loaded
+        if "treadle_queue" in functions:
+            self.queue = _QUEUE(functions["treadle_queue"])
+            self.wait = _WAIT(functions["treadle_wait"])
         count = ctypes.c_int64.from_address(self.address + THREADS)
         count.value = 1
         for number in range(1, self.threads):
@@ -233,7 +276,7 @@ def arrived() -> None:
     with _order:
         for one in list(_queued):
             if one._state is not None:
-                one._wait(one._state)
+                one._wait(one._state, one._count)
 
 
 @atexit.register

@@ -31,7 +31,7 @@ from treadle.program.program import Fallback, title
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
+__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of", "straight"]
 
 Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
@@ -107,10 +107,10 @@ class Tables:
                 continue
             order = self._buffers[n].order
             if order:  # it lies as an earlier program has left it
-                flat = _straight(x.transpose(order))
+                flat = straight(x.transpose(order))
                 own[n] = laid(flat, order)
             else:
-                own[n] = flat = _straight(x)
+                own[n] = flat = straight(x)
             numbers.append(n)
             found.append(flat)
             self._known[k] = weakref.ref(x) if flat is x else None
@@ -188,7 +188,7 @@ class Run:
         """
         alive, panels, idle = self._placed(arrays, spent)
         linked, tables, types = self.linked, self.tables, self.linked.program.results
-        found, futures = self._found(alive), Futures(arrived)
+        found, futures = self._found(alive), Futures()
         values = {s: futures.of(t, found[s]) for s, _, t in types}
 
         def done(well: bool) -> None:
@@ -201,7 +201,7 @@ class Run:
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
-        self.threads.queue(place, piece.records, *pointers, done)
+        futures.ticket = self.threads.queue(place, piece.records, *pointers, done)
         return values
 
     def _placed(
@@ -317,7 +317,7 @@ class Run:
                     array(n)[...] = x
 
 
-def _straight(x: Array) -> Array:
+def straight(x: Array) -> Array:
     """An array in C order: what is copied for that has to be there."""
     if not x.flags.c_contiguous:
         arrived()

@@ -9,7 +9,7 @@ The queue in the state of a pool, in bytes from its beginning:
 
     320  runs that were queued     328  1 and the number of who goes through them, or 0
     332  1: somebody helps
-    384  runs that are over        392  the status of the one that failed, until told
+    384  runs that are over        392  the status of the one that failed, or 0
     448  the runs: records, how many, table, status; the next is in the place of the
          one that was ROOM before
 """
@@ -18,39 +18,43 @@ from __future__ import annotations
 
 from treadle.engines.native.runner import PATIENCE, QUEUE, RUNS
 
-__all__ = ["ROOM", "SIZE", "WORKERS"]
+__all__ = ["FAILED", "OVER", "ROOM", "SIZE", "WORKERS"]
 
 ROOM = 8  # runs in the queue at most
 _ENTRY = 32  # bytes of a run in it
-_OWNER, _HELPED, _OVER, _FAILED, _RUNS = (QUEUE + k for k in (8, 12, 64, 72, 128))
+_OWNER, _HELPED, OVER, FAILED, _RUNS = (QUEUE + k for k in (8, 12, 64, 72, 128))
+_ALL = (1 << 63) - 1
 SIZE = _RUNS + ROOM * _ENTRY  # bytes of the state
 # Cycles of the clock that a worker waits before it sleeps: some tens of microseconds,
 # a millisecond where it was woken as soon the last time: waking takes tens, too.
 _SHORT, _LONG = 200_000, 3_000_000
 
-# `serve`: go through the queue as %owner unless somebody does; whether it was done.
+# `serve`: go through the queue as %owner unless somebody does, to the run numbered
+# %until, which is not done; whether any was.
 # After a run that fails the others are left out.
 _SERVE = f"""
-define internal i1 @waiting(ptr %pool) {{
+define internal i1 @waiting(ptr %pool, i64 %until) {{
   %queued = getelementptr i8, ptr %pool, i64 {QUEUE}
-  %over = getelementptr i8, ptr %pool, i64 {_OVER}
+  %over = getelementptr i8, ptr %pool, i64 {OVER}
   %d = load atomic i64, ptr %over seq_cst, align 8
   %q = load atomic i64, ptr %queued seq_cst, align 8
-  %some = icmp ne i64 %d, %q
+  %more = icmp slt i64 %q, %until
+  %last = select i1 %more, i64 %q, i64 %until
+  %some = icmp slt i64 %d, %last
   ret i1 %some
 }}
 
-define internal i1 @serve(ptr %pool, i32 %owner) {{
+define internal i1 @serve(ptr %pool, i32 %owner, i64 %until) {{
 entry:
   %place = getelementptr i8, ptr %pool, i64 {_OWNER}
-  %over = getelementptr i8, ptr %pool, i64 {_OVER}
-  %failed = getelementptr i8, ptr %pool, i64 {_FAILED}
+  %over = getelementptr i8, ptr %pool, i64 {OVER}
+  %failed = getelementptr i8, ptr %pool, i64 {FAILED}
   %runs = getelementptr i8, ptr %pool, i64 {_RUNS}
   %pair = cmpxchg ptr %place, i32 0, i32 %owner seq_cst monotonic
   %won = extractvalue {{i32, i1}} %pair, 1
   br i1 %won, label %look, label %end
 look:
-  %some = call i1 @waiting(ptr %pool)
+  %some = call i1 @waiting(ptr %pool, i64 %until)
   br i1 %some, label %one, label %leave
 one:
   %number = load atomic i64, ptr %over monotonic, align 8
@@ -123,20 +127,20 @@ end:
 """
 
 _WAIT = f"""
-; Be there until all that is queued is over, one caller at a time; the status of the run
-; that failed.
-define i64 @treadle_wait(ptr %pool) {{
+; Be there until so many of all runs ever queued are over, one caller at a time; the
+; status of the one that failed, which stays.
+define i64 @treadle_wait(ptr %pool, i64 %until) {{
 entry:
   %place = getelementptr i8, ptr %pool, i64 {_OWNER}
   %helped = getelementptr i8, ptr %pool, i64 {_HELPED}
-  %failed = getelementptr i8, ptr %pool, i64 {_FAILED}
+  %failed = getelementptr i8, ptr %pool, i64 {FAILED}
   br label %begin
 begin:
   store atomic i32 1, ptr %helped seq_cst, align 4
   br label %look
 look:
   %n = phi i64 [0, %begin], [0, %own], [%n, %claim], [%n1, %pause], [%n, %offer]
-  %some = call i1 @waiting(ptr %pool)
+  %some = call i1 @waiting(ptr %pool, i64 %until)
   br i1 %some, label %ask, label %over
 ask:
   %owner = load atomic i32, ptr %place seq_cst, align 4
@@ -144,7 +148,7 @@ ask:
   br i1 %nobody, label %serve, label %help
 serve:
   store atomic i32 0, ptr %helped seq_cst, align 4
-  %served = call i1 @serve(ptr %pool, i32 1)
+  %served = call i1 @serve(ptr %pool, i32 1, i64 %until)
   br label %begin
 help:
   %state = load atomic i64, ptr %pool acquire, align 8
@@ -172,7 +176,7 @@ offer:  ; sched_yield 24
   br label %look
 over:
   store atomic i32 0, ptr %helped seq_cst, align 4
-  %status = atomicrmw xchg ptr %failed, i64 0 seq_cst
+  %status = load atomic i64, ptr %failed seq_cst, align 8
   ret i64 %status
 }}
 """
@@ -206,10 +210,10 @@ own:
   call void @part(ptr %pool, i64 %got, i64 %worker)
   br label %look
 idle:
-  %queued = call i1 @waiting(ptr %pool)
+  %queued = call i1 @waiting(ptr %pool, i64 {_ALL})
   br i1 %queued, label %serve, label %rest
 serve:
-  %served = call i1 @serve(ptr %pool, i32 %owner)
+  %served = call i1 @serve(ptr %pool, i32 %owner, i64 {_ALL})
   br i1 %served, label %free, label %rest
 free:  ; whoever stands in this worker's place may be about to claim a part
   call void @llvm.x86.sse2.pause()
@@ -266,7 +270,7 @@ define void @treadle_halt(ptr %pool) {
 """
 
 # Functions by name: (pool, worker), which returns when told to leave; (pool), which
-# tells all workers; (pool, steps, count, table, status); (pool) -> status.
+# tells all workers; (pool, steps, count, table, status); (pool, until) -> status.
 WORKERS = {
     "treadle_work": RUNS + _SERVE + _WORK,
     "treadle_halt": _HALT,

@@ -22,7 +22,7 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.compiled import Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.pool import Done, pool
+from treadle.engines.native.pool import Done, Ticket, pool
 from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
@@ -40,7 +40,7 @@ class _Steps:
 
     `order` has the turn of each group; those of one turn go as they were added. `told`
     is of each step what is told to those who watch. Addresses stand in `slots` of the
-    tables. Some `check` positions.
+    tables. Some `check` positions, or are wanted as soon as those that do.
     """
 
     order: Numbers
@@ -98,16 +98,18 @@ class Table:
         every = [one for x in steps for _ in x.order for one in x.told]
         self.told, self.turns = every, turns
         checks = [np.full(x.records[..., 0].size, x.check) for x in steps]
-        # The steps from this one on check no positions.
+        # The steps from this one on check no positions, nor are they wanted soon.
         checking = np.flatnonzero(np.concatenate(checks)[turns])
         self.sure = 1 + int(checking.max(initial=-1))
 
-    def run(self, bases: Numbers, threads: int, done: Done | None = None) -> None:
+    def run(
+        self, bases: Numbers, threads: int, done: Done | None = None, late: bool = False
+    ) -> Ticket | None:
         """Do all steps; `bases` has the addresses of blocks by number, those of what
         is needed for this call alone are filled in. A position out of range raises.
 
         Where there is one to be told when it is `done`, who holds all memory of the
-        blocks, what cannot fail is only begun.
+        blocks, what cannot fail is only begun, or everything if errors may come `late`.
         """
         workers = pool(threads)
         size = self.arena + self.scratch * workers.threads
@@ -118,7 +120,9 @@ class Table:
         table, records = self.table.copy(), self.records
         table[self.places] += bases[self.blocks]
         pointers = table.ctypes.data, status.ctypes.data
-        first, count = records.ctypes.data, len(records) if done is None else self.sure
+        first, count = records.ctypes.data, 0 if late else self.sure
+        if done is None:
+            count = len(records)
         timing = Timing(records, workers.threads) if watchers else None
         log = timing.address if timing else 0
         if count:
@@ -127,14 +131,15 @@ class Table:
             timing.tell([self.told[k] for k in self.turns.tolist()])
         if status[0]:
             raise PositionError
-        if done is not None:
-            kept = self, space, status, table
+        if done is None:
+            return None
+        kept = self, space, status, table
 
-            def over(well: bool, kept: Any = kept) -> None:
-                done(well)
+        def over(well: bool, kept: Any = kept) -> None:
+            done(well)
 
-            rest = first + count * records.itemsize * FIELDS
-            workers.queue(rest, len(records) - count, *pointers, over)
+        rest = first + count * records.itemsize * FIELDS
+        return workers.queue(rest, len(records) - count, *pointers, over)
 
 
 class Assembly:
@@ -155,6 +160,7 @@ class Assembly:
         addresses: Sequence[Any],
         numbers: Sequence[Any],
         *cut: Any,
+        now: bool = False,
     ) -> None:
         arguments = [*addresses, *numbers]
         tables = np.empty((len(order), len(arguments)), np.int64)
@@ -164,7 +170,8 @@ class Assembly:
         for k, x in enumerate((self.moves[function], 0, *cut)):
             records[:, 0, k] = x
         slots = np.arange(len(addresses))
-        self.steps.append(_Steps(order, records, tables, [Told(function)], slots))
+        told = [Told(function)]
+        self.steps.append(_Steps(order, records, tables, told, slots, now))
 
     def gather(
         self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
@@ -174,9 +181,12 @@ class Assembly:
             grain = GATHER_BYTES // size + 1
             self._move(order, "gather", (sources, target), (size,), rows, grain)
 
-    def copy(self, order: Numbers, source: Any, target: Any, size: Any) -> None:
-        """So many bytes from one place to another."""
-        self._move(order, "copy", (source, target), (size,), 1, 1)
+    def copy(
+        self, order: Numbers, source: Any, target: Any, size: Any, now: bool = False
+    ) -> None:
+        """So many bytes from one place to another; `now`: as early as positions are
+        checked."""
+        self._move(order, "copy", (source, target), (size,), 1, 1, now=now)
 
     def add(
         self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any

@@ -16,7 +16,7 @@ from treadle.batch.room import room
 from treadle.batch.units import Leaves, View
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.run import memory_of
+from treadle.engines.native.run import memory_of, straight
 
 __all__ = ["LINE", "Block", "Matrices", "Read", "memory", "outputs", "row_types"]
 
@@ -68,7 +68,7 @@ class Read:
     def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, Sequence[Array]]:
         """Where each value lies, and what is to be kept alive; arrays of `whole`."""
         if self.most > WIDEST:  # a single element lies in one piece anyway
-            arrays = [np.asarray(x, order="C") for x in arrays]
+            arrays = [straight(x) for x in arrays]
         found = np.zeros(self.count, np.int64)
         found[self.whole] = addresses_of(arrays)
         self.place_views(found)

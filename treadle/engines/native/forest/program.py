@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -10,36 +9,26 @@ from typing import Any
 import numpy as np
 
 from treadle.base.types import Type
-from treadle.batch.columns import Marks, Numbers
-from treadle.batch.forest import Forest, Groups, Instance
-from treadle.batch.live import Live, living
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Instance
+from treadle.batch.live import Live
 from treadle.batch.part import Part
-from treadle.batch.room import room
+from treadle.batch.room import COARSE, room
+from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import (
-    FIRST,
-    FRESH,
-    GRADS,
-    INDEX,
-    LEAVES,
-    SPACE,
-    VALUES,
-    block,
+from treadle.engines.native.forest.backward import Backward, Cotangents
+from treadle.engines.native.forest.bases import FIRST, VALUES, block
+from treadle.engines.native.forest.matrices import Matrices, Read, outputs, row_types
+from treadle.engines.native.forest.placed import (
+    Gathered,
+    Placed,
+    Source,
+    Spots,
+    compiled_part,
 )
-from treadle.engines.native.forest.matrices import (
-    LINE,
-    Matrices,
-    Read,
-    outputs,
-    row_types,
-)
-from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.parts import Rows, compiled
 
-__all__ = ["Backward", "Program", "Spots", "Where"]
+__all__ = ["Program", "Where"]
 
-Source = tuple[str, int]
-Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
 Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
 
@@ -58,6 +47,7 @@ class Program:
         self.gradient = gradient
         self.taken = taken
         self._where: dict[int, tuple[Spots, Where]] = {}
+        self._back: dict[tuple[int, ...], tuple[Sequence[Spots], Backward]] = {}
         self.read = Read(forest.all.leaves, forest.all.views)
         # The numbers of the blocks of what is shared.
         self.shared: dict[int, int] = {}
@@ -71,7 +61,7 @@ class Program:
 
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
-        pairs = [(_compiled(self.forward_of(x)), x) for x in self.forest.instances]
+        pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
         return all(
             rows.at(n).possible
             for rows, instance in pairs
@@ -93,12 +83,16 @@ class Program:
         """The way there."""
         return Forward(self)
 
-    @cached_property
-    def backward(self) -> Backward:
-        """The way back, of all rows."""
-        return Backward(
-            self, [np.ones(x.count, np.bool_) for x in self.forest.instances]
-        )
+    def backward(self, given: Sequence[Spots]) -> Backward:
+        """The way back for cotangents of some values; whose is asked for comes again.
+
+        Rows that none of them reaches take no part.
+        """
+        key = tuple(map(id, given))
+        known = self._back.get(key)
+        if known is None:
+            known = self._back[key] = given, Backward(self, given)
+        return known[1]
 
     @cached_property
     def live(self) -> Live:
@@ -113,6 +107,35 @@ class Program:
         if known is None or known[0] is not places:
             known = self._where[id(places)] = places, _matrices_of(places)
         return known[1]
+
+    @cached_property
+    def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
+        """Of each table that has a gradient of rows, the instances that read it."""
+        found: dict[int, list[tuple[int, Sparse]]] = {}
+        for number, instance in enumerate(self.forest.instances):
+            for k, own in instance.template.sparse.items():
+                serial = instance.signature.serials[k]
+                found.setdefault(serial, []).append((number, own))
+        return found
+
+    def ids_of(self, number: int, own: Sparse) -> tuple[int, int, Type, Numbers]:
+        """Where the ids lie that an instance reads rows by, how many there are, of
+        which type, and the turn in which they are known.
+        """
+        matrices, owner, place = self.home(number, own.ids)
+        t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
+        count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
+        return matrices.address(owner, place), count, t.with_shape(()), turn
+
+    def numbers(self, places: Spots) -> tuple[Numbers, Type]:
+        """The numbers of values of one type, by which their addresses are asked for."""
+        forest = self.forest
+        found = np.empty(len(places), np.int64)
+        for number, output, mine in self.where(places):
+            instance = forest.instances[number]
+            found[mine] = forest.first[instance.units[places[mine, 2]]] + output
+            t = instance.signature.body.types[output]
+        return found, t
 
     def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
         """The matrices that a source of an instance's rows lies in, whose it is there,
@@ -153,35 +176,17 @@ def _matrices_of(places: Spots) -> Where:
     return found
 
 
-class _Gathered:
-    """Whose addresses steps ask for, one list after the other."""
-
-    def __init__(self) -> None:
-        self.parts: list[Numbers] = []
-        self.count = 0
-
-    def add(self, values: Numbers) -> int:
-        """Where the addresses of some values will be."""
-        place = INDEX + 8 * self.count
-        self.parts.append(values)
-        self.count += len(values)
-        return place
-
-    def all(self) -> Numbers:
-        """All values, in order; leaves have numbers that count from the end."""
-        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)
-
-
 class Forward:
     """The steps of all groups, and then of what is taken, of `types` each.
 
-    In the instances `checked` positions are.
+    Of tables with gradients the rows that were read are told, as `ids`.
     """
 
     def __init__(self, program: Program) -> None:
         self.types: list[Type] = []
-        self.checked: set[int] = set()
-        steps, gathered = Assembly(), _Gathered()
+        # Whose, how many, of which type.
+        self.ids: list[tuple[int, int, Type]] = []
+        steps, gathered = Assembly(), Gathered()
         for number, instance in enumerate(program.forest.instances):
             part = program.forward_of(instance)
             count = len(instance.signature.body.outputs)
@@ -194,199 +199,39 @@ class Forward:
                 first = program.values.address(number, ("input", k))
                 target = first + size * groups.starts
                 steps.gather(groups.turns, pointers, target, groups.counts, size)
-            if _Placed(program, number, part, places).put(steps, groups):
-                self.checked.add(number)
+            Placed(program, number, part, places).put(steps, groups)
         self._take(program, steps, gathered)
+        if program.gradient:
+            self._tell_ids(program, steps)
         self.table = steps.table()
         self.index = gathered.all()
         self.outputs = outputs(program.forest, program.values)
 
-    def _take(self, program: Program, steps: Assembly, gathered: _Gathered) -> None:
-        forest, last = program.forest, np.array([program.forest.groups])
+    def _take(self, program: Program, steps: Assembly, gathered: Gathered) -> None:
+        last = np.array([program.forest.groups])
         for k, places in enumerate(program.taken, FIRST + len(program.shared)):
-            values = np.empty(len(places), np.int64)
-            for number, output, mine in program.where(places):
-                instance = forest.instances[number]
-                values[mine] = forest.first[instance.units[places[mine, 2]]] + output
-                t = instance.signature.body.types[output]
+            values, t = program.numbers(places)
             self.types.append(t)
             count = np.array([len(places)])
             steps.gather(last, gathered.add(values), block(k), count, t.nbytes)
 
-
-class Cotangents:
-    """Places of the cotangents of values, of what is summed later, and of leaves."""
-
-    def __init__(self, forest: Forest, read: Read) -> None:
-        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
-        self.leaves = Matrices(LEAVES)
-        self.space = 0  # bytes for those of what one group reads
-        for number, instance in enumerate(forest.instances):
-            template = instance.template
-            for k, t in enumerate(instance.signature.body.types):
-                if adds(t.dtype):
-                    self.grads.add(number, instance.count, ("output", k), t)
-            for k, t in enumerate(template.frontier):
-                self.fresh.add(number, instance.count, ("frontier", k), t)
-            n = int(instance.groups.counts.max())
-            arguments = instance.signature.body.arguments
-            rows = [k for k in template.row_cotangents if k not in instance.aligned]
-            types = [arguments[k].type for k in rows]
-            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
-            self.space = max(self.space, space)
-        for k, t in read.floats:
-            self.leaves.add(k, 1, ("leaf", 0), t)
-
-
-class Backward:
-    """The steps of the gradients of all groups, and of the sums over rows.
-
-    Where some rows are not `live` they take no part: what they read gets nothing from
-    them. The others are marked, by instance.
-    """
-
-    def __init__(self, program: Program, live: Sequence[Marks] | None = None) -> None:
-        self.live = live
-        steps, gathered = Assembly(), _Gathered()
-        # Of each result that is summed up over rows: whose it is, and its type.
-        self.totals: list[tuple[int, Type]] = []
-        # Of each that is rows of a table, after these: whose, how many, of which type.
-        self.sparse: list[tuple[int, int, Type]] = []
-        for number in range(len(program.forest.instances)):
-            self._gradient_of(program, steps, gathered, number)
-        for number in range(len(program.forest.instances)):
-            self._totals(program, steps, number)
-        self._sparse(program, steps)
-        self.table = steps.table()
-        self.index = gathered.all()
-        self.outputs = outputs(program.forest, program.cotangents.grads)
-
-    def _gradient_of(
-        self, program: Program, steps: Assembly, gathered: _Gathered, number: int
-    ) -> None:
-        """The gradient of the rows of an instance, added to where it belongs."""
-        forest = program.forest
-        instance = forest.instances[number]
-        template = instance.template
-        if template.backward is None:
-            return
-        groups = _backwards(instance.groups, forest.groups)
-        if self.live is not None:
-            groups = living(groups, self.live[number], program.live.room)
-            if not len(groups.turns):
-                return
-        arguments = instance.signature.body.arguments
-        given, place = [], np.full(len(groups.counts), SPACE, np.int64)
-        for k in template.row_cotangents:
-            if k in instance.aligned:
-                first, size = program.address(number, ("lasting", k))
-                given.append(first + size * groups.starts)
-                continue
-            size = arguments[k].type.nbytes
-            given.append(place)
-            place = place + -(-groups.counts * size // LINE) * LINE
-        frontier = [("frontier", k) for k in range(len(template.frontier))]
-        placed = _Placed(program, number, template.backward, frontier)
-        placed.put(steps, groups, given)
-        for k, place in zip(template.row_cotangents, given, strict=True):
-            if k in instance.aligned:  # each row has one reader, which has set it
-                continue
-            targets = gathered.add(instance.sources[k]) + 8 * groups.starts
-            t = arguments[k].type
-            steps.add(groups.turns, targets, place, groups.counts, t)
-
-    def _totals(self, program: Program, steps: Assembly, number: int) -> None:
-        instance = program.forest.instances[number]
-        template = instance.template
-        part = template.total
-        if part is None:
-            return
-        n = room(instance.count) if template.sums else instance.count
-        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
-        arguments = [program.address(number, s)[0] for s in part.sources]
-        types = [y.type for y in part.body.outputs]
-        first = FIRST + len(program.shared) + len(self.totals)
-        for k, t in zip(template.shared_cotangents, types, strict=True):
-            self.totals.append((instance.signature.serials[k], t))
-        results = [block(first + k) for k in range(len(types))]
-        steps.part(
-            self._last(program),
-            [made],
-            [0],
-            np.array([arguments], np.int64),
-            np.array([results], np.int64),
-            np.array([[t.nbytes for t in types]], np.int64),
-            instance.signature.origin,
-        )
-
-    def _sparse(self, program: Program, steps: Assembly) -> None:
-        """The cotangents of the rows that were read of each table, of one instance
-        after the other.
+    def _tell_ids(self, program: Program, steps: Assembly) -> None:
+        """The rows that are read of each table, one instance's after the other's, and
+        more of the first, to which rows of zeros will be added.
         """
-        parts: dict[int, list[tuple[int, int, Type]]] = {}
-        for number, instance in enumerate(program.forest.instances):
-            for k, rows in instance.template.sparse.items():
-                matrices, owner, place = program.home(number, rows.values)
-                t, serial = matrices.types[owner, place], instance.signature.serials[k]
-                count = instance.count * (t.size // max(math.prod(rows.tail), 1))
-                own = matrices.address(owner, place), count, t.with_shape(rows.tail)
-                parts.setdefault(serial, []).append(own)
-        first = FIRST + len(program.shared) + len(self.totals)
-        for number, (serial, every) in enumerate(parts.items(), first):
-            total = 0
-            for source, count, t in every:
-                target = block(number) + total * t.nbytes
-                steps.copy(self._last(program), source, target, count * t.nbytes)
-                total += count
-            self.sparse.append((serial, total, t))
-
-    def _last(self, program: Program) -> Numbers:
-        """The turn after all groups."""
-        turn = program.forest.groups
-        return np.array([turn if self.live is None else turn * program.live.room])
-
-
-def _compiled(part: Part) -> Rows:
-    return compiled((part.body.number, part.given), part.at)
-
-
-class _Placed:
-    """A part of an instance, and where its arguments and results lie.
-
-    What is said of row 0 moves on by `shifts` bytes a row. The first results, which
-    are not in `places`, are given with each group.
-    """
-
-    def __init__(
-        self, program: Program, number: int, part: Part, places: Sequence[Source]
-    ) -> None:
-        self.rows = _compiled(part)
-        self.origin = program.forest.instances[number].signature.origin
-        every = [*part.sources, *places]
-        self.count = len(part.sources)
-        pairs = [program.address(number, s) for s in every]
-        self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
-        sizes = [y.type.nbytes for y in part.body.outputs]
-        self.sizes = np.array(sizes, np.int64)
-
-    def put(
-        self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
-    ) -> bool:
-        """The part for each group; `given` has where its first results lie. Whether
-        positions are checked."""
-        checks = False
-        own = self.starts + groups.starts[:, None] * self.shifts
-        results = own[:, self.count :]
-        if given:
-            results = np.concatenate([np.stack(given, 1), results], 1)
-        sizes = groups.counts[:, None] * self.sizes
-        for made, which, k in self.rows.alike(groups.counts.tolist()):
-            places = own[k, : self.count], results[k]
-            steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
-            checks |= made[0].checks
-        return checks
-
-
-def _backwards(groups: Groups, count: int) -> Groups:
-    """The groups in the turns of the way back."""
-    return Groups(count - 1 - groups.turns, groups.starts, groups.counts)
+        first = FIRST + len(program.shared) + len(program.taken)
+        for serial, every in program.tables.items():
+            own = [program.ids_of(number, sparse) for number, sparse in every]
+            same = len({t.dtype for _, _, t, _ in own}) == 1
+            for parts in [own] if same else [[x] for x in own]:
+                target, total = block(first + len(self.ids)), 0
+                for source, count, t, turn in parts:
+                    size = count * t.nbytes
+                    steps.copy(turn, source, target + total * t.nbytes, size, now=True)
+                    total += count
+                more = np.arange(total, room(total, COARSE) if same else total)
+                source, _, t, _ = parts[0]
+                turns = np.repeat(max([turn for *_, turn in parts]), len(more))
+                targets = target + more * t.nbytes
+                steps.copy(turns, source, targets, t.nbytes, now=True)
+                self.ids.append((serial, total + len(more), t))

@@ -11,7 +11,6 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
 from treadle.batch.room import COARSE, room
-from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
     FIRST,
@@ -21,11 +20,11 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.matrices import Block, memory
-from treadle.engines.native.forest.program import Backward, Program, Spots, Where
+from treadle.engines.native.forest.placed import Spots
+from treadle.engines.native.forest.program import Program, Where
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.pool import arrived
-from treadle.engines.native.run import beside
-from treadle.graph.resident import Futures
+from treadle.engines.native.run import beside, straight
+from treadle.graph.resident import Future, Futures
 
 __all__ = ["Derived", "Run", "Runnable"]
 
@@ -49,12 +48,16 @@ class Runnable(Program):
     """The program of a forest, to be run any number of times."""
 
     def run(
-        self, leaves: Sequence[Array], shared: Sequence[Array], begin: bool = False
+        self,
+        leaves: Sequence[Array],
+        shared: Sequence[Array],
+        begin: bool = False,
+        late: bool = False,
     ) -> Run:
         """Compute the rows of all groups, of these arrays; or `begin` to, when no
-        position can be out of range any more.
+        position can be out of range any more, or at once if that may come out `late`.
         """
-        return Run(self, leaves, shared, begin)
+        return Run(self, leaves, shared, begin, late)
 
 
 class Run:
@@ -69,18 +72,23 @@ class Run:
         leaves: Sequence[Array],
         shared: Sequence[Array],
         begin: bool,
+        late: bool,
     ) -> None:
         self.program = program
-        self.shared = [np.asarray(x, order="C") for x in shared]
+        self.shared = [straight(x) for x in shared]
         places, self.leaves = program.read.addresses(leaves)
         self.values = Block(program.values)
         forward = program.forward
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
-        self.futures = Futures(arrived) if begin and beside() else None
+        self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
+        self.futures = Futures() if begin and beside() else None
+        # Until then all that was read, and by which rows, is yet to be found out.
+        self.late = self.futures if late else None
         index, address = where[forward.index], {VALUES: self.values.address}
-        self._call(forward.table, index, address, self.taken, self.futures)
+        results = [*self.taken, *self._ids]
+        self._call(forward.table, index, address, results, self.futures, late=late)
 
     def _call(
         self,
@@ -90,9 +98,11 @@ class Run:
         results: Sequence[Array] = (),
         futures: Futures | None = None,
         held: Any = None,
+        late: bool = False,
     ) -> None:
         """The steps of a table, with `index` for what they ask the addresses of. Where
-        there are `futures` they are only begun; their memory is `held` until then.
+        there are `futures` they are only begun, and `late` what checks positions, too;
+        their memory is `held` until then.
         """
         if table is None:
             return
@@ -108,19 +118,29 @@ class Run:
         # The memory of weights, not the arrays: an update may lie where they do.
         read = *self.leaves, *self.shared
         under = [x if x.base is None else x.base for x in read]
-        own_memory = self.values, under, results, index, held
+        own_memory = self.values, under, list(results), index, held
 
         def done(well: bool, held: Any = own_memory) -> None:
             futures.done(well)
 
-        table.run(bases, current().threads, done)
+        futures.ticket = table.run(bases, current().threads, done, late)
 
-    def ids(self, number: int, own: Sparse) -> Array:
-        """The rows of a table that an instance has read."""
-        if self.futures and number not in self.program.forward.checked:
-            self.futures.wait()
-        _, owner, place = self.program.home(number, own.ids)
-        return self.values.array(owner, place).reshape(-1).copy()
+    def ids(self, serial: int) -> Any:
+        """The rows of a table that were read, and more of the first, to which rows of
+        zeros will be added. A Future where they may come late.
+        """
+        pairs = zip(self.program.forward.ids, self._ids, strict=True)
+        (found, *more) = [x for (s, *_), x in pairs if s == serial]
+        if not more:
+            return self._later(found)
+        if self.late:
+            self.late.wait()
+        every = np.concatenate([found, *more])
+        pad = room(len(every), COARSE) - len(every)
+        return np.concatenate([every, np.full(pad, every[0])])
+
+    def _later(self, x: Array) -> Any:
+        return Future(Type(x.shape, x.dtype), x, self.late) if self.late else x
 
     def backward(
         self,
@@ -132,16 +152,11 @@ class Run:
         the values that are asked for. It may `begin` and go on beside the caller.
         """
         program = self.program
-        live = program.live.reached(spots for spots, _ in given)
-        back = program.backward if live is None else Backward(program, live)
+        back = program.backward([spots for spots, _ in given])
         read, places = program.read, program.cotangents
-        fresh = Block(places.fresh, zero=live is not None)
+        fresh = Block(places.fresh, zero=back.partial)
         leaves = Block(places.leaves, zero=True)
         grads = Block(places.grads, zero=True)
-        for spots, g in given:
-            for own, output, mine in program.where(spots):
-                rows = spots[mine, 2]
-                np.add.at(grads.array(own, ("output", output)), rows, g[mine])
         sink = np.zeros(read.most + 64, np.uint8)  # for what nobody asks for
         ends = np.full(read.count, sink.ctypes.data, np.int64)
         for k, _ in read.floats:
@@ -155,8 +170,9 @@ class Run:
         addresses = {k: x.address for k, x in blocks.items()} | {SPACE: base}
         found = Derived()
         if begin and not asked and beside():
-            found.futures = Futures(arrived)
-        results = [*totals, *tables]
+            found.futures = Futures()
+        seeds = [straight(g) for _, g in given]
+        results = [*seeds, *totals, *tables]
         index, held = where[back.index], (back, sink, space, list(blocks.values()))
         self._call(back.table, index, addresses, results, found.futures, held)
         del space

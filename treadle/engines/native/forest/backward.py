@@ -1,0 +1,183 @@
+"""The way back through a forest, as a table of steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Groups
+from treadle.batch.live import living
+from treadle.batch.room import room
+from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.bases import (
+    FIRST,
+    FRESH,
+    GRADS,
+    LEAVES,
+    SPACE,
+    block,
+)
+from treadle.engines.native.forest.matrices import LINE, Matrices, Read, outputs
+from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.parts import compiled
+from treadle.engines.native.forest.placed import Gathered, Placed, Spots
+
+if TYPE_CHECKING:
+    from treadle.engines.native.forest.program import Program
+
+__all__ = ["Backward", "Cotangents"]
+
+
+class Cotangents:
+    """Places of the cotangents of values, of what is summed later, and of leaves."""
+
+    def __init__(self, forest: Forest, read: Read) -> None:
+        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
+        self.leaves = Matrices(LEAVES)
+        self.space = 0  # bytes for those of what one group reads
+        for number, instance in enumerate(forest.instances):
+            template = instance.template
+            for k, t in enumerate(instance.signature.body.types):
+                if adds(t.dtype):
+                    self.grads.add(number, instance.count, ("output", k), t)
+            for k, t in enumerate(template.frontier):
+                self.fresh.add(number, instance.count, ("frontier", k), t)
+            n = int(instance.groups.counts.max())
+            arguments = instance.signature.body.arguments
+            rows = [k for k in template.row_cotangents if k not in instance.aligned]
+            types = [arguments[k].type for k in rows]
+            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
+            self.space = max(self.space, space)
+        for k, t in read.floats:
+            self.leaves.add(k, 1, ("leaf", 0), t)
+
+
+class Backward:
+    """The steps of the gradients of all groups, and of the sums over rows, from the
+    cotangents of some values.
+
+    Where these are `partial`, some rows take no part: what they read gets nothing from
+    them.
+    """
+
+    def __init__(self, program: Program, given: Sequence[Spots]) -> None:
+        live, instances = program.live.reached(given), program.forest.instances
+        self.partial = live is not None
+        self._live = live or [np.ones(x.count, np.bool_) for x in instances]
+        steps, gathered = Assembly(), Gathered()
+        self._add(program, steps, gathered, given)
+        # Of each result that is summed up over rows: whose it is, and its type.
+        self.totals: list[tuple[int, Type]] = []
+        # Of each that is rows of a table, after these: whose, how many, of which type.
+        self.sparse: list[tuple[int, int, Type]] = []
+        for number in range(len(program.forest.instances)):
+            self._gradient_of(program, steps, gathered, number)
+        for number in range(len(program.forest.instances)):
+            self._totals(program, steps, number)
+        self._sparse(program, steps)
+        self.table = steps.table()
+        self.index = gathered.all()
+        self.outputs = outputs(program.forest, program.cotangents.grads)
+
+    def _add(
+        self,
+        program: Program,
+        steps: Assembly,
+        gathered: Gathered,
+        given: Sequence[Spots],
+    ) -> None:
+        """Before all else, what is given is added to where cotangents are gathered."""
+        first = FIRST + len(program.shared)
+        for number, places in enumerate(given, first):
+            values, t = program.numbers(places)
+            first_turn, rows = np.zeros(1, np.int64), np.array([len(places)])
+            steps.add(first_turn, gathered.add(values), block(number), rows, t)
+        self._first = first + len(given)
+
+    def _gradient_of(
+        self, program: Program, steps: Assembly, gathered: Gathered, number: int
+    ) -> None:
+        """The gradient of the rows of an instance, added to where it belongs."""
+        forest = program.forest
+        instance = forest.instances[number]
+        template = instance.template
+        if template.backward is None:
+            return
+        groups = _backwards(instance.groups, forest.groups)
+        groups = living(groups, self._live[number], program.live.room)
+        if not len(groups.turns):
+            return
+        arguments = instance.signature.body.arguments
+        given, place = [], np.full(len(groups.counts), SPACE, np.int64)
+        for k in template.row_cotangents:
+            if k in instance.aligned:
+                first, size = program.address(number, ("lasting", k))
+                given.append(first + size * groups.starts)
+                continue
+            size = arguments[k].type.nbytes
+            given.append(place)
+            place = place + -(-groups.counts * size // LINE) * LINE
+        frontier = [("frontier", k) for k in range(len(template.frontier))]
+        placed = Placed(program, number, template.backward, frontier)
+        placed.put(steps, groups, given)
+        for k, place in zip(template.row_cotangents, given, strict=True):
+            if k in instance.aligned:  # each row has one reader, which has set it
+                continue
+            targets = gathered.add(instance.sources[k]) + 8 * groups.starts
+            t = arguments[k].type
+            steps.add(groups.turns, targets, place, groups.counts, t)
+
+    def _totals(self, program: Program, steps: Assembly, number: int) -> None:
+        instance = program.forest.instances[number]
+        template = instance.template
+        part = template.total
+        if part is None:
+            return
+        n = room(instance.count) if template.sums else instance.count
+        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
+        arguments = [program.address(number, s)[0] for s in part.sources]
+        types = [y.type for y in part.body.outputs]
+        first = self._first + len(self.totals)
+        for k, t in zip(template.shared_cotangents, types, strict=True):
+            self.totals.append((instance.signature.serials[k], t))
+        results = [block(first + k) for k in range(len(types))]
+        steps.part(
+            self._last(program),
+            [made],
+            [0],
+            np.array([arguments], np.int64),
+            np.array([results], np.int64),
+            np.array([[t.nbytes for t in types]], np.int64),
+            instance.signature.origin,
+        )
+
+    def _sparse(self, program: Program, steps: Assembly) -> None:
+        """The cotangents of the rows that were read of each table, of one instance
+        after the other.
+        """
+        first = self._first + len(self.totals)
+        for target, (serial, every) in enumerate(program.tables.items(), first):
+            total = 0
+            for number, own in every:
+                matrices, owner, k = program.home(number, own.values)
+                source, t = matrices.address(owner, k), matrices.types[owner, k]
+                count = matrices.rows[owner] * (t.size // max(math.prod(own.tail), 1))
+                t = t.with_shape(own.tail)
+                place = block(target) + total * t.nbytes
+                steps.copy(self._last(program), source, place, count * t.nbytes)
+                total += count
+            self.sparse.append((serial, total, t))
+
+    def _last(self, program: Program) -> Numbers:
+        """The turn after all groups."""
+        return np.array([program.forest.groups * program.live.room])
+
+
+def _backwards(groups: Groups, count: int) -> Groups:
+    """The groups in the turns of the way back."""
+    return Groups(count - 1 - groups.turns, groups.starts, groups.counts)

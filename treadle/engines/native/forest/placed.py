@@ -1,0 +1,83 @@
+"""Parts of bodies put down as steps: where what they read and write lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Groups
+from treadle.batch.part import Part
+from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.bases import INDEX
+from treadle.engines.native.forest.parts import Rows, compiled
+
+if TYPE_CHECKING:
+    from treadle.engines.native.forest.program import Program
+
+__all__ = ["Gathered", "Placed", "Source", "Spots", "compiled_part"]
+
+Source = tuple[str, int]
+Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
+
+
+class Gathered:
+    """Whose addresses steps ask for, one list after the other."""
+
+    def __init__(self) -> None:
+        self.parts: list[Numbers] = []
+        self.count = 0
+
+    def add(self, values: Numbers) -> int:
+        """Where the addresses of some values will be."""
+        place = INDEX + 8 * self.count
+        self.parts.append(values)
+        self.count += len(values)
+        return place
+
+    def all(self) -> Numbers:
+        """All values, in order; leaves have numbers that count from the end."""
+        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)
+
+
+def compiled_part(part: Part) -> Rows:
+    return compiled((part.body.number, part.given), part.at)
+
+
+class Placed:
+    """A part of an instance, and where its arguments and results lie.
+
+    What is said of row 0 moves on by `shifts` bytes a row. The first results, which
+    are not in `places`, are given with each group.
+    """
+
+    def __init__(
+        self, program: Program, number: int, part: Part, places: Sequence[Source]
+    ) -> None:
+        self.rows = compiled_part(part)
+        self.origin = program.forest.instances[number].signature.origin
+        every = [*part.sources, *places]
+        self.count = len(part.sources)
+        pairs = [program.address(number, s) for s in every]
+        self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
+        sizes = [y.type.nbytes for y in part.body.outputs]
+        self.sizes = np.array(sizes, np.int64)
+
+    def put(
+        self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
+    ) -> bool:
+        """The part for each group; `given` has where its first results lie. Whether
+        positions are checked."""
+        checks = False
+        own = self.starts + groups.starts[:, None] * self.shifts
+        results = own[:, self.count :]
+        if given:
+            results = np.concatenate([np.stack(given, 1), results], 1)
+        sizes = groups.counts[:, None] * self.sizes
+        for made, which, k in self.rows.alike(groups.counts.tolist()):
+            places = own[k, : self.count], results[k]
+            steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
+            checks |= made[0].checks
+        return checks
