@@ -93,6 +93,7 @@ def test_one_run_is_waited_for_and_not_those_after_it(pools: dict[int, Pool]) ->
     x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
     told: list[str] = []
     tickets = []
+    assert pools[2].helped
     for name, turns in (("short", 1), ("long", 20_000)):
         steps = Steps()
         for _ in range(turns):

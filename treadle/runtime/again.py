@@ -244,7 +244,7 @@ class Recording(Recorder):
             return node.op.variable
         if node.op is CONSTANT or node.op is LITERAL:
             _, slot = self.arrays.get(id(node.stored), (None, None))
-            return slot or node.stored
+            return node.stored if slot is None else slot
         raise _Unforeseen
 
 

@@ -23,11 +23,10 @@ from treadle.runtime.look import Look
 __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """The place of an array that a run makes."""
+class Slot(int):
+    """The number of an array that a run makes: no object that the collector sees."""
 
-    number: int
+    __slots__ = ()
 
 
 # A place of the graph that is looked at, a Variable, what is made, or a constant.
@@ -48,7 +47,7 @@ class Values:
         if type(source) is int:
             found = self.look.nodes[source].stored
         elif type(source) is Slot:
-            found = self.made[source.number]
+            found = self.made[source]
         else:
             found = source.committed.stored if isinstance(source, Variable) else source
         if type(found) is Future:
@@ -58,7 +57,7 @@ class Values:
     def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
         """Keep some of these arrays, each in its slot."""
         for k, slot in slots:
-            self.made[slot.number] = x = arrays[k]
+            self.made[slot] = x = arrays[k]
         if slots and type(x) is Future:
             self.begun.append(x.run)
 
@@ -158,7 +157,7 @@ class Plan:
         for slot, variable in self.changes:
             before = variable.committed
             version = remade(before, variable.version, (), variable.type)
-            settle(version, newer(values.made[slot.number], before.stored))
+            settle(version, newer(values.made[slot], before.stored))
             variable.commit(version)
 
     def _run_parts(self, values: Values) -> None:
