@@ -131,6 +131,48 @@ def test_what_follows_a_failure_is_left_out(pools: dict[int, Pool]) -> None:
         assert work(pools[2]) == work(pools[3])
 
 
+def test_one_thread_s_failure_is_its_own(pools: dict[int, Pool]) -> None:
+    wrong, right = Queued(pools[3]), Queued(pools[3])
+    steps = Steps()
+    steps.add("fail", 9, 9, steps.status)
+    go_on, told = threading.Event(), list[bool]()
+
+    def other() -> None:
+        wrong.add(steps)
+        go_on.wait()
+        with pytest.raises(td.RunError, match="out of range"):
+            arrived()
+        arrived()
+        told.append(True)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    while not wrong.told and not pools[3]._jobs:
+        pass
+    x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
+    fine = Steps()
+    fine.add("affine", len(x), 64, x, y)
+    right.add(fine)
+    arrived()
+    assert wrong.told == [(0, False)] and right.told == [(0, True)]
+    go_on.set()
+    thread.join()
+    assert told == [True]
+
+
+def test_the_failure_of_a_thread_that_is_gone_is_told(pools: dict[int, Pool]) -> None:
+    steps = Steps()
+    steps.add("fail", 9, 9, steps.status)
+    queued = Queued(pools[3])
+    thread = threading.Thread(target=queued.add, args=(steps,))
+    thread.start()
+    thread.join()
+    with pytest.raises(td.RunError, match="out of range"):
+        arrived()
+    arrived()
+    assert queued.told == [(0, False)]
+
+
 def counting() -> dict[str, int]:
     """A kernel that counts items in the memory of a worker, which is its own."""
     parameters = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]

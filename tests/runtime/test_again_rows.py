@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +188,37 @@ def test_a_label_that_is_none(hits: list[Any]) -> None:
         np.testing.assert_array_equal(v.numpy(), x)
     step(2)
     assert not np.array_equal(net.inner.numpy(), before[2])
+
+
+def test_labels_that_are_none_are_the_error_of_their_thread() -> None:
+    def trained(net: Net, labels: list[int], told: list[str]) -> list[Any]:
+        optimizer = O.Adam(lr=0.1)
+        for label in labels:
+            roots = td.stack([net.encode(t)[0] for t in forest(1)])
+            wanted = td.asarray([label, *range(3), *range(3), 0, 1, 1, 2, 2])
+            try:
+                optimizer.step(F.cross_entropy(roots @ net.top, wanted))
+            except td.RunError as error:
+                told.append(str(error))
+        return [p.numpy() for p in net.parameters]
+
+    good = [k % 3 for k in range(60)]
+    nets = Net(), Net()
+    told: tuple[list[str], list[str]] = [], []
+    mixed = [7 if k % 4 == 3 else k % 3 for k in range(60)]
+    works = [
+        threading.Thread(target=trained, args=(nets[0], good, told[0])),
+        threading.Thread(target=trained, args=(nets[1], mixed, told[1])),
+    ]
+    for one in works:
+        one.start()
+    for one in works:
+        one.join()
+    assert not told[0]
+    assert len(told[1]) == 15 and all("7" in x for x in told[1])
+    for net, labels in ((nets[0], good), (nets[1], [x for x in mixed if x < 7])):
+        for p, x in zip(net.parameters, trained(Net(), labels, []), strict=True):
+            np.testing.assert_array_equal(p.numpy(), x)
 
 
 def test_an_update_that_fails_is_told_by_the_next_step(

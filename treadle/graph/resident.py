@@ -125,7 +125,7 @@ class Futures:
 
     def wait(self) -> None:
         """Be there until the run is over; raises RunError."""
-        if self.ticket is not None and not self._over:
+        if self.ticket is not None and (self.lost or not self._over):
             self.ticket.wait()
 
     def done(self, well: bool) -> None:

@@ -121,7 +121,7 @@ class RowsRun:
                 found[first + k] = value
         if not futures:
             return found
-        # There may be thousands, each for one reader, and none of them can be lost.
+        # There may be thousands, each for one reader: nobody keeps a list of them.
         return [Future(t, x, futures) for t, x in zip(exits.types, found, strict=True)]
 
     def ids(self, serial: int) -> Any:

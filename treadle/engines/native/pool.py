@@ -77,6 +77,7 @@ class Pool:
         # Who is told of what is queued, with the address of its status.
         self._jobs: deque[tuple[Ticket, Done, int]] = deque()
         self._count = 0  # runs ever queued
+        self._owner = 0  # the thread whose runs are queued
         _pools.add(self)
 
     def run(
@@ -96,7 +97,7 @@ class Pool:
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
         when each part ran (`runner.py`).
         """
-        if _queued:
+        if _queued or _late:
             arrived()
         native = self._native or self._start()
         place = self._state.address if self._state else 0
@@ -116,13 +117,17 @@ class Pool:
 
         `done` is called by who waits for the end (`arrived`), with whether it went
         well: not if a status, or that of a run queued before, is other than 0. What the
-        pointers point to has to live until then.
+        pointers point to has to live until then. Only runs of one thread are queued at
+        a time, on one pool: nobody's are left out for another one's failure.
         """
-        state = self._state
+        state, caller = self._state, threading.get_ident()
         assert state is not None
         with _order:
+            if _late or any(x is not self or x._owner != caller for x in _queued):
+                arrived()
             if len(self._jobs) == ROOM:
-                self._wait(state, self._jobs[0][0].number)
+                self.reached(self._jobs[0][0].number)
+            self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
             state.queue(state.address, *pointers)
             # After it: this thread may come to wait in between, in a finalizer.
@@ -138,6 +143,7 @@ class Pool:
             state = self._state
             if state and self._jobs and self._jobs[0][0].number <= number:
                 self._wait(state, number)
+            _tell()
 
     @property
     def helped(self) -> bool:
@@ -166,7 +172,7 @@ class Pool:
                 hint="what it was to assign was dropped: Variables are as before it",
             )
             error.ticket = failure
-            raise error
+            _late.setdefault(self._owner, error)
 
     def _start(self) -> Any:
         with _lock:
@@ -256,6 +262,7 @@ def _workers_exist() -> bool:
 _lock = threading.Lock()
 _order = threading.RLock()  # of what is queued, and of who waits for it
 _queued: set[Pool] = set()
+_late: dict[int, LateError] = {}  # what threads are to be told of, by their numbers
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _shared: dict[int, Pool] = {}
 
@@ -277,6 +284,15 @@ def arrived() -> None:
         for one in list(_queued):
             if one._state is not None:
                 one._wait(one._state, one._count)
+        _tell()
+
+
+def _tell() -> None:
+    """Raise the error of a run that this thread has queued, or one that is gone."""
+    if _late:
+        there = {x.ident for x in threading.enumerate()} - {threading.get_ident()}
+        for owner in [x for x in _late if x not in there]:
+            raise _late.pop(owner)
 
 
 @atexit.register
