@@ -125,16 +125,13 @@ class OptimizerState:
                     f"the optimizer needs {initial.shape}"
                 )
             value = initial if given is None else given
-            alike = rule, name, np.asarray(value, initial.dtype).tobytes()
-            shared = name in rule.counts and common is not None
-            if common is not None and shared and alike in common:
-                states[name] = common[alike]
-                continue
-            states[name] = made = Variable(
+            made = Variable(
                 value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
             )
-            if common is not None and shared:
-                common[alike] = made
+            if common is not None and name in rule.counts:
+                start = np.asarray(value, initial.dtype).tobytes()
+                made = common.setdefault((rule, name, start), made)
+            states[name] = made
         self._rules[id(p)] = rule
         self._states[id(p)] = key, p, states
         for name in states:
