@@ -4,57 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
-from treadle.batch.forest import Forest, Groups
+from treadle.batch.forest import Groups
 from treadle.batch.live import living
 from treadle.batch.room import room
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import (
     FIRST,
-    FRESH,
-    GRADS,
-    LEAVES,
     SPACE,
     block,
 )
-from treadle.engines.native.forest.matrices import LINE, Matrices, Read, outputs
-from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.matrices import LINE, outputs
 from treadle.engines.native.forest.parts import compiled
-from treadle.engines.native.forest.placed import Gathered, Placed, Spots
+from treadle.engines.native.forest.placed import Gathered, Placed
+from treadle.engines.native.forest.places import Places, Spots
 
-if TYPE_CHECKING:
-    from treadle.engines.native.forest.program import Program
-
-__all__ = ["Backward", "Cotangents"]
-
-
-class Cotangents:
-    """Places of the cotangents of values, of what is summed later, and of leaves."""
-
-    def __init__(self, forest: Forest, read: Read) -> None:
-        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
-        self.leaves = Matrices(LEAVES)
-        self.space = 0  # bytes for those of what one group reads
-        for number, instance in enumerate(forest.instances):
-            template = instance.template
-            for k, t in enumerate(instance.signature.body.types):
-                if adds(t.dtype):
-                    self.grads.add(number, instance.count, ("output", k), t)
-            for k, t in enumerate(template.frontier):
-                self.fresh.add(number, instance.count, ("frontier", k), t)
-            n = int(instance.groups.counts.max())
-            arguments = instance.signature.body.arguments
-            rows = [k for k in template.row_cotangents if k not in instance.aligned]
-            types = [arguments[k].type for k in rows]
-            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
-            self.space = max(self.space, space)
-        for k, t in read.floats:
-            self.leaves.add(k, 1, ("leaf", 0), t)
+__all__ = ["Backward"]
 
 
 class Backward:
@@ -65,7 +34,7 @@ class Backward:
     them.
     """
 
-    def __init__(self, program: Program, given: Sequence[Spots]) -> None:
+    def __init__(self, program: Places, given: Sequence[Spots]) -> None:
         live, instances = program.live.reached(given), program.forest.instances
         self.partial = live is not None
         self._live = live or [np.ones(x.count, np.bool_) for x in instances]
@@ -86,7 +55,7 @@ class Backward:
 
     def _add(
         self,
-        program: Program,
+        program: Places,
         steps: Assembly,
         gathered: Gathered,
         given: Sequence[Spots],
@@ -100,7 +69,7 @@ class Backward:
         self._first = first + len(given)
 
     def _gradient_of(
-        self, program: Program, steps: Assembly, gathered: Gathered, number: int
+        self, program: Places, steps: Assembly, gathered: Gathered, number: int
     ) -> None:
         """The gradient of the rows of an instance, added to where it belongs."""
         forest = program.forest
@@ -132,7 +101,7 @@ class Backward:
             t = arguments[k].type
             steps.add(groups.turns, targets, place, groups.counts, t)
 
-    def _totals(self, program: Program, steps: Assembly, number: int) -> None:
+    def _totals(self, program: Places, steps: Assembly, number: int) -> None:
         instance = program.forest.instances[number]
         template = instance.template
         part = template.total
@@ -156,7 +125,7 @@ class Backward:
             instance.signature.origin,
         )
 
-    def _sparse(self, program: Program, steps: Assembly) -> None:
+    def _sparse(self, program: Places, steps: Assembly) -> None:
         """The cotangents of the rows that were read of each table, of one instance
         after the other.
         """
@@ -173,7 +142,7 @@ class Backward:
                 total += count
             self.sparse.append((serial, total, t))
 
-    def _last(self, program: Program) -> Numbers:
+    def _last(self, program: Places) -> Numbers:
         """The turn after all groups."""
         return np.array([program.forest.groups * program.live.room])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,14 +12,9 @@ from treadle.batch.part import Part
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import INDEX
 from treadle.engines.native.forest.parts import Rows, compiled
+from treadle.engines.native.forest.places import Places, Source
 
-if TYPE_CHECKING:
-    from treadle.engines.native.forest.program import Program
-
-__all__ = ["Gathered", "Placed", "Source", "Spots", "compiled_part"]
-
-Source = tuple[str, int]
-Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
+__all__ = ["Gathered", "Placed", "compiled_part"]
 
 
 class Gathered:
@@ -54,7 +48,7 @@ class Placed:
     """
 
     def __init__(
-        self, program: Program, number: int, part: Part, places: Sequence[Source]
+        self, program: Places, number: int, part: Part, places: Sequence[Source]
     ) -> None:
         self.rows = compiled_part(part)
         self.origin = program.forest.instances[number].signature.origin

@@ -4,60 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
-from treadle.batch.forest import Forest, Instance
-from treadle.batch.live import Live
-from treadle.batch.part import Part
+from treadle.batch.forest import Forest
 from treadle.batch.room import COARSE, room
-from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.backward import Backward, Cotangents
-from treadle.engines.native.forest.bases import FIRST, VALUES, block
-from treadle.engines.native.forest.matrices import Matrices, Read, outputs, row_types
-from treadle.engines.native.forest.placed import (
-    Gathered,
-    Placed,
-    Source,
-    Spots,
-    compiled_part,
-)
+from treadle.engines.native.forest.backward import Backward
+from treadle.engines.native.forest.bases import FIRST, block
+from treadle.engines.native.forest.matrices import outputs
+from treadle.engines.native.forest.placed import Gathered, Placed, compiled_part
+from treadle.engines.native.forest.places import Places, Spots
 
-__all__ = ["Program", "Where"]
-
-Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
+__all__ = ["Program"]
 
 
-class Program:
-    """How a forest is run; with `gradient` what its gradient reads is kept.
-
-    It takes an array for each leaf that is no part of another one, in their order, and
-    for each node that rows share (`shared`, by serial). Beside what rows make, some
-    values are `taken`, each time those of some places side by side.
-    """
+class Program(Places):
+    """How a forest is run: the tables of its ways there and back."""
 
     def __init__(
         self, forest: Forest, gradient: bool, taken: Sequence[Spots] = ()
     ) -> None:
-        self.forest = forest
-        self.gradient = gradient
-        self.taken = taken
-        self._where: dict[int, tuple[Spots, Where]] = {}
+        super().__init__(forest, gradient, taken)
         self._back: dict[tuple[int, ...], tuple[Sequence[Spots], Backward]] = {}
-        self.read = Read(forest.all.leaves, forest.all.views)
-        # The numbers of the blocks of what is shared.
-        self.shared: dict[int, int] = {}
-        for instance in forest.instances:
-            for serial in instance.signature.serials.values():
-                self.shared.setdefault(serial, FIRST + len(self.shared))
-        self.values = Matrices(VALUES)
-        for number, instance in enumerate(forest.instances):
-            for place, t in row_types(instance, gradient).items():
-                self.values.add(number, instance.count, place, t)
 
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
@@ -67,16 +37,6 @@ class Program:
             for rows, instance in pairs
             for n in dict.fromkeys(instance.groups.counts.tolist())
         )
-
-    def forward_of(self, instance: Instance) -> Part:
-        """What is done to the rows of an instance."""
-        template = instance.template
-        return template.forward if self.gradient else template.plain
-
-    @cached_property
-    def cotangents(self) -> Cotangents:
-        """Where cotangents lie."""
-        return Cotangents(self.forest, self.read)
 
     @cached_property
     def forward(self) -> Forward:
@@ -94,87 +54,6 @@ class Program:
             known = self._back[key] = given, Backward(self, given)
         return known[1]
 
-    @cached_property
-    def live(self) -> Live:
-        """Which rows some cotangents reach."""
-        return Live(self.forest)
-
-    # -- places ------------------------------------------------------------------------
-
-    def where(self, places: Spots) -> Where:
-        """The matrices that some values lie in; whose are asked for comes again."""
-        known = self._where.get(id(places))
-        if known is None or known[0] is not places:
-            known = self._where[id(places)] = places, _matrices_of(places)
-        return known[1]
-
-    @cached_property
-    def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
-        """Of each table that has a gradient of rows, the instances that read it."""
-        found: dict[int, list[tuple[int, Sparse]]] = {}
-        for number, instance in enumerate(self.forest.instances):
-            for k, own in instance.template.sparse.items():
-                serial = instance.signature.serials[k]
-                found.setdefault(serial, []).append((number, own))
-        return found
-
-    def ids_of(self, number: int, own: Sparse) -> tuple[int, int, Type, Numbers]:
-        """Where the ids lie that an instance reads rows by, how many there are, of
-        which type, and the turn in which they are known.
-        """
-        matrices, owner, place = self.home(number, own.ids)
-        t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
-        count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
-        return matrices.address(owner, place), count, t.with_shape(()), turn
-
-    def numbers(self, places: Spots) -> tuple[Numbers, Type]:
-        """The numbers of values of one type, by which their addresses are asked for."""
-        forest = self.forest
-        found = np.empty(len(places), np.int64)
-        for number, output, mine in self.where(places):
-            instance = forest.instances[number]
-            found[mine] = forest.first[instance.units[places[mine, 2]]] + output
-            t = instance.signature.body.types[output]
-        return found, t
-
-    def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
-        """The matrices that a source of an instance's rows lies in, whose it is there,
-        and its place.
-        """
-        kind, k = source
-        aligned = self.forest.instances[number].aligned
-        if k in aligned and kind in ("input", "lasting"):
-            number, k = aligned[k]
-            kind = "output" if kind == "input" else "cotangent"
-        if kind == "cotangent":
-            return self.cotangents.grads, number, ("output", k)
-        fresh = kind == "frontier"
-        return self.cotangents.fresh if fresh else self.values, number, (kind, k)
-
-    def address(self, number: int, source: Source) -> tuple[int, int]:
-        """Where row 0 of a source lies, and how far apart its rows do: not at all, if
-        rows share it.
-        """
-        kind, k = source
-        serials = self.forest.instances[number].signature.serials
-        if kind == "input" and k in serials:
-            return block(self.shared[serials[k]]), 0
-        matrices, owner, place = self.home(number, source)
-        return matrices.address(owner, place), matrices.types[owner, place].nbytes
-
-
-def _matrices_of(places: Spots) -> Where:
-    """The matrices that some values lie in, with which of the values."""
-    if len(places) == 1:
-        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
-    codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
-    found = []
-    for code in np.unique(codes):
-        (mine,) = np.nonzero(codes == code)
-        number, output = places[mine[0], :2].tolist()
-        found.append((number, output, mine))
-    return found
-
 
 class Forward:
     """The steps of all groups, and then of what is taken, of `types` each.
@@ -182,7 +61,7 @@ class Forward:
     Of tables with gradients the rows that were read are told, as `ids`.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Places) -> None:
         self.types: list[Type] = []
         # Whose, how many, of which type.
         self.ids: list[tuple[int, int, Type]] = []
@@ -207,7 +86,7 @@ class Forward:
         self.index = gathered.all()
         self.outputs = outputs(program.forest, program.values)
 
-    def _take(self, program: Program, steps: Assembly, gathered: Gathered) -> None:
+    def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
         last = np.array([program.forest.groups])
         for k, places in enumerate(program.taken, FIRST + len(program.shared)):
             values, t = program.numbers(places)
@@ -215,7 +94,7 @@ class Forward:
             count = np.array([len(places)])
             steps.gather(last, gathered.add(values), block(k), count, t.nbytes)
 
-    def _tell_ids(self, program: Program, steps: Assembly) -> None:
+    def _tell_ids(self, program: Places, steps: Assembly) -> None:
         """The rows that are read of each table, one instance's after the other's, and
         more of the first, to which rows of zeros will be added.
         """

@@ -20,8 +20,8 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.matrices import Block, memory
-from treadle.engines.native.forest.placed import Spots
-from treadle.engines.native.forest.program import Program, Where
+from treadle.engines.native.forest.places import Spots, Where
+from treadle.engines.native.forest.program import Program
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import beside, straight
 from treadle.graph.resident import Future, Futures

@@ -1,0 +1,174 @@
+"""Where the values of a forest lie while it runs, and their cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Instance
+from treadle.batch.live import Live
+from treadle.batch.part import Part
+from treadle.batch.template import Sparse
+from treadle.engines.native.forest.bases import (
+    FIRST,
+    FRESH,
+    GRADS,
+    LEAVES,
+    VALUES,
+    block,
+)
+from treadle.engines.native.forest.matrices import LINE, Matrices, Read, row_types
+from treadle.engines.native.forest.moves import adds
+
+__all__ = ["Cotangents", "Places", "Source", "Spots", "Where"]
+
+Source = tuple[str, int]
+Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
+Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
+
+
+class Places:
+    """Where the values of a forest lie; with `gradient` what that reads is kept.
+
+    A run takes an array for each leaf that is no part of another one, in their order,
+    and for each node that rows share (`shared`, by serial). Beside what rows make, some
+    values are `taken`, each time those of some places side by side.
+    """
+
+    def __init__(
+        self, forest: Forest, gradient: bool, taken: Sequence[Spots] = ()
+    ) -> None:
+        self.forest = forest
+        self.gradient = gradient
+        self.taken = taken
+        self._where: dict[int, tuple[Spots, Where]] = {}
+        self.read = Read(forest.all.leaves, forest.all.views)
+        # The numbers of the blocks of what is shared.
+        self.shared: dict[int, int] = {}
+        for instance in forest.instances:
+            for serial in instance.signature.serials.values():
+                self.shared.setdefault(serial, FIRST + len(self.shared))
+        self.values = Matrices(VALUES)
+        for number, instance in enumerate(forest.instances):
+            for place, t in row_types(instance, gradient).items():
+                self.values.add(number, instance.count, place, t)
+
+    def forward_of(self, instance: Instance) -> Part:
+        """What is done to the rows of an instance."""
+        template = instance.template
+        return template.forward if self.gradient else template.plain
+
+    @cached_property
+    def cotangents(self) -> Cotangents:
+        """Where cotangents lie."""
+        return Cotangents(self.forest, self.read)
+
+    @cached_property
+    def live(self) -> Live:
+        """Which rows some cotangents reach."""
+        return Live(self.forest)
+
+    # -- places ------------------------------------------------------------------------
+
+    def where(self, places: Spots) -> Where:
+        """The matrices that some values lie in; whose are asked for comes again."""
+        known = self._where.get(id(places))
+        if known is None or known[0] is not places:
+            known = self._where[id(places)] = places, _matrices_of(places)
+        return known[1]
+
+    @cached_property
+    def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
+        """Of each table that has a gradient of rows, the instances that read it."""
+        found: dict[int, list[tuple[int, Sparse]]] = {}
+        for number, instance in enumerate(self.forest.instances):
+            for k, own in instance.template.sparse.items():
+                serial = instance.signature.serials[k]
+                found.setdefault(serial, []).append((number, own))
+        return found
+
+    def ids_of(self, number: int, own: Sparse) -> tuple[int, int, Type, Numbers]:
+        """Where the ids lie that an instance reads rows by, how many there are, of
+        which type, and the turn in which they are known.
+        """
+        matrices, owner, place = self.home(number, own.ids)
+        t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
+        count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
+        return matrices.address(owner, place), count, t.with_shape(()), turn
+
+    def numbers(self, places: Spots) -> tuple[Numbers, Type]:
+        """The numbers of values of one type, by which their addresses are asked for."""
+        forest = self.forest
+        found = np.empty(len(places), np.int64)
+        for number, output, mine in self.where(places):
+            instance = forest.instances[number]
+            found[mine] = forest.first[instance.units[places[mine, 2]]] + output
+            t = instance.signature.body.types[output]
+        return found, t
+
+    def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
+        """The matrices that a source of an instance's rows lies in, whose it is there,
+        and its place.
+        """
+        kind, k = source
+        aligned = self.forest.instances[number].aligned
+        if k in aligned and kind in ("input", "lasting"):
+            number, k = aligned[k]
+            kind = "output" if kind == "input" else "cotangent"
+        if kind == "cotangent":
+            return self.cotangents.grads, number, ("output", k)
+        fresh = kind == "frontier"
+        return self.cotangents.fresh if fresh else self.values, number, (kind, k)
+
+    def address(self, number: int, source: Source) -> tuple[int, int]:
+        """Where row 0 of a source lies, and how far apart its rows do: not at all, if
+        rows share it.
+        """
+        kind, k = source
+        serials = self.forest.instances[number].signature.serials
+        if kind == "input" and k in serials:
+            return block(self.shared[serials[k]]), 0
+        matrices, owner, place = self.home(number, source)
+        return matrices.address(owner, place), matrices.types[owner, place].nbytes
+
+
+class Cotangents:
+    """Places of the cotangents of values, of what is summed later, and of leaves."""
+
+    def __init__(self, forest: Forest, read: Read) -> None:
+        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
+        self.leaves = Matrices(LEAVES)
+        self.space = 0  # bytes for those of what one group reads
+        for number, instance in enumerate(forest.instances):
+            template = instance.template
+            for k, t in enumerate(instance.signature.body.types):
+                if adds(t.dtype):
+                    self.grads.add(number, instance.count, ("output", k), t)
+            for k, t in enumerate(template.frontier):
+                self.fresh.add(number, instance.count, ("frontier", k), t)
+            n = int(instance.groups.counts.max())
+            arguments = instance.signature.body.arguments
+            rows = [k for k in template.row_cotangents if k not in instance.aligned]
+            types = [arguments[k].type for k in rows]
+            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
+            self.space = max(self.space, space)
+        for k, t in read.floats:
+            self.leaves.add(k, 1, ("leaf", 0), t)
+
+
+def _matrices_of(places: Spots) -> Where:
+    """The matrices that some values lie in, with which of the values."""
+    if len(places) == 1:
+        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
+    codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
+    found = []
+    for code in np.unique(codes):
+        (mine,) = np.nonzero(codes == code)
+        number, output = places[mine[0], :2].tolist()
+        found.append((number, output, mine))
+    return found
