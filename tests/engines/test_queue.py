@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.batch.nets import Net, trees
 from tests.engines.test_pool import ROOT, Steps, ends_well, failing_after, work
 from treadle.engines.native.builder import I64, PTR, Builder
 from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.pool import Pool, arrived
+from treadle.engines.native.pool import Pool, Ticket, arrived
 from treadle.engines.native.workers import ROOM
 from treadle.graph.resident import Future
 
@@ -39,7 +40,7 @@ class Queued:
         self.pool = one
         self.told: list[tuple[int, bool]] = []
 
-    def add(self, steps: Steps) -> None:
+    def add(self, steps: Steps) -> Ticket:
         rows, table = np.array(steps.rows, np.int64), np.array(steps.table, np.int64)
         number = len(self.told)
 
@@ -47,7 +48,7 @@ class Queued:
             self.told.append((number, well))
 
         pointers = table.ctypes.data, steps.status.ctypes.data
-        self.pool.queue(rows.ctypes.data, len(rows), *pointers, done)
+        return self.pool.queue(rows.ctypes.data, len(rows), *pointers, done)
 
 
 def later(one: Pool, turns: int) -> bytes:
@@ -129,6 +130,30 @@ def test_what_follows_a_failure_is_left_out(pools: dict[int, Pool]) -> None:
         assert (count == 2).all()
         arrived()
         assert work(pools[2]) == work(pools[3])
+
+
+def test_what_is_left_of_the_queue_goes_on_without_a_caller() -> None:
+    one = Pool(2)  # whose worker has nothing to do yet, and sleeps
+    assert one.helped
+    x, y = np.ones(400_000, np.float32), np.zeros(400_000, np.float32)
+    try:
+        for _ in range(20):
+            queued, tickets = Queued(one), []
+            for turns in (30, 1):
+                steps = Steps()
+                for _ in range(turns):
+                    steps.add("affine", len(x), len(x), x, y)
+                tickets.append(queued.add(steps))
+            tickets[0].wait()
+            state = one._state
+            assert state is not None
+            end = time.monotonic() + 20
+            while state.over.value < tickets[1].number and time.monotonic() < end:
+                time.sleep(0.001)
+            assert state.over.value == tickets[1].number
+            tickets[1].wait()
+    finally:
+        one._close()
 
 
 def test_one_thread_s_failure_is_its_own(pools: dict[int, Pool]) -> None:

@@ -89,15 +89,34 @@ end:
 }}
 """
 
-_QUEUE = f"""
+_SYSCALL = """
 declare i64 @syscall(i64, ...)
+"""
 
+# `wake`: see to it that a worker looks at the queue (futex 202, wake 129).
+_WAKE = """
+define internal void @wake(ptr %pool) {
+entry:
+  %number = getelementptr i8, ptr %pool, i64 4
+  %asleep = getelementptr i8, ptr %pool, i64 64
+  %was = atomicrmw add ptr %pool, i64 4294967296 seq_cst  ; none falls asleep now
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %all = icmp eq i32 %sleepers, 0
+  br i1 %all, label %end, label %one
+one:
+  %r = call i64 (i64, ...) @syscall(
+      i64 202, ptr %number, i64 129, i64 1, ptr null, ptr null, i64 0)
+  br label %end
+end:
+  ret void
+}
+"""
+
+_QUEUE = f"""
 ; Queue a run; there is room for it, and one caller at a time.
 define void @treadle_queue(
     ptr %pool, ptr %steps, i64 %count, ptr %table, ptr %status) {{
 entry:
-  %number = getelementptr i8, ptr %pool, i64 4
-  %asleep = getelementptr i8, ptr %pool, i64 64
   %queued = getelementptr i8, ptr %pool, i64 {QUEUE}
   %runs = getelementptr i8, ptr %pool, i64 {_RUNS}
   %n = load atomic i64, ptr %queued monotonic, align 8
@@ -113,15 +132,7 @@ entry:
   store ptr %status, ptr %own3, align 8
   %n1 = add i64 %n, 1
   store atomic i64 %n1, ptr %queued seq_cst, align 8
-  %was = atomicrmw add ptr %pool, i64 4294967296 seq_cst  ; no worker falls asleep now
-  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
-  %all = icmp eq i32 %sleepers, 0
-  br i1 %all, label %end, label %wake
-wake:  ; futex 202, wake 129
-  %r = call i64 (i64, ...) @syscall(
-      i64 202, ptr %number, i64 129, i64 1, ptr null, ptr null, i64 0)
-  br label %end
-end:
+  call void @wake(ptr %pool)
   ret void
 }}
 """
@@ -176,6 +187,12 @@ offer:  ; sched_yield 24
   br label %look
 over:
   store atomic i32 0, ptr %helped seq_cst, align 4
+  %more = call i1 @waiting(ptr %pool, i64 {_ALL})
+  br i1 %more, label %leave, label %end
+leave:  ; workers may have gone to sleep while this caller went through the queue
+  call void @wake(ptr %pool)
+  br label %end
+end:
   %status = load atomic i64, ptr %failed seq_cst, align 8
   ret i64 %status
 }}
@@ -256,8 +273,6 @@ end:
 """
 
 _HALT = """
-declare i64 @syscall(i64, ...)
-
 define void @treadle_halt(ptr %pool) {
   %number = getelementptr i8, ptr %pool, i64 4
   %leave = getelementptr i8, ptr %pool, i64 68
@@ -273,7 +288,7 @@ define void @treadle_halt(ptr %pool) {
 # tells all workers; (pool, steps, count, table, status); (pool, until) -> status.
 WORKERS = {
     "treadle_work": RUNS + _SERVE + _WORK,
-    "treadle_halt": _HALT,
-    "treadle_queue": _QUEUE,
-    "treadle_wait": RUNS + _SERVE + _WAIT,
+    "treadle_halt": _SYSCALL + _HALT,
+    "treadle_queue": _SYSCALL + _WAKE + _QUEUE,
+    "treadle_wait": RUNS + _SERVE + _WAKE + _WAIT,
 }
