@@ -34,7 +34,7 @@ JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
 SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
-PAYS = 1.3  # rows there have to be in a group: a program for each graph costs more
+PAYS = 1.5  # rows there have to be in a group: a program for each graph costs more
 
 
 def irregular(found: Columns) -> bool:
