@@ -13,11 +13,7 @@ from treadle.batch.forest import Groups
 from treadle.batch.live import living
 from treadle.batch.room import room
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import (
-    FIRST,
-    SPACE,
-    block,
-)
+from treadle.engines.native.forest.bases import FIRST, SPACE, block
 from treadle.engines.native.forest.matrices import LINE, outputs
 from treadle.engines.native.forest.parts import compiled
 from treadle.engines.native.forest.placed import Gathered, Placed

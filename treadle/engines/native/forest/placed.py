@@ -61,10 +61,8 @@ class Placed:
 
     def put(
         self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
-    ) -> bool:
-        """The part for each group; `given` has where its first results lie. Whether
-        positions are checked."""
-        checks = False
+    ) -> None:
+        """The part for each group; `given` has where its first results lie."""
         own = self.starts + groups.starts[:, None] * self.shifts
         results = own[:, self.count :]
         if given:
@@ -73,5 +71,3 @@ class Placed:
         for made, which, k in self.rows.alike(groups.counts.tolist()):
             places = own[k, : self.count], results[k]
             steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
-            checks |= made[0].checks
-        return checks
