@@ -25,6 +25,20 @@ def slopes(f: Callable[[Tensor], Tensor], values: Any, dtype: str = "float64") -
     return y.numpy(), first.numpy(), second.numpy()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_sigmoid_is_right_to_its_last_bits_as_far_as_numbers_go(dtype: str) -> None:
+    least = np.finfo(dtype).tiny
+    far = -math.log(float(least))
+    x = np.linspace(-far, far, 4001).astype(dtype)
+    wide = x.astype(np.longdouble)
+    exact = np.where(wide >= 0, 1, np.exp(wide)) / (1 + np.exp(-np.abs(wide)))
+    y = td.sigmoid(td.asarray(x)).numpy()
+    apart = np.abs(y.astype(np.longdouble) - exact)
+    assert (apart <= 4 * np.spacing(np.maximum(exact, least).astype(dtype))).all()
+    ends = td.sigmoid(td.asarray([-INF, -1e4, 1e4, INF, NAN], dtype=dtype)).numpy()
+    assert ends[:4].tolist() == [0.0, 0.0, 1.0, 1.0] and math.isnan(ends[4])
+
+
 COMPLEX = [
     "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "conj", "cos",
     "cosh", "cube", "exp", "expm1", "imag", "log", "log10", "log1p", "log2", "real",

@@ -106,6 +106,30 @@ def test_chains_never_share_memory(program: Program) -> None:
     assert in_order.bound <= found.bound
 
 
+@settings(max_examples=100, deadline=None)
+@given(program=programs())
+def test_what_dies_in_some_steps_shares_no_byte_with_what_stays(
+    program: Program,
+) -> None:
+    found = lives(program, {})
+
+    def bytes_of(k: int) -> set[int]:
+        begin = found.plan.offsets[k]
+        return set(range(begin, begin + found.ranges[k].bytes))
+
+    for region in program.regions:
+        first, stop = region.first, region.stop
+        numbers = [k for k, r in enumerate(found.ranges) if r.bytes]
+        ends = [k for k in numbers if first <= found.ranges[k].last < stop]
+        stays = [
+            bytes_of(k)
+            for k in numbers
+            if found.ranges[k].first < stop <= found.ranges[k].last
+        ]
+        free = [k for k in ends if bytes_of(k).isdisjoint(set().union(*stays))]
+        assert found.dying(first, stop) == free
+
+
 def drawn(seed: int) -> list[td.Tensor]:
     """Several computations on few values, with what they share and where they meet."""
     draw = random.Random(seed)

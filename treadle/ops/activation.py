@@ -49,8 +49,8 @@ class Activation(Elementwise):
 
 
 def _sigmoid(x: Any) -> Any:
-    small = functions.exp(-functions.abs(x))
-    return functions.where(x >= 0, 1.0 / (small + 1.0), small / (small + 1.0))
+    # An overflow gives 0, which is right but for numbers below the smallest normal one.
+    return 1.0 / (functions.exp(-x) + 1.0)
 
 
 @op(tolerance="E", idempotent=True)

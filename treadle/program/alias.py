@@ -159,16 +159,17 @@ def overwrites(program: Program) -> dict[int, int]:
     found: dict[int, int] = {}
     taken = _read_by_chains(program)
     for k, step in enumerate(program.steps):
+        free: list[int] | None = None
         for new in step.written:
             if buffers[new].place != "arena" or first[new] != k:
                 continue
-            for old in step.read:
-                if buffers[old].place != "arena" or last[old] != k:
-                    continue
+            if free is None:
+                dying = [n for n in step.read if last[n] == k and n not in step.written]
+                free = [n for n in dying if buffers[n].place == "arena"]
+            for old in free:
                 a, b = buffers[old].type, buffers[new].type
                 alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
-                free = old not in taken and old not in step.written
-                if alike and free and _may_overwrite(step, new, old):
+                if alike and old not in taken and _may_overwrite(step, new, old):
                     found[new] = old
                     taken.add(old)
                     break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
 from collections.abc import (
     Callable,
     Collection,
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
+from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels
 from treadle.loops.join import JOINS
@@ -250,12 +250,15 @@ class _Building:
         """The next step, and the nodes that it computes."""
         self.steps.append(step)
         # By identity: the hash of a code is that of all its names and numbers.
-        first = {(id(n._code), n._offset): n.origin for n in nodes if n._code}
-        if len(first) > 1:
-            count = Counter([(id(n._code), n._offset) for n in nodes if n._code])
-            origins = tuple([first[key] for key, _ in count.most_common()])
-        else:
-            origins = tuple(first.values())
+        first: dict[tuple[int, int], Origin] = {}
+        count: dict[tuple[int, int], int] = {}
+        for n in nodes:
+            if n._code:
+                key = id(n._code), n._offset
+                first.setdefault(key, n.origin)
+                count[key] = count.get(key, 0) + 1
+        often = sorted(count, key=count.__getitem__, reverse=True)
+        origins = tuple([first[key] for key in often])
         self.about.append(About(origins, flops))
 
     def _step(self, unit: Unit) -> None:

@@ -53,36 +53,41 @@ def form_of(
                 stack.pop()
                 continue
             at = members.get(serial)
-            leaf = at is None and (x.stored is not None or has_buffer(x))
-            below = () if leaf else [y for y in x.inputs if y.serial not in numbers]
-            if below:
-                stack += reversed(below)
-                continue
+            buffered = at is None and has_buffer(x)
+            leaf = buffered or (at is None and x.stored is not None)
+            if not leaf:
+                height = len(stack)
+                for y in x.inputs[::-1]:
+                    if y.serial not in numbers:
+                        stack.append(y)
+                if len(stack) > height:
+                    continue
             stack.pop()
             numbers[serial] = len(nodes)
             nodes.append(x)
             if leaf:
-                parts.append(_leaf(x, has_buffer, strides))
+                # What a kernel knows of it: where it lies, or its value.
+                own = strides(x) if buffered else _bytes(x)
+                parts.append((x.type, own))
                 continue
             if id(at) not in places:
                 places[id(at)] = len(listed)
                 listed.append(at)
             inputs = tuple([numbers[y.serial] for y in x.inputs])
             lies = strides(x) if serial in written else None
-            own = lies, places[id(at)], region.reads.get(serial)
-            parts.append((x.op, x.type, is_virtual(x), inputs, own))
+            where = lies, places[id(at)], region.reads.get(serial)
+            parts.append((x.op, x.type, is_virtual(x), inputs, where))
     loops = region.axes, region.inner, region.turns, tuple(listed)
     order = tuple([numbers[x.serial] for x in region.nodes])
     kept = tuple([numbers[x.serial] for x in stored])
     return Form((loops, tuple(parts), order, kept), nodes, numbers)
 
 
-def _leaf(x: Tensor, has_buffer: Callable[[Tensor], bool], strides: Strides) -> Any:
-    """What a kernel knows of a node that it reads: where it lies, or its value."""
+def _bytes(x: Tensor) -> bytes:
+    """The value of a number or an array that stands in a kernel."""
     array = x.array
-    if has_buffer(x) or array is None:
-        return x.type, strides(x)
-    return x.type, array.tobytes()
+    assert array is not None
+    return array.tobytes()
 
 
 def clear() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -36,20 +36,23 @@ class Lives:
 
     def dying(self, first: int, stop: int) -> list[int]:
         """The ranges that end in some steps, and whose bytes nobody has then."""
-        ends, stays = [], []
-        for k, r in enumerate(self.ranges):
-            if r.bytes and first <= r.last < stop:
-                ends.append(k)
-            elif r.bytes and r.first < stop <= r.last:
-                stays.append((self.plan.offsets[k], r.bytes))
-        stays.sort()
-        found = []
-        for k in ends:
-            begin = self.plan.offsets[k]
-            at = bisect_left(stays, (begin + self.ranges[k].bytes, 0))
-            if not at or sum(stays[at - 1]) <= begin:
-                found.append(k)
-        return found
+        begins, bytes, since, until = self._table
+        ends = (bytes > 0) & (first <= until) & (until < stop)
+        stays = (bytes > 0) & (since < stop) & (stop <= until)
+        # No two that stay share memory: the last to begin below is the one to look at.
+        low = np.append(0, np.sort(begins[stays]))
+        high = np.append(0, np.sort((begins + bytes)[stays]))
+        found = np.flatnonzero(ends)
+        before = np.searchsorted(low, (begins + bytes)[found]) - 1
+        free = high[before] <= begins[found]
+        return [int(k) for k in found[free]]
+
+    @functools.cached_property
+    def _table(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Of each range where it begins, its bytes, its first and its last step."""
+        own = [(r.bytes, r.first, r.last) for r in self.ranges]
+        bytes, since, until = np.array(own, np.int64).reshape(-1, 3).T
+        return self.plan.table, bytes, since, until
 
 
 def demand(program: Program) -> int:
