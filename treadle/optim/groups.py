@@ -18,14 +18,30 @@ from treadle.graph.variable import Variable
 from treadle.optim.transform import Transform
 from treadle.runtime.evaluate import run
 
-__all__ = ["Group", "Now", "Rate", "Rule", "groups_of", "parameters_of", "store"]
+__all__ = [
+    "Group",
+    "Now",
+    "Rate",
+    "Rule",
+    "Work",
+    "each_once",
+    "groups_of",
+    "parameters_of",
+    "store",
+]
 
 Rate = Any
 Rule = Callable[..., Transform]
 
 
+def each_once(pairs: Iterable[tuple[Variable, Any]]) -> list[tuple[Variable, Any]]:
+    """The pairs without those of a Variable that has another one after them."""
+    return [*{id(v): (v, value) for v, value in pairs}.values()]
+
+
 def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
     """Assign values at once, so that a later failing run cannot drop them."""
+    pairs = each_once(pairs)
     if top().tracing:
         for variable, value in pairs:
             variable.assign(value)
@@ -88,6 +104,9 @@ class Group:
     def __repr__(self) -> str:
         count = "all" if self.parameters is None else len(self.parameters)
         return f"Group(parameters={count}, lr={self.lr})"
+
+
+Work = list[tuple[Group, Variable, Tensor]]  # parameters with their gradients
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from treadle.optim.groups import (
     Now,
     Rate,
     Rule,
+    Work,
+    each_once,
     groups_of,
     parameters_of,
     store,
@@ -41,8 +43,6 @@ from treadle.runtime.look import Look, look, settings
 from treadle.runtime.recorder import recording
 
 __all__ = ["Optimizer"]
-
-Work = list[tuple[Group, Variable, Tensor]]
 
 
 class Optimizer(OptimizerState):
@@ -253,9 +253,8 @@ class Optimizer(OptimizerState):
 
     def states(self) -> list[Variable]:
         """The Variables that the optimizer keeps beside the parameters."""
-        own = [v for _, _, states in self._states.values() for v in states.values()]
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
-        return [*self._own().values(), *rates, *own]
+        return [*self._own().values(), *rates, *self._own_states()]
 
     def zero_grad(self) -> None:
         """Forget the gradients that backward() has added into p.grad.
@@ -349,7 +348,7 @@ class Optimizer(OptimizerState):
             None if only is None else frozenset(only),
             tuple([(id(group), id(p)) for group, p, _ in work]),
             tuple([group.sign() for group in self.groups]),
-            (controls, around, self.sparse_updates),
+            (controls, around, self.sparse_updates, self.parted),
         )
         return key, found
 
@@ -367,7 +366,7 @@ class Optimizer(OptimizerState):
         as expressions; nothing is assigned yet."""
         controls = self.controls
         sparse = self.sparse_updates and not controls.gathers
-        states = [self._states_of(p, group.rule) for group, p, _ in work]
+        states = self._states_in(work)
         sums = [own.pop("accumulated") for own in states if controls.gathers]
         told = controls.apply(
             [
@@ -388,7 +387,7 @@ class Optimizer(OptimizerState):
             move = partial(make, group.rule, rate=rate, step=now.step)
             found += changed(p, gradient, own, move, told.hold)
         counted = held([(self.count, self.count.node() + 1)], told.hold)
-        return told.finite, [*found, *told.changes, *counted]
+        return told.finite, each_once([*found, *told.changes, *counted])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"

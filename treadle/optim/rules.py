@@ -187,7 +187,8 @@ def scale_by_adam(
     """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g²; (m / c1) / (sqrt(v / c2) + eps).
 
     c = b c + (1 - b) is 1 - b^t, kept in float64 for each parameter, so one that some
-    steps do not reach is still corrected by its own count. `amsgrad` divides by the
+    steps do not reach is still corrected by its own count; where all steps reach the
+    same ones, once for them. `amsgrad` divides by the
     largest v so far. Kingma and Ba, Adam, 2015; Reddi, Kale and Kumar, 2018.
 
     >>> import treadle as td
@@ -221,4 +222,5 @@ def scale_by_adam(
         root = functions.sqrt(v / c2.astype(dtype)) + eps
         return m / c1.astype(dtype) / root, new
 
-    return Transform(init, update, rowwise=True, fixed=True)
+    counts = "correction1", "correction2"
+    return Transform(init, update, rowwise=True, fixed=True, counts=counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy as np
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
+from treadle.graph.frame import top
 from treadle.graph.numbers import number
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
-from treadle.optim.groups import Group, store
+from treadle.optim.groups import Group, Work, store
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.look import Owned
@@ -23,11 +24,16 @@ from treadle.runtime.look import Owned
 __all__ = ["OptimizerState"]
 
 State = dict[str, np.ndarray[Any, Any]]
+Common = dict[tuple[Transform, str, bytes], Variable]
 _AUTOMATIC = re.compile(r"variable_\d+")
 
 
 class OptimizerState:
-    """The count of steps, the rates, and the states of each parameter by name."""
+    """The count of steps, the rates, and the states of each parameter by name.
+
+    As long as every step updates the same parameters, these have one Variable for each
+    of a rule's `counts`.
+    """
 
     def __init__(
         self, groups: list[Group], controls: Controls, masters: bool = True
@@ -39,6 +45,7 @@ class OptimizerState:
         self._waiting: State = {}
         self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
         self._numbered = -1
+        self.parted = 0  # how often what was common was parted
 
     def restart(self, lr: float | None = None) -> None:
         """Begin anew: first states, no step counted, and another rate if one is given.
@@ -69,8 +76,43 @@ class OptimizerState:
             found["accumulated"] = np.zeros(wide.shape, wide.dtype)
         return found
 
-    def _states_of(self, p: Variable, rule: Transform) -> dict[str, Variable]:
-        """The state Variables of a parameter, made when it is first updated."""
+    def _states_in(self, work: Work) -> list[dict[str, Variable]]:
+        """The state Variables of the parameters that a step updates."""
+        chosen = {id(p) for _, p, _ in work}
+        common: Common | None = None if top().tracing else {}
+        if common is None or self._outside(chosen):
+            self._part()
+        return [self._states_of(p, group.rule, common) for group, p, _ in work]
+
+    def _counts(self) -> Iterator[tuple[int, str, str, Variable]]:
+        """What parameters may have in common: whose it is, as what, by which name."""
+        for known, (key, _, states) in self._states.items():
+            for name in self._rules[known].counts:
+                yield known, key, name, states[name]
+
+    def _outside(self, chosen: set[int]) -> bool:
+        """Whether these parameters have anything in common with others."""
+        own = {id(v) for known, _, _, v in self._counts() if known in chosen}
+        return any(id(v) in own for k, _, _, v in self._counts() if k not in chosen)
+
+    def _part(self) -> None:
+        """Give each parameter counts of its own."""
+        seen: set[int] = set()
+        for known, key, name, v in list(self._counts()):
+            if id(v) in seen:
+                own = Variable(
+                    v.committed.array, name=f"{key}/{name}", dtype=v.type.dtype
+                )
+                self._states[known][2][name] = own
+                self.parted += 1
+                self._numbered = -1
+            seen.add(id(v))
+
+    def _states_of(
+        self, p: Variable, rule: Transform, common: Common | None
+    ) -> dict[str, Variable]:
+        """The state Variables of a parameter, made when it is first updated: its counts
+        may be those in `common` that begin alike."""
         if id(p) in self._states:
             return dict(self._states[id(p)][2])
         key = self._key(p)
@@ -83,9 +125,13 @@ class OptimizerState:
                     f"the optimizer needs {initial.shape}"
                 )
             value = initial if given is None else given
-            states[name] = Variable(
+            made = Variable(
                 value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
             )
+            if common is not None and name in rule.counts:
+                start = np.asarray(value, initial.dtype).tobytes()
+                made = common.setdefault((rule, name, start), made)
+            states[name] = made
         self._rules[id(p)] = rule
         self._states[id(p)] = key, p, states
         for name in states:
@@ -108,12 +154,16 @@ class OptimizerState:
         if self._numbered != len(self._states):
             known = self._numbers = {}
             self._numbered = len(self._states)
-            every = [self.count, *self.controls.counts()]
-            for _, p, states in self._states.values():
-                every += [p, *states.values()]
+            every = [self.count, *self.controls.counts(), *self._own_states()]
+            every += [p for _, p, _ in self._states.values()]
             for k, v in enumerate(every):
                 known[id(v)] = number(("own", k)), number(("own", k, "fixed"))
         return self._numbers
+
+    def _own_states(self) -> list[Variable]:
+        """The states of all parameters, each once."""
+        every = [v for _, _, states in self._states.values() for v in states.values()]
+        return [*{id(v): v for v in every}.values()]
 
     def _own(self) -> dict[str, Variable]:
         """What is kept once for all parameters."""
@@ -185,6 +235,7 @@ class OptimizerState:
         rest = {name: np.array(state[given]) for name, given in taken.names.items()}
         types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
         keys = self.check_state(types, strict, taken.wrong)
+        self._part()
         targets = self._targets(rest)
         store([(v, rest.pop(name)) for name, v in targets.items() if name in rest])
         self._waiting = {k: v for k, v in rest.items() if "/" in k}

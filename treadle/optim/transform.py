@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.tensor import Tensor
@@ -33,6 +34,8 @@ class Transform:
     the parameter's shape may be updated at some rows alone. A `fixed` one builds the
     same graph at every step, so that it is traced once; others are asked each time.
     `move` says otherwise than by subtraction how a parameter follows the direction.
+    States named in `counts` follow from nothing but themselves: parameters that are
+    always updated together have them in common.
 
     >>> import treadle as td
     >>> from treadle.optim import rules, transform
@@ -46,6 +49,7 @@ class Transform:
     rowwise: bool = False
     fixed: bool = False
     move: Move = subtract
+    counts: tuple[str, ...] = ()
 
     def states(self, t: Type) -> Initial:
         """The first states of a parameter: those of the rule and of the move."""
@@ -136,7 +140,10 @@ def chain(*parts: Transform) -> Transform:
         return direction, changed
 
     rowwise = all(part.rowwise for part in parts)
-    return Transform(init, update, rowwise, all(part.fixed for part in parts))
+    fixed = all(part.fixed for part in parts)
+    scalar = names(Type((), float32))
+    counts = tuple(own[name] for part, _, own in scalar for name in part.counts)
+    return Transform(init, update, rowwise, fixed, counts=counts)
 
 
 def moving(rule: Transform, kahan: bool, clip_weights: Any) -> Transform:

@@ -163,8 +163,8 @@ def drafts(
     with stage("compute again"):
         arranged = rematerialized(arranged, released)
     yield draft(arranged)
-    # What many rounds compute again stands where it is read: no step is moved there.
-    yield from map(draft, lighter(arranged, arrange))
+    # First all stands where it is read; then steps that give memory back are moved up.
+    yield from map(draft, lighter(arranged, (arrange, released)))
 
 
 class _Building:

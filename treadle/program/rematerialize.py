@@ -140,8 +140,12 @@ class _Choice:
             [x for x in found if not again(x)],
         )
 
-    def roots(self) -> dict[int, Tensor]:
-        """The graph in the order of its steps, and copies of what is computed again."""
+    def roots(self, soon: bool = False) -> dict[int, Tensor]:
+        """The graph in the order of its steps, and copies of what is computed again.
+
+        These wait for the step before their first reader's; `soon`, for the last that
+        the reader itself waits for, so that it can move up.
+        """
         time, arranged = self.time, self.time.arranged
         made: dict[int, Tensor] = {}
         anew: dict[int, Tensor] = {}
@@ -153,7 +157,7 @@ class _Choice:
             late = time.when[node.serial] > self.step
             wanted = [x for x in node.inputs if late and x.serial in self.again]
             if wanted:
-                mark = made[self._just_before(node).serial]
+                mark = made[self._before(node, soon).serial]
                 missing = _reached(
                     wanted,
                     lambda x: [y for y in x.inputs if y.serial in self.again],
@@ -172,10 +176,17 @@ class _Choice:
                 wait_for(own, of(known))
         return {k: of(root) for k, root in arranged.roots.items()}
 
-    def _just_before(self, node: Tensor) -> Tensor:
-        """A node of the step before a late one's: copies for it wait for that."""
-        k = max(self.time.when[node.serial] - 1, self.step)
-        return self.time.units[k][0].nodes[0]
+    def _before(self, node: Tensor, soon: bool) -> Tensor:
+        """A node that copies for a late one wait for, of this step or a later one."""
+        time, last = self.time, self.time.when[node.serial]
+        k = last - 1
+        if soon:
+            waits = 0
+            for unit in time.units[last]:
+                waits |= unit.before
+            own = [any(waits >> u.number & 1 for u in us) for us in time.units[:last]]
+            k = max((k for k, awaited in enumerate(own) if awaited), default=0)
+        return time.units[max(k, self.step)][0].nodes[0]
 
 
 def _reached(
@@ -231,16 +242,35 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     return found if less else arranged
 
 
-def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
+def lighter(
+    arranged: Arrangement, arrange: tuple[Arrange, Arrange]
+) -> Iterator[Arrangement]:
     """Arrangements that need ever less memory, at the price of ever more work.
+
+    By two searches, each with an `arrange` of its own: in the first, copies wait for
+    less in the round after one that has brought nothing, in the second each round tries
+    both.
+    """
+    if not arranged.steps():
+        return
+    least = Timeline(arranged).largest().bytes
+    for both, own in zip((False, True), arrange, strict=True):
+        for found, bytes in _search(arranged, own, both):
+            if bytes < least:
+                least = bytes
+                yield found
+
+
+def _search(
+    start: Arrangement, arrange: Arrange, both: bool
+) -> Iterator[tuple[Arrangement, int]]:
+    """Ever lighter arrangements, and the bytes that they need.
 
     Each round sees to the step that needs the most; what is computed again to relieve
     it may make another one the next. Where no less is reached by long strides, short
     ones go on from the least there was.
     """
-    if not arranged.steps():
-        return
-    best, least = arranged, Timeline(arranged).largest().bytes
+    best, least = start, Timeline(start).largest().bytes
     for stride in STRIDES:
         arranged, idle = best, 0
         for _ in range(ROUNDS):
@@ -251,12 +281,15 @@ def lighter(arranged: Arrangement, arrange: Arrange) -> Iterator[Arrangement]:
             choice = _cheapest(time, demand, stride ** (1 + idle) * demand.bytes)
             if not choice.again:
                 break
-            arranged = arrange(choice.roots())
+            ways = (False, True) if both else (idle % 2 == 1,)
+            made = [arrange(choice.roots(soon)) for soon in ways]
+            needs = [Timeline(x).largest().bytes for x in made]
+            found = min(needs)
+            arranged = made[needs.index(found)]
             idle += 1
-            found = Timeline(arranged).largest().bytes
             if found < least:
                 best, least, idle = arranged, found, 0
-                yield arranged
+                yield arranged, found
 
 
 def _cheapest(time: Timeline, demand: Demand, most: float) -> _Choice:
