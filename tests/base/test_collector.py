@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -42,6 +43,54 @@ def test_a_block_that_never_began_its_work_ends(enabled: bool) -> None:
     assert not gc.isenabled()
     del held
     assert gc.isenabled() == enabled
+
+
+def test_steps_of_threads_leave_the_collector_its_turns(enabled: bool) -> None:
+    """A block that is to be alone holds nothing back beside another one."""
+    begun, left, done = threading.Event(), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def other() -> None:
+        with HeldBack(alone=True):
+            begun.set()
+            left.wait(10)
+            seen.append(gc.isenabled())  # though this block goes on
+        done.set()
+
+    thread = threading.Thread(target=other)
+    with HeldBack(alone=True):
+        thread.start()
+        assert begun.wait(10)
+        assert not gc.isenabled()
+    left.set()
+    assert done.wait(10)
+    thread.join()
+    assert seen == [enabled]
+    assert gc.isenabled() == enabled
+
+
+def test_a_step_is_not_gone_through() -> None:
+    """No collection begins in one: what it makes would be taken for old."""
+    x = td.param("x", init=[2.0] * 4)
+    optimizer = td.optim.Adam(lr=0.1)
+    found: list[str] = []
+
+    def inside(phase: str, info: dict[str, int]) -> None:
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+            found.append(frame.f_code.co_name)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(inside)
+    gc.set_threshold(1)
+    try:
+        for _ in range(3):
+            optimizer.step((x * x).sum())
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(inside)
+    assert "_stepped" not in found
 
 
 def test_blocks_of_threads_overlap(enabled: bool) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["HeldBack"]
+__all__ = ["HeldBack", "held_back"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _State:
@@ -27,20 +32,25 @@ class HeldBack:
 
     A compilation makes a million objects, hardly any of them in cycles: they are freed
     by their counts, and going through what lives of them again and again costs a tenth
-    of it all. Blocks may stand in one another and run in several threads.
+    of it all. Blocks may stand in one another and run in several threads. One that is
+    to be `alone` does nothing inside of or beside another: where threads are always in
+    some of these, the collector has its turn whenever one ends.
 
     >>> with HeldBack():
     ...     gc.isenabled()
     False
     """
 
-    __slots__ = ("_holds",)
+    __slots__ = ("_alone", "_holds")
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone
         self._holds = False
 
     def __enter__(self) -> None:
         with _state.lock:
+            if self._alone and _state.blocks:
+                return
             if not _state.blocks:
                 _state.enabled = gc.isenabled()
             _state.blocks += 1
@@ -59,6 +69,21 @@ class HeldBack:
     def __del__(self) -> None:
         # An interrupt may come before the block has begun, and then nothing ends it.
         self.__exit__()
+
+
+def held_back(function: Callable[P, R]) -> Callable[P, R]:
+    """A function during which the collector does not run, if it is the only one.
+
+    A step makes thousands of objects that go with it. What the collector sees of them
+    it takes for old ones, and too many old ones bring it to look at all there are.
+    """
+
+    @wraps(function)
+    def within(*args: P.args, **kwargs: P.kwargs) -> R:
+        with HeldBack(alone=True):
+            return function(*args, **kwargs)
+
+    return within
 
 
 def _after_fork() -> None:

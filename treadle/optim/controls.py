@@ -89,6 +89,10 @@ class Controls:
         """Whether gradients that are not finite are noticed."""
         return self.on_nan is not None or self.loss_scale is not None
 
+    def raised(self, finite: Tensor | None) -> list[Tensor]:
+        """What a step looks at to raise an error: whether all gradients are finite."""
+        return [finite] if self.on_nan == "raise" and finite is not None else []
+
     def refuse_traces(self) -> None:
         """Raise where gradients are to be looked at, and there is nothing to see."""
         if self.on_nan == "raise":

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
+from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.frame import explicit_updates, top
@@ -179,6 +180,7 @@ class Optimizer(OptimizerState):
         """
         return self._stepped(loss, {id(p) for p in parameters_of(params)})
 
+    @held_back
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all parameters, or only of some."""
         now = self._now()
@@ -189,7 +191,6 @@ class Optimizer(OptimizerState):
         del seen
         with recording(note):
             roots, finite, changes, chosen = self._asked(loss, only, now)
-        raises = self.controls.on_nan == "raise"
         if top().tracing:
             self.controls.refuse_traces()
             for variable, value in changes:
@@ -198,7 +199,7 @@ class Optimizer(OptimizerState):
             return None if loss is None else roots[0]
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
-        watched = [finite] if raises and finite is not None else []
+        watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
         with self._plans.kept(note, chosen):
             run([*roots, *updates, *watched], spent=roots)
@@ -247,9 +248,7 @@ class Optimizer(OptimizerState):
         roots, finite, changes, _ = self._asked(loss, None, self._now())
         with explicit_updates():
             updates = [variable.assign(value) for variable, value in changes]
-        if self.controls.on_nan != "raise" or finite is None:
-            return [*roots, *updates]
-        return [*roots, *updates, finite]
+        return [*roots, *updates, *self.controls.raised(finite)]
 
     def states(self) -> list[Variable]:
         """The Variables that the optimizer keeps beside the parameters."""

@@ -12,6 +12,7 @@ import numpy as np
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import TWICE, Tape, TapeGradient
 from treadle.base import trees
+from treadle.base.collector import held_back
 from treadle.base.errors import StateError
 from treadle.base.options import current
 from treadle.base.types import TupleType
@@ -79,6 +80,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
     return found
 
 
+@held_back
 def run(
     roots: Iterable[Tensor],
     feeds: Mapping[int, Any] | None = None,
