@@ -24,7 +24,7 @@ __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
 
 class Slot(int):
-    """The number of an array that a run makes: no object that the collector sees."""
+    """The number of an array that a run makes; a plain int is a place of the graph."""
 
     __slots__ = ()
 
