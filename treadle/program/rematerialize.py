@@ -179,14 +179,13 @@ class _Choice:
     def _before(self, node: Tensor, soon: bool) -> Tensor:
         """A node that copies for a late one wait for, of this step or a later one."""
         time, last = self.time, self.time.when[node.serial]
-        k = last - 1
-        if soon:
-            waits = 0
-            for unit in time.units[last]:
-                waits |= unit.before
-            own = [any(waits >> u.number & 1 for u in us) for us in time.units[:last]]
-            k = max((k for k, awaited in enumerate(own) if awaited), default=0)
-        return time.units[max(k, self.step)][0].nodes[0]
+        waits = 0 if soon else -1  # bits of units: all of them
+        for unit in time.units[last] if soon else ():
+            waits |= unit.before
+        for k in range(last - 1, self.step, -1):
+            if any(waits >> unit.number & 1 for unit in time.units[k]):
+                return time.units[k][0].nodes[0]
+        return time.units[self.step][0].nodes[0]
 
 
 def _reached(
