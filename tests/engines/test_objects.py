@@ -29,13 +29,8 @@ def _first(numbers: Any) -> Any:
 
 
 def assert_same(roots: list[Tensor]) -> Columns:
-    assert_equal(roots, True)
-    return assert_equal(roots, False)
-
-
-def assert_equal(roots: list[Tensor], found: bool) -> Columns:
-    python = columns(roots, found)
-    machine = walk.walked(roots, found)
+    python = columns(roots)
+    machine = walk.walked(roots)
     assert len(python.nodes) == len(machine.nodes)
     pairs = zip(python.nodes, machine.nodes, strict=True)
     assert all(x is y for x, y in pairs)

@@ -28,7 +28,7 @@ _serial, _stored, _mark, _depth = map(attrgetter, ("serial", "stored", "mark", "
 
 @dataclass
 class Columns:
-    """Nodes, in creation order or as they are found, from where one has a value on.
+    """Nodes in creation order, from where one has a value on.
 
     `ops`, `kinds` and `types` number their ops, the classes of these and their types:
     the same object has the same number, below `count`. `waiting` marks those without a
@@ -51,19 +51,14 @@ class Columns:
     operands: Numbers
 
 
-def columns(roots: Sequence[Tensor], found: bool = False) -> Columns:
-    """What the roots depend on, as far as it has no value, and where that begins.
-
-    Nodes stand in creation order, or as they are `found`: the roots, what the first of
-    these reads, and so on.
-    """
-    nodes = _found(roots) if found else pending(roots)
+def columns(roots: Sequence[Tensor]) -> Columns:
+    """What the roots depend on, as far as it has no value, and where that begins."""
+    nodes = pending(roots)
     count = len(nodes)
     held = references(nodes)
     inputs = [x.inputs if x.stored is None else () for x in nodes]
     sizes = _numbers(map(len, inputs), count)
     serials = _numbers(map(_serial, nodes), count)
-    order = np.argsort(serials, kind="stable")
     read = _numbers(map(_serial, chain.from_iterable(inputs)), int(sizes.sum()))
     ops = list(map(_op, nodes))
     things: dict[int, int] = {}
@@ -83,21 +78,8 @@ def columns(roots: Sequence[Tensor], found: bool = False) -> Columns:
         _numbers(map(_depth, nodes), count),
         held,
         sizes,
-        order[np.searchsorted(serials, read, sorter=order)],
+        np.searchsorted(serials, read),
     )
-
-
-def _found(roots: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes from the roots on, each where it is found first."""
-    nodes = list(dict.fromkeys(roots))
-    known = set(nodes)
-    for node in nodes:
-        if node.stored is None:
-            for x in node.inputs:
-                if x not in known:
-                    known.add(x)
-                    nodes.append(x)
-    return nodes
 
 
 def _numbers(values: Iterable[int], count: int) -> Numbers:

@@ -16,6 +16,7 @@ from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
+from treadle.graph.outline import Outline, outline
 from treadle.graph.tensor import Tensor, makers
 
 Values = dict[int, Any]
@@ -254,10 +255,13 @@ class Engine:
         """What `run` would run for these nodes; None where a run is more than that."""
         return None
 
-    def columns(self, roots: Sequence[Tensor], found: bool = False) -> Columns:
-        """The nodes below the roots with their fields side by side, in creation order
-        or as they are `found`."""
-        return columns(roots, found)
+    def columns(self, roots: Sequence[Tensor]) -> Columns:
+        """The nodes below the roots with their fields side by side."""
+        return columns(roots)
+
+    def outline(self, roots: list[Tensor], most: int) -> Outline | None:
+        """How the graph below some roots is built."""
+        return outline(roots, most)
 
     def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
         """The program of a forest, for gradients too; None where there is none. `taken`

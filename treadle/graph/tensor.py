@@ -57,7 +57,8 @@ class Tensor(Operand):
 
     `serial` grows with creation, so sorting by it is a topological order; `depth` is
     the longest path from a leaf. `name`, `metadata`, `mark` and the origin are notes
-    outside the meaning. A node is pending, evaluated (value and recipe) or cut.
+    outside the meaning. A node is pending, evaluated (value and recipe) or cut. None
+    shares its tuple of `inputs`: what is held is told by counting references.
     """
 
     __slots__ = (
@@ -215,12 +216,11 @@ def make_results(
     kind: type[Tensor], node: Tensor, ops: tuple[Op, ...]
 ) -> tuple[Tensor, ...]:
     """A node for each result of a node, made where it was; as `make_node`."""
-    inputs = (node,)
     code, offset, notes = node._code, node._offset, node._metadata
     types: Any = node.type
     return tuple(
         [
-            make_node(kind, op, inputs, types[k], None, code, offset, notes)
+            make_node(kind, op, (node,), types[k], None, code, offset, notes)
             for k, op in enumerate(ops)
         ]
     )

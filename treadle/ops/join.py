@@ -44,9 +44,9 @@ def part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 def parts_of(x: Tensor, axis: int, bounds: Sequence[tuple[int, int]]) -> list[Tensor]:
     """Several parts along an axis, made at one site."""
-    here, inputs = site(3), (x,)
+    here = site(3)
     cuts = [_cut(x.type, axis, start, stop) for start, stop in bounds]
-    return [x if own is None else node_at(here, own[0], inputs, own[1]) for own in cuts]
+    return [x if own is None else node_at(here, own[0], (x,), own[1]) for own in cuts]
 
 
 @functools.lru_cache(maxsize=1024)

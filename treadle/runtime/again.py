@@ -129,7 +129,7 @@ class Recording(Recorder):
     def __init__(self, key: Any, look: Look, own: Owned, first: bool = False) -> None:
         self.key, self.own, self.first = key, own, first
         self.asked, self.held = look.asked, look.held
-        self.place = {serial: k for k, serial in enumerate(look.serials)}
+        self.place = {x.serial: k for k, x in enumerate(look.nodes)}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
         self.chosen: set[int] = set()
         self.parts: list[Part] = []

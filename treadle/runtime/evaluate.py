@@ -57,6 +57,18 @@ def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     return [node for node, count in pairs if count > inside.get(node.serial, 0)]
 
 
+def left_open(nodes: Sequence[Tensor]) -> set[int]:
+    """The nodes that are needed after a run: somebody has another result of a node
+    that has several, which the run does not know of, and will compute it from them.
+    """
+    found = {x.serial for x in held(nodes) if isinstance(x.type, TupleType)}
+    if found:
+        for node in reversed(nodes):
+            if node.serial in found and node.stored is None:
+                found |= {x.serial for x in node.inputs}
+    return found
+
+
 def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
     """The evaluated nodes of a run that are cut after it."""
     evaluated = {n.serial for n in nodes if n.stored is not None and n.inputs}
@@ -68,8 +80,9 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
 
     What is `spent` refers to nothing soon.
     """
-    counts = counted(nodes)
-    inside = uses(n for n in nodes if n.stored is None or n.serial in spent)
+    counts, stays = counted(nodes), left_open(nodes)
+    goes = [n for n in nodes if n.stored is None or n.serial in spent]
+    inside = uses(n for n in goes if n.serial not in stays)
     found = set()
     for node, count in zip(nodes, counts, strict=True):
         if isinstance(node.op, Version) and node.stored is not None:
@@ -179,7 +192,7 @@ def work(
             if isinstance(node.op, Update) and node.stored is None:
                 around.note(node.op.variable)  # its array is not written over
     old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
-    keep |= {node.serial for node in held(nodes)}
+    keep |= {n.serial for n in held(nodes) if not isinstance(n.type, TupleType)}
     keep &= {node.serial for node in nodes if node.stored is None}
     return nodes, keep, old
 
@@ -225,7 +238,9 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     """Evaluate nodes that are no updates, and what is held of what they read."""
     nodes = pending(roots)
     asked = {root.serial for root in roots}
-    keep = asked | {n.serial for n in held(nodes)}
+    others = [n for n in held(nodes) if not isinstance(n.type, TupleType)]
+    keep = asked | {n.serial for n in others}
+    del others
     keep &= {node.serial for node in nodes if node.stored is None}
     told = recorder()
     if told is not None and keep:

@@ -124,11 +124,14 @@ def _pays(
     if told is not None:
         told.rows(rows, (leaves, shared), tape)
     del leaves, shared
+    every = forest.all.walk.nodes
     forest.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
     leave(rows.exits.nodes, values, Row(tape))
     rows.exits.forget()
+    # The newest goes first: no node takes others along, and new ones lie in order.
+    every.clear()
     return True
 
 

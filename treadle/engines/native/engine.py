@@ -37,6 +37,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
+from treadle.engines.native.objects.outlined import outlined
 from treadle.engines.native.objects.provide import provide_nodes
 from treadle.engines.native.objects.walk import provide_walk, walked
 from treadle.engines.native.pool import pool
@@ -47,6 +48,7 @@ from treadle.engines.native.run import PositionError, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
+from treadle.graph.outline import Outline
 from treadle.graph.resident import Future, Resident
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
@@ -149,8 +151,11 @@ class Native(Engine):
         self._thread.linked = found[0]
         return found[0]
 
-    def columns(self, roots: Sequence[Tensor], found: bool = False) -> Columns:
-        return walked(roots, found)
+    def columns(self, roots: Sequence[Tensor]) -> Columns:
+        return walked(roots)
+
+    def outline(self, roots: list[Tensor], most: int) -> Outline | None:
+        return outlined(roots, most)
 
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]

@@ -89,7 +89,7 @@ def _code() -> int | None:
     known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
     known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
     known |= {"NUMBER": calls.NUMBER, "SAME": calls.SAME}
-    known |= {"OTHER": calls.OTHER, "LONGEST": calls.LONGEST, "LISTITEMS": 3 * WORD}
+    known |= {"OTHER": calls.OTHER, "LONGEST": calls.LONGEST}
     known["ROOM"] = calls.LONGEST + 2
     return loaded("treadle_call", FRESH + _TEXT, fields, **known)
 
@@ -133,13 +133,8 @@ def _written(plan: Plan) -> tuple[Any, ...]:
         *plan.results,
         *plan.data,
     ]
-    before: tuple[int, ...] | None = None
     for step in plan.steps:
-        # What reads the same as the node before shares its tuple of inputs.
-        same = step.places == before
-        found += [step.op.closed, -1] if same else [step.op.closed, len(step.places)]
-        found += () if same else step.places
-        before = step.places
+        found += [step.op.closed, len(step.places), *step.places]
     known = {
         "numbers": bytes((ctypes.c_int64 * len(found))(*found)),
         "holds": plan.holds,

@@ -14,7 +14,17 @@ from functools import cache
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["COUNT", "DIGITS", "ITEMS", "KIND", "SHIFT", "SIZE", "offsets", "usable"]
+__all__ = [
+    "COUNT",
+    "DIGITS",
+    "ITEMS",
+    "KIND",
+    "LIST_ITEMS",
+    "SHIFT",
+    "SIZE",
+    "offsets",
+    "usable",
+]
 
 WORD = 8
 COUNT, KIND = 0, WORD  # of any object: references to it, its class
@@ -23,6 +33,7 @@ DIGITS = 3 * WORD  # of an int: the first of them
 SHIFT = 3 if sys.version_info >= (3, 12) else 0  # bits below the count of digits
 # Of a tuple: the first item, behind a hash in later versions.
 ITEMS = (4 if sys.version_info >= (3, 14) else 3) * WORD
+LIST_ITEMS = 3 * WORD  # of a list: where its items lie
 _BITS = 30  # in a digit
 FIELDS = tuple(name for name in Tensor.__slots__ if name != "__weakref__")
 
@@ -66,6 +77,9 @@ def usable() -> bool:
     if _words(pair, ITEMS, 2) != [id(one), id(two)]:
         return False
     more = [one] * 3
+    (items,) = _words(more, LIST_ITEMS, 1)
+    if list((ctypes.c_int64 * 3).from_address(items)) != [id(one)] * 3:
+        return False
     held = 2 + len(more)  # by its name and the pair, too
     if ctypes.c_int64.from_address(id(one) + COUNT).value != held:
         return False

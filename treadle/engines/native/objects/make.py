@@ -240,23 +240,24 @@ entry:
   %sp = getelementptr i8, ptr %ops, i64 $SIZE
   %count = load i64, ptr %sp
   %tuple = call ptr @api(ptr %self, i64 $TUPLE)
-  %behind = call ptr %tuple(i64 1)
-  %b = icmp eq ptr %behind, null
-  br i1 %b, label %nothing, label %first
-first:
-  call void @keep(ptr %self, ptr %behind, i64 $ITEMS, ptr %node)
   %found = call ptr %tuple(i64 %count)
   %f = icmp eq ptr %found, null
-  br i1 %f, label %undo, label %loop
+  br i1 %f, label %nothing, label %loop
 loop:
-  %k = phi i64 [0, %first], [%k1, %next]
+  %k = phi i64 [0, %entry], [%k1, %next]
   %inside = icmp slt i64 %k, %count
   br i1 %inside, label %body, label %end
 body:
+  %behind = call ptr %tuple(i64 1)
+  %b = icmp eq ptr %behind, null
+  br i1 %b, label %drop, label %select
+select:
+  call void @keep(ptr %self, ptr %behind, i64 $ITEMS, ptr %node)
   %op = call ptr @item(ptr %ops, i64 %k)
   %type = call ptr @item(ptr %types, i64 %k)
   %y = call ptr @fresh(ptr %self, ptr %class, ptr %op, ptr %behind, ptr %type,
     ptr %none, i64 %depth, ptr %code, ptr %offset, ptr %notes, i1 %closed)
+  call void @drop(ptr %self, ptr %behind)
   %failed = icmp eq ptr %y, null
   br i1 %failed, label %drop, label %next
 next:
@@ -266,13 +267,9 @@ next:
   %k1 = add i64 %k, 1
   br label %loop
 end:
-  call void @drop(ptr %self, ptr %behind)
   ret ptr %found
 drop:
   call void @drop(ptr %self, ptr %found)
-  br label %undo
-undo:
-  call void @drop(ptr %self, ptr %behind)
   br label %nothing
 nothing:
   ret ptr null

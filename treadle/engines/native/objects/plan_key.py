@@ -111,7 +111,7 @@ not_tuple:
   %list = icmp eq ptr %kind, %lists
   br i1 %list, label %open_list, label %tell
 open_list:
-  %held = call ptr @field(ptr %x, i64 $LISTITEMS)
+  %held = call ptr @field(ptr %x, i64 $LIST_ITEMS)
   br label %open
 open:
   %parts = phi ptr [%within, %open_tuple], [%held, %open_list]
@@ -189,7 +189,7 @@ find:
   %incref = call ptr @api(ptr %api, i64 $INCREF)
   %length = mul i64 %n, 8
   %latest = call ptr @item(ptr %self, i64 $own_latest)
-  %pair = call ptr @field(ptr %latest, i64 $LISTITEMS)
+  %pair = call ptr @field(ptr %latest, i64 $LIST_ITEMS)
   %pp = getelementptr ptr, ptr %pair, i64 1
   %last = load ptr, ptr %pair
   %same = call i1 @equal(ptr %last, ptr %key, i64 %length)

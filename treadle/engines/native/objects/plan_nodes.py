@@ -134,7 +134,6 @@ entry:
   %ops = call ptr @item(ptr %plan, i64 $plan_ops)
   %types = call ptr @item(ptr %plan, i64 $plan_types)
   %none = call ptr @api(ptr %api, i64 $NONE)
-  %incref = call ptr @api(ptr %api, i64 $INCREF)
   %cp = getelementptr i64, ptr %numbers, i64 2
   %count = load i64, ptr %cp
   %rp = getelementptr i64, ptr %numbers, i64 4
@@ -162,23 +161,10 @@ body:
   %sp = getelementptr i64, ptr %p, i64 1
   %size = load i64, ptr %sp
   %places = getelementptr i64, ptr %p, i64 2
-  %same = icmp slt i64 %size, 0
-  br i1 %same, label %again, label %fresh
-again:
-  %before = add i64 %leaves, %k
-  %last = sub i64 %before, 1
-  %bp = getelementptr ptr, ptr %values, i64 %last
-  %node = load ptr, ptr %bp
-  %shared = call ptr @field(ptr %node, i64 $inputs)
-  call void %incref(ptr %shared)
-  br label %make
-fresh:
-  %tuple = call ptr @inputs(ptr %api, ptr %values, ptr %places, i64 %size)
-  %failed = icmp eq ptr %tuple, null
+  %inputs = call ptr @inputs(ptr %api, ptr %values, ptr %places, i64 %size)
+  %failed = icmp eq ptr %inputs, null
   br i1 %failed, label %end, label %make
 make:
-  %inputs = phi ptr [%shared, %again], [%tuple, %fresh]
-  %skip = phi i64 [0, %again], [%size, %fresh]
   %op = call ptr @item(ptr %ops, i64 %k)
   %type = call ptr @item(ptr %types, i64 %k)
   %depth = call i64 @depth(ptr %inputs)
@@ -192,7 +178,7 @@ next:
   %vp = getelementptr ptr, ptr %values, i64 %at
   store ptr %made, ptr %vp
   %k1 = add i64 %k, 1
-  %p1 = getelementptr i64, ptr %places, i64 %skip
+  %p1 = getelementptr i64, ptr %places, i64 %size
   br label %loop
 end:
   ret i64 %k

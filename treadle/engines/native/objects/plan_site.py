@@ -35,7 +35,7 @@ some:
   %sp = getelementptr i8, ptr %frames, i64 $SIZE
   %size = load i64, ptr %sp
   %last = sub i64 %size, 1
-  %items = call ptr @field(ptr %frames, i64 $LISTITEMS)
+  %items = call ptr @field(ptr %frames, i64 $LIST_ITEMS)
   %fp = getelementptr ptr, ptr %items, i64 %last
   %frame = load ptr, ptr %fp
   %getattr = call ptr @api(ptr %api, i64 $GETATTR)
@@ -192,7 +192,7 @@ entry:
   %incref = call ptr @api(ptr %api, i64 $INCREF)
   %ints = call ptr @api(ptr %api, i64 $INTTYPE)
   %latest = call ptr @item(ptr %self, i64 $own_latest)
-  %pair = call ptr @field(ptr %latest, i64 $LISTITEMS)
+  %pair = call ptr @field(ptr %latest, i64 $LIST_ITEMS)
   %bytes = load ptr, ptr %pair
   %key = getelementptr i8, ptr %bytes, i64 $BYTES
   %vp = getelementptr i8, ptr %variables, i64 $SIZE

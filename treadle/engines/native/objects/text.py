@@ -43,6 +43,7 @@ def loaded(name: str, text: str, fields: Mapping[str, int], **numbers: int) -> i
     Its code stays loaded as long as the address does.
     """
     known = {"COUNT": layout.COUNT, "KIND": layout.KIND, "SIZE": layout.SIZE}
-    known |= {"ITEMS": layout.ITEMS, "DIGITS": layout.DIGITS, "SHIFT": layout.SHIFT}
+    known |= {"ITEMS": layout.ITEMS, "LIST_ITEMS": layout.LIST_ITEMS}
+    known |= {"DIGITS": layout.DIGITS, "SHIFT": layout.SHIFT}
     filled = Template(_COMMON + text).substitute({**known, **fields, **numbers})
     return compile_functions({name: filled}, lasting=True)[name]

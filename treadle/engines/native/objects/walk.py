@@ -17,6 +17,7 @@ import numpy as np
 
 from treadle.batch.columns import Columns, Numbers, columns
 from treadle.engines.native.objects.layout import offsets
+from treadle.engines.native.objects.table import TABLE, TABLES, Table
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import follow
@@ -26,75 +27,11 @@ __all__ = ["provide_walk", "walked"]
 FIELDS = 8  # of a node: op, kind, type, waiting, serial, depth, references, marked
 SERIAL = 4
 FIRST = 1 << 12  # nodes there is room for at first
-_SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 
-# A table numbers objects: its slots of (object, number), their mask, the objects, how
-# many fit, the slot of each, how many there are. A walk has one of nodes, one of their
-# ops, classes of ops and types; then fields, how many fit, where operands begin,
-# operands, how many fit.
-TABLE = 6
+# A walk has a table of nodes, and one of their ops, classes of ops and types; then
+# fields, how many fit, where operands begin, operands, how many fit.
 _TEXT = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-
-define internal i64 @word(ptr %space, i64 %k) {
-  %p = getelementptr i64, ptr %space, i64 %k
-  %x = load i64, ptr %p
-  ret i64 %x
-}
-
-define internal ptr @array(ptr %space, i64 %k) {
-  %p = getelementptr i64, ptr %space, i64 %k
-  %x = load ptr, ptr %p
-  ret ptr %x
-}
-
-; The number of an object in a table: a new one if it is not known; -1 if it is full.
-define internal i64 @place(ptr %object, ptr %table) {
-entry:
-  %slots = call ptr @array(ptr %table, i64 0)
-  %mask = call i64 @word(ptr %table, i64 1)
-  %a = ptrtoint ptr %object to i64
-  %mixed = mul i64 %a, $SPREAD
-  %first = lshr i64 %mixed, 24
-  br label %probe
-probe:
-  %k0 = phi i64 [%first, %entry], [%k1, %next]
-  %k = and i64 %k0, %mask
-  %slot = getelementptr [2 x i64], ptr %slots, i64 %k
-  %there = load i64, ptr %slot
-  %p = getelementptr i64, ptr %slot, i64 1
-  %hit = icmp eq i64 %there, %a
-  br i1 %hit, label %known, label %other
-other:
-  %free = icmp eq i64 %there, 0
-  br i1 %free, label %fresh, label %next
-next:
-  %k1 = add i64 %k, 1
-  br label %probe
-known:
-  %old = load i64, ptr %p
-  ret i64 %old
-fresh:
-  %new = call i64 @word(ptr %table, i64 5)
-  %room = call i64 @word(ptr %table, i64 3)
-  %full = icmp sge i64 %new, %room
-  br i1 %full, label %end, label %insert
-insert:
-  store i64 %a, ptr %slot
-  store i64 %new, ptr %p
-  %objects = call ptr @array(ptr %table, i64 2)
-  %q = getelementptr i64, ptr %objects, i64 %new
-  store i64 %a, ptr %q
-  %places = call ptr @array(ptr %table, i64 4)
-  %s = getelementptr i64, ptr %places, i64 %new
-  store i64 %k, ptr %s
-  %more = add i64 %new, 1
-  %count = getelementptr i64, ptr %table, i64 5
-  store i64 %more, ptr %count
-  ret i64 %new
-end:
-  ret i64 -1
-}
 
 define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
   %fields = call ptr @array(ptr %space, i64 12)
@@ -242,26 +179,6 @@ _WALK = ctypes.PYFUNCTYPE(
 )
 
 
-class _Table:
-    """Numbers for objects. It is used again, and empty before each use."""
-
-    def __init__(self, room: int) -> None:
-        size = 1 << (2 * room - 1).bit_length()
-        self.slots = np.zeros((size, 2), np.int64)
-        self.objects = np.empty(room, np.int64)
-        self.places = np.empty(room, np.int64)
-
-    def words(self) -> list[int]:
-        """What native code is told of it."""
-        slots, objects = self.slots.ctypes.data, self.objects.ctypes.data
-        room, places = len(self.objects), self.places.ctypes.data
-        return [slots, len(self.slots) - 1, objects, room, places, 0]
-
-    def clear(self, count: int) -> None:
-        """Forget the objects, of which there are so many."""
-        self.slots[self.places[:count], 0] = 0
-
-
 class _Space:
     """Memory for a walk of so many nodes, which read three times as many.
 
@@ -271,8 +188,8 @@ class _Space:
     def __init__(self, room: int) -> None:
         self.room = room
         self.count = 0  # of different things that the last walk has met
-        self.nodes = _Table(room)
-        self.things = _Table(3 * room)
+        self.nodes = Table(room)
+        self.things = Table(3 * room)
         self.fields = np.empty((FIELDS, room), np.int64)
         self.starts = np.empty(room + 1, np.int64)
         self.operands = np.empty(3 * room, np.int64)
@@ -302,19 +219,15 @@ class _Space:
         """So many nodes in some order."""
         return _objects(self.nodes.objects[:count][order], self.room)
 
-    def columns(self, count: int, found: bool) -> Columns:
-        """What was found, in creation order or as it was found."""
-        sizes = np.diff(self.starts[: count + 1])
-        operands = self.operands[: self.starts[count]].copy()
-        order: Any = slice(None)
-        if not found:
-            order = self.order(count)
-            rank = np.empty(count, np.int64)
-            rank[order] = np.arange(count)
-            sizes = sizes[order]
-            ends = np.cumsum(sizes)
-            shifts = np.repeat(self.starts[:count][order] - (ends - sizes), sizes)
-            operands = rank[operands[shifts + np.arange(len(shifts))]]
+    def columns(self, count: int) -> Columns:
+        """What was found, in creation order."""
+        order = self.order(count)
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        sizes = np.diff(self.starts[: count + 1])[order]
+        ends = np.cumsum(sizes)
+        shifts = np.repeat(self.starts[:count][order] - (ends - sizes), sizes)
+        operands = rank[self.operands[shifts + np.arange(len(shifts))]]
         fields = self.fields[:, :count][:, order].copy()
         ops, kinds, types, waits, serials, depths, held, marks = fields
         return Columns(
@@ -343,13 +256,13 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def walked(roots: Sequence[Tensor], found: bool = False) -> Columns:
+def walked(roots: Sequence[Tensor]) -> Columns:
     """`columns`, in machine code where nodes lie as expected."""
     function = _function()
     if function is None:
-        return columns(roots, found)
+        return columns(roots)
     space, count = _went(function, roots)
-    return space.columns(count, found)
+    return space.columns(count)
 
 
 def provide_walk() -> None:
@@ -394,7 +307,7 @@ def _function() -> Any:
     found = offsets()
     if found is None:
         return None
-    made = loaded("treadle_walk", _TEXT, found, SPREAD=_SPREAD, TABLE=TABLE)
+    made = loaded("treadle_walk", TABLES + _TEXT, found, TABLE=TABLE)
     function = _WALK(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function

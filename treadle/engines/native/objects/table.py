@@ -1,0 +1,93 @@
+"""Numbers for objects, in machine code: a table of addresses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["TABLE", "TABLES", "Table"]
+
+# What native code is told of a table: its slots of (object, number), their mask, the
+# objects, how many fit, the slot of each, how many there are.
+TABLE = 6
+_SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
+TABLES = f"""
+define internal i64 @word(ptr %space, i64 %k) {{
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load i64, ptr %p
+  ret i64 %x
+}}
+
+define internal ptr @array(ptr %space, i64 %k) {{
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load ptr, ptr %p
+  ret ptr %x
+}}
+
+; The number of an object in a table: a new one if it is not known; -1 if it is full.
+define internal i64 @place(ptr %object, ptr %table) {{
+entry:
+  %slots = call ptr @array(ptr %table, i64 0)
+  %mask = call i64 @word(ptr %table, i64 1)
+  %a = ptrtoint ptr %object to i64
+  %mixed = mul i64 %a, {_SPREAD}
+  %first = lshr i64 %mixed, 24
+  br label %probe
+probe:
+  %k0 = phi i64 [%first, %entry], [%k1, %next]
+  %k = and i64 %k0, %mask
+  %slot = getelementptr [2 x i64], ptr %slots, i64 %k
+  %there = load i64, ptr %slot
+  %p = getelementptr i64, ptr %slot, i64 1
+  %hit = icmp eq i64 %there, %a
+  br i1 %hit, label %known, label %other
+other:
+  %free = icmp eq i64 %there, 0
+  br i1 %free, label %fresh, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %probe
+known:
+  %old = load i64, ptr %p
+  ret i64 %old
+fresh:
+  %new = call i64 @word(ptr %table, i64 5)
+  %room = call i64 @word(ptr %table, i64 3)
+  %full = icmp sge i64 %new, %room
+  br i1 %full, label %end, label %insert
+insert:
+  store i64 %a, ptr %slot
+  store i64 %new, ptr %p
+  %objects = call ptr @array(ptr %table, i64 2)
+  %q = getelementptr i64, ptr %objects, i64 %new
+  store i64 %a, ptr %q
+  %places = call ptr @array(ptr %table, i64 4)
+  %s = getelementptr i64, ptr %places, i64 %new
+  store i64 %k, ptr %s
+  %more = add i64 %new, 1
+  %count = getelementptr i64, ptr %table, i64 5
+  store i64 %more, ptr %count
+  ret i64 %new
+end:
+  ret i64 -1
+}}
+"""
+
+
+class Table:
+    """Numbers for objects. It is used again, and empty before each use."""
+
+    def __init__(self, room: int) -> None:
+        size = 1 << (2 * room - 1).bit_length()
+        self.slots = np.zeros((size, 2), np.int64)
+        self.objects = np.empty(room, np.int64)
+        self.places = np.empty(room, np.int64)
+
+    def words(self) -> list[int]:
+        """What native code is told of it."""
+        slots, objects = self.slots.ctypes.data, self.objects.ctypes.data
+        room, places = len(self.objects), self.places.ctypes.data
+        return [slots, len(self.slots) - 1, objects, room, places, 0]
+
+    def clear(self, count: int) -> None:
+        """Forget the objects, of which there are so many."""
+        self.slots[self.places[:count], 0] = 0
