@@ -185,7 +185,7 @@ class _Given:
         self.newest = -1
 
     def add(self, row: Tensor, g: Tensor) -> None:
-        _add(self.gs, self.tape.numbers[row.serial], g)
+        _add(self.gs, self.tape.place(row), g)
         self.newest = max(self.newest, row.serial)
 
 

@@ -10,6 +10,7 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,13 +81,22 @@ class Tape:
         self.sources = tuple(sources)
         self.parts = tuple(parts)
         self.data = frozenset(data) - {x.serial for x in sources}
-        self.numbers: dict[int, int] = {}  # of rows, by serial
         self._rows: list[weakref.ref[Tensor]] = []
 
     def made(self, rows: Sequence[Tensor]) -> None:
         """Know of the rows, in the order of their numbers, as long as they live."""
-        self.numbers = {row.serial: k for k, row in enumerate(rows)}
         self._rows = list(map(weakref.ref, rows))
+
+    def place(self, row: Tensor) -> int:
+        """The number of a row."""
+        # Thousands may be held of which a derivative arrives at the first.
+        return 0 if self._rows[0]() is row else self.numbers[row.serial]
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """The numbers of the rows that are still there, by serial."""
+        rows = [ref() for ref in self._rows]
+        return {row.serial: k for k, row in enumerate(rows) if row is not None}
 
     def close(self) -> None:
         """Cut the rows, and let go of the run: what it read may be written over now."""
@@ -174,7 +184,7 @@ def through(
 
     `gs` has the cotangents of rows by their number.
     """
-    asked = tuple(tape.numbers[row.serial] for row in rows)
+    asked = tuple(tape.place(row) for row in rows)
     types = tuple(row.type for row in rows)
     node = TapeGradient(tape, tuple(gs), asked, types)(*gs.values(), *tape.sources)
     found = []

@@ -60,6 +60,9 @@ class Forest:
         own, first = units.own, units.first
         readers, read = _edges(units)
         self.first = first
+        self._makers = np.repeat(
+            np.arange(len(own)), np.diff(first, append=units.count)
+        )
         makers = self.makers(read)
         step = agenda(own, units.walk.depths[units.nodes], readers, makers)
         kept = _needed(own, step, readers, makers)
@@ -158,14 +161,14 @@ class Forest:
         """All units that are rows."""
         return sum(len(x.units) for x in self.instances)
 
-    @property
-    def own_groups(self) -> int:
-        """The groups of units: not those of what is done ahead."""
-        return sum(len(x.groups.turns) for x in self.instances if len(x.units))
+    def own_groups(self, cells: bool) -> int:
+        """The groups of units that are `cells`, or of others: not of what is ahead."""
+        own = [x for x in self.instances if len(x.units) and x.signature.cell == cells]
+        return sum(len(x.groups.turns) for x in own)
 
     def makers(self, values: Numbers) -> Numbers:
         """The units that make some values, which are no leaves."""
-        found: Numbers = np.searchsorted(self.first, values, "right") - 1
+        found: Numbers = self._makers[values]
         return found
 
     def alone(self) -> list[tuple[Tensor, list[Tensor]]]:
@@ -181,7 +184,7 @@ class Forest:
         """Instance, output and row of each value, and which of the nodes are rows."""
         found = self.all.walk.number(nodes)
         numbers = np.where(found < 0, -1, self.all.value[found])
-        units = self.makers(numbers)
+        units = self.makers(np.maximum(numbers, -1))
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows

@@ -52,10 +52,20 @@ class Signature:
     """One kind of unit: its body, and the nodes that all its units share.
 
     `shared` has those nodes by argument of the body, `serials` theirs, `rows` the other
-    arguments; `origin` is where the first unit was written, if its body was not.
+    arguments; `origin` is where the first unit was written, if its body was not: units
+    of a `cell` are calls.
     """
 
-    __slots__ = ("body", "number", "origin", "outputs", "rows", "serials", "shared")
+    __slots__ = (
+        "body",
+        "cell",
+        "number",
+        "origin",
+        "outputs",
+        "rows",
+        "serials",
+        "shared",
+    )
 
     def __init__(
         self, body: Body, shared: dict[int, Tensor], rows: Sequence[int]
@@ -66,6 +76,7 @@ class Signature:
         self.serials = {k: node.serial for k, node in shared.items()}
         self.rows = rows
         self.origin: Origin | None = None
+        self.cell = False
         self.outputs = len(body.outputs)
 
     def forget(self) -> None:
@@ -79,7 +90,7 @@ class Signature:
         shared = {k: self.shared[x] for k, x in enumerate(given) if x in self.shared}
         rows = [k for k in range(len(body.arguments)) if k not in shared]
         made = Signature(body, shared, rows)
-        made.origin = self.origin
+        made.origin, made.cell = self.origin, self.cell
         return made
 
     @classmethod
@@ -107,7 +118,7 @@ class Signature:
         shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
         rows = [k for k in range(len(numbers)) if k not in shared]
         made = cls(body, shared, rows)
-        made.origin = node.origin if plain else None
+        made.origin, made.cell = node.origin if plain else None, not plain
         given = tuple(k not in shared for k in range(len(body.arguments)))
         return made if any(given) and _works(body, given) else None
 

@@ -259,6 +259,12 @@ class Engine:
         """The nodes below the roots with their fields side by side."""
         return columns(roots)
 
+    def forget(self, nodes: list[Tensor]) -> None:
+        """Empty a list of nodes in creation order: the newest goes first, so that none
+        takes others along, and new ones find memory in order.
+        """
+        nodes.clear()
+
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         """How the graph below some roots is built."""
         return outline(roots, most)

@@ -44,8 +44,8 @@ class _Observers(threading.local):
 observers = _Observers()
 
 
-def _array_references() -> int:
-    """What sys.getrefcount counts of an array that only a node refers to."""
+def _attribute_references() -> int:
+    """What sys.getrefcount counts of an attribute that nothing else refers to."""
     node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
     return sys.getrefcount(node.stored)
 
@@ -88,7 +88,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
         if isinstance(node.op, Version) and node.stored is not None:
             # One more reference to the node is its Variable's.
             sole = count <= inside.get(node.serial, 0) + 1
-            if sole and sys.getrefcount(node.stored) <= ARRAY_ALONE:
+            if sole and sys.getrefcount(node.stored) <= ATTRIBUTE_ALONE:
                 found.add(node.serial)
     return found
 
@@ -342,4 +342,4 @@ def evaluate(*tensors: Any) -> Any:
     return result[0] if len(tensors) == 1 else result
 
 
-ARRAY_ALONE = _array_references()
+ATTRIBUTE_ALONE = _attribute_references()

@@ -51,7 +51,7 @@ class Exits:
         self.together = [(mine.tolist(), one[mine]) for mine in own]
         # What a run takes.
         self.taken = [*self.joined, *(places for _, places in self.together)]
-        self.single = [one[k : k + 1] for k in range(len(one))]
+        self._single: dict[int, Numbers] = {}
 
     def forget(self) -> None:
         """Let go of the nodes."""
@@ -61,7 +61,8 @@ class Exits:
         """The places of exit k."""
         if k < len(self.joined):
             return self.joined[k]
-        return self.single[k - len(self.joined)]
+        at = k - len(self.joined)
+        return self._single.setdefault(k, self.one[at : at + 1])
 
 
 class Rows:
@@ -108,8 +109,17 @@ class RowsRun:
         self.made = made
 
     def values(self) -> list[Any]:
-        """The values of the exits: single rows of one matrix lie side by side."""
-        exits, taken, futures = self.exits, self.made.taken, self.made.futures
+        """The values of the exits, Futures if the run goes on."""
+        arrays, futures = self.arrays(), self.made.futures
+        if not futures:
+            return arrays
+        # There may be thousands, each for one reader: nobody keeps a list of them.
+        pairs = zip(self.exits.types, arrays, strict=True)
+        return [Future(t, x, futures) for t, x in pairs]
+
+    def arrays(self) -> list[Any]:
+        """The arrays of these: single rows of one matrix lie side by side."""
+        exits, taken = self.exits, self.made.taken
         for array in taken:
             array.flags.writeable = False
         pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
@@ -119,10 +129,7 @@ class RowsRun:
         for (mine, _), array in zip(exits.together, taken[first:], strict=True):
             for k, value in zip(mine, rows_of(array), strict=True):
                 found[first + k] = value
-        if not futures:
-            return found
-        # There may be thousands, each for one reader: nobody keeps a list of them.
-        return [Future(t, x, futures) for t, x in zip(exits.types, found, strict=True)]
+        return found
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of

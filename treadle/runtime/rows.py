@@ -34,7 +34,9 @@ JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
 SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
-PAYS = 1.5  # rows there have to be in a group: a program for each graph costs more
+# Rows there have to be in a group: a program for each graph costs more. One that has
+# all calls written out costs the most.
+PAYS, CELLS = 1.5, 1.25
 
 
 def irregular(found: Columns) -> bool:
@@ -105,7 +107,8 @@ def _pays(
     """Run units as rows, if they are enough for it."""
     options = current()
     forest = Forest(units, asked)
-    if forest.rows < PAYS * forest.own_groups or not forest.groups:
+    least = PAYS * forest.own_groups(False) + CELLS * forest.own_groups(True)
+    if forest.rows < least or not forest.groups:
         return False
     gradient = not state.no_grad and _derivable(forest)
     exits = _exits(forest, [*roots, *held])
@@ -130,8 +133,7 @@ def _pays(
         tape.made(rows.exits.nodes)
     leave(rows.exits.nodes, values, Row(tape))
     rows.exits.forget()
-    # The newest goes first: no node takes others along, and new ones lie in order.
-    every.clear()
+    engine(options.engine).forget(every)
     return True
 
 

@@ -11,12 +11,11 @@ from treadle.engines.base import Failed, Program
 from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
-from treadle.graph.references import counted
 from treadle.graph.resident import Future, Futures, LateError, newer
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import cut, remade, settle
 from treadle.graph.variable import Variable
-from treadle.runtime.evaluate import ARRAY_ALONE, outdated
+from treadle.runtime.evaluate import ATTRIBUTE_ALONE, outdated
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
 
@@ -78,16 +77,31 @@ class Computed:
     begins: bool = False
 
     def run(self, values: Values) -> None:
-        spent: set[int] = set()
-        if not state.transactions:  # they hold what is there now
-            for _, x in self.reused:
-                values(x)  # it may yet be written by the step before
-            for k, x in self.reused:
-                if _sole(values.look, x) if type(x) is int else _alone(x):
-                    spent.add(k)
+        # Transactions hold what is there now.
+        spent = set() if state.transactions else self._spent(values.look)
+        if values.begun and not self.begins:
+            values.begun[-1].wait()
         arrays = [values(x, self.begins) for x in self.sources]
         run = self.program.begin if self.begins else self.program.run
         values.put(run(arrays, spent), self.results)
+
+    def _spent(self, look: Look) -> set[int]:
+        """The arguments whose arrays are their Variable's and this graph's alone."""
+        found = set()
+        for k, x in self.reused:
+            if type(x) is int:
+                node: Any = look.nodes[x]
+                alone = type(node.op) is Version and look.others[x] <= 1
+            elif isinstance(x, Variable):
+                alone = sys.getrefcount(x.committed) <= ATTRIBUTE_ALONE
+                node = x.committed
+            else:
+                continue
+            if type(node.stored) is Future:
+                node.stored.numpy()  # the step before may yet be writing it
+            if alone and sys.getrefcount(node.stored) <= ATTRIBUTE_ALONE:
+                found.add(k)
+        return found
 
 
 @dataclass
@@ -105,7 +119,10 @@ class Rowed:
         leaves = [values(x, True) for x in self.leaves]
         made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
         values.rows[self.number] = made
-        values.put(made.values(), self.exits)
+        # The plan waits for them before anybody looks.
+        values.put(made.arrays(), self.exits)
+        if made.made.futures:
+            values.begun.append(made.made.futures)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
 
 
@@ -171,20 +188,3 @@ class Plan:
                 told = len(values.begun)
         if told:
             values.begun[told - 1].wait()
-
-
-def _sole(look: Look, place: int) -> bool:
-    """Whether an old version is its Variable's and this graph's alone."""
-    node = look.nodes[place]
-    if type(node.op) is not Version or look.others[place] > 1:
-        return False
-    return sys.getrefcount(node.stored) <= ARRAY_ALONE
-
-
-def _alone(variable: Any) -> bool:
-    """Whether what a Variable holds is its own alone."""
-    if not isinstance(variable, Variable) or variable.committed.stored is None:
-        return False
-    if counted([variable.committed])[0] > 1:
-        return False
-    return sys.getrefcount(variable.committed.stored) <= ARRAY_ALONE

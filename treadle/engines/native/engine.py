@@ -37,6 +37,7 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
+from treadle.engines.native.objects.forget import forgotten
 from treadle.engines.native.objects.outlined import outlined
 from treadle.engines.native.objects.provide import provide_nodes
 from treadle.engines.native.objects.walk import provide_walk, walked
@@ -153,6 +154,9 @@ class Native(Engine):
 
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         return walked(roots)
+
+    def forget(self, nodes: list[Tensor]) -> None:
+        forgotten(nodes)
 
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         return outlined(roots, most)

@@ -244,6 +244,7 @@ class Run:
         linked, found = self.linked, {}
         for serial, n, t in linked.program.results:
             x = alive[n] if n in alive else linked.constants[n]
+            # A new object, where an old array is written over: it is another version.
             found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,16 @@ from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of, straight
 
-__all__ = ["LINE", "Block", "Matrices", "Read", "memory", "outputs", "row_types"]
+__all__ = [
+    "LINE",
+    "Block",
+    "Matrices",
+    "Read",
+    "blocks",
+    "memory",
+    "outputs",
+    "row_types",
+]
 
 LINE = 64
 WIDEST = 16  # bytes of one element
@@ -121,16 +131,11 @@ class Matrices:
 
 
 class Block:
-    """The memory of some matrices in one run, of zeros or of whatever there is."""
+    """The memory of some matrices in one run."""
 
-    def __init__(self, matrices: Matrices, zero: bool = False) -> None:
+    def __init__(self, matrices: Matrices, bytes: Array, address: int) -> None:
         self.matrices = matrices
-        self.bytes, self.address = memory(matrices.size)
-        if zero:
-            self.bytes[: matrices.size] = 0
-            return
-        for begin, end in matrices.unused:
-            self.bytes[begin:end] = 0
+        self.bytes, self.address = bytes, address
 
     def array(self, number: int, place: Place) -> Array:
         """A matrix as an array, over this memory."""
@@ -139,6 +144,26 @@ class Block:
         rows = matrices.rows[number]
         raw = self.bytes[start : start + rows * t.nbytes]
         return raw.view(t.dtype).reshape(rows, *t.shape)
+
+
+def blocks(
+    zeros: Sequence[Matrices], others: Sequence[Matrices], more: Sequence[int] = ()
+) -> tuple[list[Block], list[int]]:
+    """Memory for matrices, of zeros or of whatever there is, in one piece; and where so
+    many bytes more begin each, which are there as long as a block is.
+    """
+    every = [*zeros, *others]
+    sizes = [-(-x // LINE) * LINE for x in (*(m.size for m in every), *more)]
+    starts = [0, *accumulate(sizes)]
+    bytes, address = memory(starts[-1])
+    bytes[: starts[len(zeros)]] = 0
+    found = []
+    for m, start in zip(every, starts, strict=False):
+        found.append(Block(m, bytes[start : start + m.size], address + start))
+    for m, start in zip(others, starts[len(zeros) :], strict=False):
+        for begin, end in m.unused:
+            bytes[start + begin : start + end] = 0
+    return found, [address + start for start in starts[len(every) : -1]]
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:

@@ -19,7 +19,7 @@ from treadle.engines.native.forest.bases import (
     VALUES,
     number,
 )
-from treadle.engines.native.forest.matrices import Block, memory
+from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
 from treadle.engines.native.objects.arrays import addresses_of
@@ -77,7 +77,7 @@ class Run:
         self.program = program
         self.shared = [straight(x) for x in shared]
         places, self.leaves = program.read.addresses(leaves)
-        self.values = Block(program.values)
+        (self.values,), _ = blocks((), [program.values])
         forward = program.forward
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
@@ -94,7 +94,7 @@ class Run:
         self,
         table: Table | None,
         index: Numbers,
-        blocks: Mapping[int, int],
+        places: Mapping[int, int],
         results: Sequence[Array] = (),
         futures: Futures | None = None,
         held: Any = None,
@@ -109,7 +109,7 @@ class Run:
         own = addresses_of([*self.shared, *results])
         bases = np.zeros(FIRST + len(own), np.int64)
         bases[FIRST:] = own
-        for base, address in blocks.items():
+        for base, address in places.items():
             bases[number(base)] = address
         bases[number(INDEX)] = index.ctypes.data
         if futures is None:
@@ -154,33 +154,32 @@ class Run:
         program = self.program
         back = program.backward([spots for spots, _ in given])
         read, places = program.read, program.cotangents
-        fresh = Block(places.fresh, zero=back.partial)
-        leaves = Block(places.leaves, zero=True)
-        grads = Block(places.grads, zero=True)
-        sink = np.zeros(read.most + 64, np.uint8)  # for what nobody asks for
-        ends = np.full(read.count, sink.ctypes.data, np.int64)
+        zeros, others = [places.grads, places.leaves], [places.fresh]
+        if back.partial:
+            zeros, others = zeros + others, []
+        made, (sink, space) = blocks(zeros, others, (read.most, places.space))
+        grads, leaves, _ = made
+        ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
         for k, _ in read.floats:
             ends[k] = leaves.address + places.leaves.offsets[k, ("leaf", 0)]
         read.place_views(ends)
-        space, base = memory(places.space)
-        blocks = {x.matrices.base: x for x in (self.values, grads, fresh, leaves)}
         where = _where(back.outputs + grads.address, ends)
         totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
         tables = [_roomy(count, t) for _, count, t in back.sparse]
-        addresses = {k: x.address for k, x in blocks.items()} | {SPACE: base}
+        own = [self.values, *made]
+        addresses = {x.matrices.base: x.address for x in own} | {SPACE: space}
         found = Derived()
         if begin and not asked and beside():
             found.futures = Futures()
         seeds = [straight(g) for _, g in given]
         results = [*seeds, *totals, *tables]
-        index, held = where[back.index], (back, sink, space, list(blocks.values()))
+        index, held = where[back.index], (back, own)
         self._call(back.table, index, addresses, results, found.futures, held)
-        del space
         for (serial, _), array in zip(back.totals, totals, strict=True):
             found.dense.setdefault(serial, []).append(array)
         for (serial, _, _), array in zip(back.sparse, tables, strict=True):
             found.sparse[serial] = array
-        found.rows += [_taken(grads, own, program.where(own)) for own in asked]
+        found.rows += [_taken(grads, x, program.where(x)) for x in asked]
         forest = program.forest
         for k, _ in read.floats:
             if forest.derived[k]:

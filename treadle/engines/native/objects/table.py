@@ -23,6 +23,18 @@ define internal ptr @array(ptr %space, i64 %k) {{
   ret ptr %x
 }}
 
+; The slot where an object is looked for first in a table.
+define internal ptr @slot(ptr %object, ptr %table) {{
+  %slots = call ptr @array(ptr %table, i64 0)
+  %mask = call i64 @word(ptr %table, i64 1)
+  %a = ptrtoint ptr %object to i64
+  %mixed = mul i64 %a, {_SPREAD}
+  %high = lshr i64 %mixed, 24
+  %k = and i64 %high, %mask
+  %slot = getelementptr [2 x i64], ptr %slots, i64 %k
+  ret ptr %slot
+}}
+
 ; The number of an object in a table: a new one if it is not known; -1 if it is full.
 define internal i64 @place(ptr %object, ptr %table) {{
 entry:

@@ -100,6 +100,36 @@ end:
   ret void
 }
 
+; Fetch where the operands of a node that comes next are looked for.
+define internal void @next(ptr %nodes, i64 %k, i64 %n, ptr %space) {
+entry:
+  %inside = icmp slt i64 %k, %n
+  br i1 %inside, label %some, label %end
+some:
+  %p = getelementptr ptr, ptr %nodes, i64 %k
+  %node = load ptr, ptr %p
+  %inputs = call ptr @field(ptr %node, i64 $inputs)
+  %mp = getelementptr i8, ptr %inputs, i64 $SIZE
+  %m = load i64, ptr %mp
+  %items = getelementptr i8, ptr %inputs, i64 $ITEMS
+  br label %read
+read:
+  %j = phi i64 [0, %some], [%j1, %one]
+  %more = icmp slt i64 %j, %m
+  %few = icmp slt i64 %j, 4
+  %go = and i1 %more, %few
+  br i1 %go, label %one, label %end
+one:
+  %ip = getelementptr ptr, ptr %items, i64 %j
+  %y = load ptr, ptr %ip
+  %slot = call ptr @slot(ptr %y, ptr %space)
+  call void @llvm.prefetch.p0(ptr %slot, i32 0, i32 3, i32 1)
+  %j1 = add i64 %j, 1
+  br label %read
+end:
+  ret void
+}
+
 ; How many nodes there are below the roots, all or to where values begin; -1 if there is
 ; no room for them.
 define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none, i64 %all) {
@@ -134,6 +164,8 @@ node:
   call void @ahead(ptr %known, i64 %far, i64 %n, i1 false)
   %near = add i64 %k, 8
   call void @ahead(ptr %known, i64 %near, i64 %n, i1 true)
+  %soon = add i64 %k, 4
+  call void @next(ptr %known, i64 %soon, i64 %n, ptr %space)
   %np = getelementptr ptr, ptr %known, i64 %k
   %own = load ptr, ptr %np
   %waits = call i1 @describe(ptr %own, i64 %k, ptr %space, ptr %none)
