@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from treadle.engines.native.objects.interpreter import addresses, builtin, numbers
 from treadle.engines.native.objects.layout import WORD, offsets
-from treadle.engines.native.objects.make import FRESH, addresses, builtin, numbers
+from treadle.engines.native.objects.make import FRESH
 from treadle.engines.native.objects.plan_key import SIGNATURE
 from treadle.engines.native.objects.plan_nodes import CALL, NODES
 from treadle.engines.native.objects.plan_site import HOLDS, SITE

@@ -6,8 +6,8 @@ import ctypes
 from functools import cache
 from typing import Any
 
+from treadle.engines.native.objects.interpreter import INTERPRETER, addresses, numbers
 from treadle.engines.native.objects.layout import offsets
-from treadle.engines.native.objects.make import FRESH, addresses, numbers
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
 
@@ -84,7 +84,7 @@ def _function() -> Any:
     found = offsets()
     if found is None:
         return None
-    made = loaded("treadle_forget", FRESH + _TEXT, found, **numbers())
+    made = loaded("treadle_forget", INTERPRETER + _TEXT, found, **numbers())
     function = _FORGET(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function

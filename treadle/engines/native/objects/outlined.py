@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.engines.native.objects.interpreter import INTERPRETER, addresses, numbers
 from treadle.engines.native.objects.layout import offsets
-from treadle.engines.native.objects.make import FRESH, addresses, numbers
 from treadle.engines.native.objects.table import TABLE, TABLES, Table
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.outline import AGELESS, Outline, outline
@@ -300,7 +300,7 @@ def _function() -> Any:
     if found is None:
         return None
     known = {**numbers(), "TABLE": TABLE, "AGELESS": AGELESS}
-    made = loaded("treadle_outline", FRESH + TABLES + _TEXT, found, **known)
+    made = loaded("treadle_outline", INTERPRETER + TABLES + _TEXT, found, **known)
     function = _OUTLINE(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function

@@ -1,0 +1,147 @@
+"""The interpreter's own functions, for machine code to call.
+
+Code that works on objects is given bytes with the addresses of these functions, as its
+`self` or as an argument; its text has `INTERPRETER` before it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from treadle.graph.serials import LOOK, next_serial, warn_if_growing
+
+__all__ = ["INTERPRETER", "addresses", "builtin", "numbers"]
+
+# Bytes hold the addresses of these, in order.
+_FUNCTIONS = {
+    "ALLOC": "PyType_GenericAlloc",
+    "NOARGS": "PyObject_CallNoArgs",
+    "ONEARG": "PyObject_CallOneArg",
+    "LONG": "PyLong_FromLong",
+    "TUPLE": "PyTuple_New",
+    "INCREF": "Py_IncRef",
+    "DECREF": "Py_DecRef",
+    "TRACKED": "PyObject_GC_IsTracked",
+    "TRACK": "PyObject_GC_Track",
+    "UNTRACK": "PyObject_GC_UnTrack",
+    "FRAME": "PyEval_GetFrame",
+    "CODE": "PyFrame_GetCode",
+    "LASTI": "PyFrame_GetLasti",
+    "GETATTR": "PyObject_GetAttr",
+    "GETITEM": "PyDict_GetItemWithError",
+    "BACK": "PyFrame_GetBack",
+    "VECTOR": "PyObject_Vectorcall",
+    "MAKEBYTES": "PyBytes_FromStringAndSize",
+    "LIST": "PyList_New",
+    "SETITEM": "PyList_SetItem",
+    "OCCURRED": "PyErr_Occurred",
+    "CLEAR": "PyErr_Clear",
+}
+_OBJECTS = {
+    "NEXT": next_serial,
+    "WARN": warn_if_growing,
+    "NONE": None,
+    "TRUE": True,
+    "FALSE": False,
+    "TUPLETYPE": tuple,
+    "LISTTYPE": list,
+    "INTTYPE": int,
+    "CLOSED": sys.intern("closed"),
+}
+BYTES = bytes.__basicsize__ - 1  # where the contents of a bytes object begin
+
+INTERPRETER = """
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+
+; Fetch the memory of what will soon be made behind an object: what an earlier graph had
+; is mostly taken in order again, and lies in no cache any more.
+define internal void @soon(ptr %object, i64 %bytes) {
+  %p = getelementptr i8, ptr %object, i64 %bytes
+  call void @llvm.prefetch.p0(ptr %p, i32 1, i32 3, i32 1)
+  ret void
+}
+
+define internal ptr @item(ptr %tuple, i64 %k) {
+  %items = getelementptr i8, ptr %tuple, i64 $ITEMS
+  %p = getelementptr ptr, ptr %items, i64 %k
+  %x = load ptr, ptr %p
+  ret ptr %x
+}
+
+define internal ptr @api(ptr %self, i64 %k) {
+  %table = getelementptr i8, ptr %self, i64 $BYTES
+  %p = getelementptr ptr, ptr %table, i64 %k
+  %x = load ptr, ptr %p
+  ret ptr %x
+}
+
+define internal void @drop(ptr %self, ptr %x) {
+  %f = call ptr @api(ptr %self, i64 $DECREF)
+  call void %f(ptr %x)
+  ret void
+}
+
+; Fill a field with one more reference to a value.
+define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) {
+  %f = call ptr @api(ptr %self, i64 $INCREF)
+  call void %f(ptr %x)
+  %p = getelementptr i8, ptr %node, i64 %offset
+  store ptr %x, ptr %p
+  ret void
+}
+"""
+_FASTCALL = 0x80  # arguments by position, in an array
+
+
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def numbers() -> dict[str, int]:
+    """What the texts say by name: the place of each address, and more."""
+    places = {name: k for k, name in enumerate([*_FUNCTIONS, *_OBJECTS])}
+    return {"BYTES": BYTES, "LOOK": LOOK, **places}
+
+
+@cache
+def addresses() -> bytes:
+    """Where the interpreter's functions and some objects are, in the order of names."""
+    found = [*map(_address, _FUNCTIONS.values()), *map(id, _OBJECTS.values())]
+    return bytes((ctypes.c_int64 * len(found))(*found))
+
+
+def builtin(
+    name: str, code: int, own: object, flags: int = _FASTCALL
+) -> Callable[..., Any]:
+    """A built-in function of machine code, which `own` is the `self` of.
+
+    The code, an `Address`, stays loaded for good.
+    """
+    method = _methods.get((code, flags))
+    if method is None:
+        method = _methods[code, flags] = _Method(name.encode(), code, flags, None)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p
+    made: Callable[..., Any] = make(ctypes.byref(method), own, None)
+    return made
+
+
+def _address(name: str) -> int:
+    """Where a function of the interpreter begins."""
+    function = getattr(ctypes.pythonapi, name)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+_methods: dict[tuple[int, int], _Method] = {}
