@@ -156,6 +156,56 @@ def test_what_is_left_of_the_queue_goes_on_without_a_caller() -> None:
         one._close()
 
 
+def test_a_failure_just_after_what_is_waited_for_is_told(
+    pools: dict[int, Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued = Queued(pools[2])
+    state = pools[2]._state
+    assert state is not None
+    wait = state.wait
+
+    def late(address: int, number: int) -> None:
+        """The other run is over, too, before anybody has looked."""
+        wait(address, number)
+        wait(address, pools[2]._count)
+
+    fine, steps = Steps(), Steps()
+    steps.add("fail", 9, 9, steps.status)
+    first, _, after = (queued.add(x) for x in (fine, steps, fine))
+    monkeypatch.setattr(state, "wait", late)
+    with pytest.raises(td.RunError, match="out of range") as raised:
+        first.wait()
+    assert raised.value.ticket.number == first.number + 1  # type: ignore[attr-defined]
+    after.wait()
+    assert [well for _, well in queued.told] == [True, False, False]
+
+
+def test_who_is_told_of_a_failure_may_wait_for_what_was_left_out(
+    pools: dict[int, Pool],
+) -> None:
+    told: list[bool] = []
+    tickets: list[Ticket] = []
+    assert pools[2].helped
+    for number in range(3):
+        steps = Steps()
+        if number == 1:
+            steps.add("fail", 9, 9, steps.status)
+        rows, table = np.array(steps.rows, np.int64), np.array(steps.table, np.int64)
+
+        def done(well: bool, held: Any = (rows, table, steps)) -> None:
+            told.append(well)
+            if len(told) == 2:
+                with pytest.raises(td.RunError, match="out of range"):
+                    tickets[-1].wait()
+
+        pointers = table.ctypes.data, steps.status.ctypes.data
+        tickets.append(
+            pools[2].queue(rows.ctypes.data, len(steps.rows), *pointers, done)
+        )
+    arrived()
+    assert told == [True, False, False]
+
+
 def test_one_thread_s_failure_is_its_own(pools: dict[int, Pool]) -> None:
     wrong, right = Queued(pools[3]), Queued(pools[3])
     steps = Steps()

@@ -32,7 +32,7 @@ from typing import Any
 from treadle.base.errors import RunError
 from treadle.engines.native.host import cores, host
 from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.runner import PORTABLE, TEXTS, THREADS
+from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
 from treadle.graph.resident import LateError
 
@@ -46,7 +46,7 @@ _RUN = ctypes.CFUNCTYPE(
 _WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 _HALT = ctypes.CFUNCTYPE(None, _POINTER)
 _QUEUE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
-_WAIT = ctypes.CFUNCTYPE(_INTEGER, _POINTER, _INTEGER)
+_WAIT = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 Done = Callable[[bool], None]
 
 
@@ -78,6 +78,7 @@ class Pool:
         self._jobs: deque[tuple[Ticket, Done, int]] = deque()
         self._count = 0  # runs ever queued
         self._owner = 0  # the thread whose runs are queued
+        self._lost = range(0)  # the runs that failed last, or were left out then
         _pools.add(self)
 
     def run(
@@ -154,25 +155,28 @@ class Pool:
 
     def _wait(self, state: _State, number: int) -> None:
         """Help until so many runs are over, and tell; all of them if one has failed."""
-        failed = state.wait(state.address, number)
+        state.wait(state.address, number)
+        # In this order: what is over has told before that it failed.
+        over, failed = state.over.value, state.failed.value
+        bad: list[Ticket] = []
         if failed:
-            state.wait(state.address, self._count)
+            bad += [t for t, _, at in self._jobs if _INTEGER.from_address(at).value]
+        if bad:
+            over = state.queued.value
+            state.wait(state.address, over)
             state.failed.value = 0
-        over, failure = state.over.value, None
-        while self._jobs and self._jobs[0][0].number <= over:
-            ticket, done, status = self._jobs.popleft()
-            if failed and not failure and _INTEGER.from_address(status).value:
-                failure = ticket
-            done(not failure)
-        if not self._jobs:
-            _queued.discard(self)
-        if failure:
+            self._lost = range(bad[0].number, over + 1)
             error = LateError(
                 "a step that went on beside Python read at a position out of range",
                 hint="what it was to assign was dropped: Variables are as before it",
             )
-            error.ticket = failure
+            error.ticket = bad[0]
             _late.setdefault(self._owner, error)
+        while self._jobs and self._jobs[0][0].number <= over:
+            ticket, done, _ = self._jobs.popleft()
+            done(ticket.number not in self._lost)
+        if not self._jobs:
+            _queued.discard(self)
 
     def _start(self) -> Any:
         with _lock:
@@ -206,7 +210,8 @@ class _State:
         self.threads = threads
         self.workers: list[threading.Thread] = []
         self.functions: dict[str, int] = {}
-        # Of all runs ever queued, those that are over; the status of one that failed.
+        # Runs ever queued; those that are over; the status of one that failed.
+        self.queued = ctypes.c_int64.from_address(self.address + QUEUE)
         self.over = ctypes.c_int64.from_address(self.address + OVER)
         self.failed = ctypes.c_int64.from_address(self.address + FAILED)
 

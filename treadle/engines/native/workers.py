@@ -138,13 +138,11 @@ entry:
 """
 
 _WAIT = f"""
-; Be there until so many of all runs ever queued are over, one caller at a time; the
-; status of the one that failed, which stays.
-define i64 @treadle_wait(ptr %pool, i64 %until) {{
+; Be there until so many of all runs ever queued are over, one caller at a time.
+define void @treadle_wait(ptr %pool, i64 %until) {{
 entry:
   %place = getelementptr i8, ptr %pool, i64 {_OWNER}
   %helped = getelementptr i8, ptr %pool, i64 {_HELPED}
-  %failed = getelementptr i8, ptr %pool, i64 {FAILED}
   br label %begin
 begin:
   store atomic i32 1, ptr %helped seq_cst, align 4
@@ -193,8 +191,7 @@ leave:  ; workers may have gone to sleep while this caller went through the queu
   call void @wake(ptr %pool)
   br label %end
 end:
-  %status = load atomic i64, ptr %failed seq_cst, align 8
-  ret i64 %status
+  ret void
 }}
 """
 
@@ -285,7 +282,7 @@ define void @treadle_halt(ptr %pool) {
 """
 
 # Functions by name: (pool, worker), which returns when told to leave; (pool), which
-# tells all workers; (pool, steps, count, table, status); (pool, until) -> status.
+# tells all workers; (pool, steps, count, table, status); (pool, until).
 WORKERS = {
     "treadle_work": RUNS + _SERVE + _WORK,
     "treadle_halt": _SYSCALL + _HALT,
