@@ -38,6 +38,22 @@ def cells() -> Any:
     return join, table, weight
 
 
+@needs_layout
+def test_the_results_of_a_cell_are_not_seen_either() -> None:
+    (td.ones(2) + td.ones(2)).numpy()
+
+    @td.function
+    def both(x: Any) -> Any:
+        return x * 2, x + 1
+
+    x = td.constant([1.0])
+    for _ in range(4):  # as it is traced, and by its plan
+        pair = both(x)
+        assert type(pair) is tuple and not gc.is_tracked(pair)
+        with td.metadata(layer=[]):
+            assert gc.is_tracked(both(x))
+
+
 def forest(join: Any, table: Any) -> list[Any]:
     def tree(deep: int) -> Any:
         if not deep:
@@ -129,7 +145,9 @@ def test_what_is_noted_on_a_node_is_collected() -> None:
 
 
 @pytest.mark.parametrize("holder", ["variable", "tensor"])
-@pytest.mark.parametrize("form", ["plain", "list", "update", "setdefault", "or"])
+@pytest.mark.parametrize(
+    "form", ["plain", "list", "update", "setdefault", "or", "results"]
+)
 def test_what_reads_a_node_is_noted_on_it_and_collected(holder: str, form: str) -> None:
     (td.ones(2) + td.ones(2)).numpy()
 
@@ -146,6 +164,8 @@ def test_what_reads_a_node_is_noted_on_it_and_collected(holder: str, form: str) 
             notes.update(later=later)
         elif form == "setdefault":
             notes.setdefault("later", later)
+        elif form == "results":
+            notes["later"] = td.function(lambda x: (x, x * 2))(later)
         else:
             notes |= {"later": later}
         return weakref.ref(v), weakref.ref(later)

@@ -11,8 +11,8 @@ __all__: list[str] = []
 class Remarks(dict[str, Any]):
     """Notes among which may be tensors that read what has them: a cycle.
 
-    Nodes that the collector does not see are shown to it then, down to their leaves;
-    those that only an object of another kind holds are not found.
+    Nodes that the collector does not see are shown to it then, down to their leaves,
+    and tuples of them; those that only an object of another kind holds are not found.
     """
 
     __slots__ = ()
@@ -48,4 +48,6 @@ class Remarks(dict[str, Any]):
             elif isinstance(here, dict):
                 stack.extend(here.values())
             elif isinstance(here, (list, tuple, set, frozenset)):
+                if type(here) is tuple:  # it may be that of several results
+                    type(self).track(here)
                 stack.extend(here)

@@ -226,8 +226,8 @@ def make_results(
     )
 
 
-def track(node: Tensor) -> None:
-    """Show a node to the collector that was closed, and is no more."""
+def track(node: Tensor | tuple[Any, ...]) -> None:
+    """Show the collector a node that was closed and is no more, or a tuple of some."""
 
 
 class _Makers:
@@ -238,7 +238,7 @@ class _Makers:
     def __init__(self) -> None:
         self.node: Callable[..., Tensor] = make_node
         self.results: Callable[..., tuple[Tensor, ...]] = make_results
-        self.track: Callable[[Tensor], None] = track
+        self.track: Callable[[Tensor | tuple[Any, ...]], None] = track
         # Asked again and again while Python makes nodes.
         self.quicken: Callable[[], None] = lambda: None
 

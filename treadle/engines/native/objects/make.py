@@ -5,10 +5,11 @@ node has twelve fields, and Python takes longer to fill them than for all the re
 recorded op. Where nodes do not lie as expected the ones in Python stay.
 
 A node that is closed is not seen by Python's cyclic garbage collector, as the
-interpreter's own tuples of numbers are not: it refers to older nodes and plain data, so
-it is in no cycle, and counting references is enough. Graphs of trees have tens of
-thousands of such nodes, which the collector would go through again and again. Where a
-node comes to refer to something else it is shown to the collector (`track`).
+interpreter's own tuples of numbers are not, nor are the tuples of several results: it
+refers to older nodes and plain data, so it is in no cycle, and counting references is
+enough. Graphs of trees have tens of thousands of such nodes, which the collector would
+go through again and again. Where a node comes to refer to something else it is shown to
+the collector (`track`).
 """
 
 from __future__ import annotations
@@ -49,6 +50,31 @@ nothing:
   %clear = call ptr @api(ptr %self, i64 $CLEAR)
   call void %clear()
   ret i1 0
+}
+
+; Hide a tuple of nodes from the collector where it sees none of these.
+define internal void @hide(ptr %self, ptr %tuple) {
+entry:
+  %tracked = call ptr @api(ptr %self, i64 $TRACKED)
+  %sp = getelementptr i8, ptr %tuple, i64 $SIZE
+  %count = load i64, ptr %sp
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %body]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %out
+body:
+  %x = call ptr @item(ptr %tuple, i64 %k)
+  %seen = call i32 %tracked(ptr %x)
+  %known = icmp ne i32 %seen, 0
+  %k1 = add i64 %k, 1
+  br i1 %known, label %end, label %loop
+out:
+  %untrack = call ptr @api(ptr %self, i64 $UNTRACK)
+  call void %untrack(ptr %tuple)
+  br label %end
+end:
+  ret void
 }
 
 ; How deep a node lies that reads some others.
@@ -210,6 +236,7 @@ next:
   %k1 = add i64 %k, 1
   br label %loop
 end:
+  call void @hide(ptr %self, ptr %found)
   ret ptr %found
 drop:
   call void @drop(ptr %self, ptr %found)
@@ -228,14 +255,21 @@ define ptr @treadle_results(ptr %self, ptr %args, i64 %given) {
 }
 """
 _TRACK = """
-; track(node): let the collector see a node, and what it reads.
+; track(x): let the collector see a tuple, or a node and what it reads.
 define ptr @treadle_track(ptr %self, ptr %args, i64 %given) {
 entry:
   %none = call ptr @api(ptr %self, i64 $NONE)
-  %node = load ptr, ptr %args
-  %inputs = call ptr @field(ptr %node, i64 $inputs)
-  call void @show(ptr %self, ptr %node)
+  %x = load ptr, ptr %args
+  call void @show(ptr %self, ptr %x)
+  %kind = call ptr @field(ptr %x, i64 $KIND)
+  %tuple = call ptr @api(ptr %self, i64 $TUPLETYPE)
+  %bare = icmp eq ptr %kind, %tuple
+  br i1 %bare, label %end, label %node
+node:
+  %inputs = call ptr @field(ptr %x, i64 $inputs)
   call void @show(ptr %self, ptr %inputs)
+  br label %end
+end:
   %incref = call ptr @api(ptr %self, i64 $INCREF)
   call void %incref(ptr %none)
   ret ptr %none

@@ -202,7 +202,11 @@ one:
   ret ptr %x
 tuple:
   %found = call ptr @inputs(ptr %api, ptr %values, ptr %places, i64 %count)
-  ret ptr %found
+  %lost = icmp eq ptr %found, null
+  br i1 %lost, label %end, label %hide
+hide:
+  call void @hide(ptr %api, ptr %found)
+  br label %end
 list:
   %makelist = call ptr @api(ptr %api, i64 $LIST)
   %set = call ptr @api(ptr %api, i64 $SETITEM)
@@ -223,7 +227,8 @@ body:
   %k1 = add i64 %k, 1
   br label %loop
 end:
-  ret ptr %made
+  %y_all = phi ptr [%found, %tuple], [%found, %hide], [%made, %list], [%made, %loop]
+  ret ptr %y_all
 }
 
 ; Drop some references.
