@@ -66,11 +66,14 @@ class Live:
         return np.split(live, self.starts[1:-1])
 
 
-def living(groups: Groups, live: Marks, room: int) -> Groups:
-    """The runs of live rows in groups whose rows follow each other, less than `room`.
+def living(groups: Groups, live: Marks | None, room: int) -> Groups:
+    """The runs of live rows in groups whose rows follow each other, less than `room`;
+    None where all are.
 
     The turns of each group are `room` now: its runs take theirs one after the other.
     """
+    if live is None:
+        return Groups(groups.turns * room + groups.starts, groups.starts, groups.counts)
     numbers = np.repeat(np.arange(len(groups.turns)), groups.counts)
     codes = np.where(live, numbers + 1, 0)
     begins = np.flatnonzero(np.diff(codes, prepend=-1))

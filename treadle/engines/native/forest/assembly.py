@@ -95,11 +95,11 @@ class Table:
         own = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
         self.records = np.zeros((len(own), FIELDS), np.int64)
         self.records[:, :OWN] = own[turns]
-        every = [one for x in steps for _ in x.order for one in x.told]
-        self.told, self.turns = every, turns
-        checks = [np.full(x.records[..., 0].size, x.check) for x in steps]
+        self.told, self.turns = [(x.told, len(x.order)) for x in steps], turns
+        sizes = [len(x.order) * x.records.shape[1] for x in steps]
+        checks = np.repeat([x.check for x in steps], sizes)
         # The steps from this one on check no positions, nor are they wanted soon.
-        checking = np.flatnonzero(np.concatenate(checks)[turns])
+        checking = np.flatnonzero(checks[turns])
         self.sure = 1 + int(checking.max(initial=-1))
 
     def run(
@@ -128,7 +128,8 @@ class Table:
         if count:
             workers.run(first, count, *pointers, log)
         if timing:
-            timing.tell([self.told[k] for k in self.turns.tolist()])
+            every = [x for told, groups in self.told for x in [*told] * groups]
+            timing.tell([every[k] for k in self.turns.tolist()])
         if status[0]:
             raise PositionError
         if done is None:

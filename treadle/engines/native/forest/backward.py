@@ -31,9 +31,8 @@ class Backward:
     """
 
     def __init__(self, program: Places, given: Sequence[Spots]) -> None:
-        live, instances = program.live.reached(given), program.forest.instances
-        self.partial = live is not None
-        self._live = live or [np.ones(x.count, np.bool_) for x in instances]
+        self._live = program.live.reached(given)
+        self.partial = self._live is not None
         steps, gathered = Assembly(), Gathered()
         self._add(program, steps, gathered, given)
         # Of each result that is summed up over rows: whose it is, and its type.
@@ -74,7 +73,8 @@ class Backward:
         if template.backward is None:
             return
         groups = _backwards(instance.groups, forest.groups)
-        groups = living(groups, self._live[number], program.live.room)
+        live = self._live[number] if self._live is not None else None
+        groups = living(groups, live, program.live.room)
         if not len(groups.turns):
             return
         arguments = instance.signature.body.arguments

@@ -119,7 +119,7 @@ class Law:
         """`given` has the steps for three numbers of rows, multiples of the unit, as
         all that are asked for will be; raises Uneven.
         """
-        self.unit = unit
+        self.unit, self.counts = unit, tuple(sorted(given))
         made = {n // unit: x for n, x in given.items()}
         low, middle, high = sorted(made)
         self.like = made[high].steps
@@ -132,9 +132,9 @@ class Law:
         self.start, self.slope = _line(
             _numbers(made[low].steps), _numbers(self.like), low, high
         )
-        wanted = self.at(middle * unit)
-        if not np.array_equal(_numbers(wanted), _numbers(made[middle].steps)):
-            raise Uneven
+        for n in (middle, high):
+            if not np.array_equal(_numbers(self.at(n * unit)), _numbers(made[n].steps)):
+                raise Uneven
 
     def at(self, n: int) -> Compiled:
         """The steps for n rows; raises Uneven if a product needs other code for it."""

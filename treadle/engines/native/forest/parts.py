@@ -135,7 +135,31 @@ class Rows:
         return self.laws[low, high]
 
     def _own_law(self, low: int, high: int, unit: int) -> Law | None:
-        made = {n: self._sample(n) for n in (low, _middle(low, high, unit), high)}
+        """The law of three numbers of rows: two of them those of a range beside this
+        one, if that has a law which goes on here, or else all of this one.
+        """
+        for own, step in self._beside(low, high, unit):
+            found = self._law_of(own, step)
+            if found is not None:
+                return found
+        return self._law_of((low, _middle(low, high, unit), high), unit)
+
+    def _beside(
+        self, low: int, high: int, unit: int
+    ) -> Iterator[tuple[tuple[int, int, int], int]]:
+        """Numbers for a law: an end of a range and two that made one of the next."""
+        for (least, most), law in list(self.laws.items()):
+            if law is None:
+                continue
+            first, *_, last = law.counts
+            step = min(unit, law.unit)
+            if last == most < low <= most + law.unit:
+                yield (first, last, high), step
+            elif high < least == first <= high + unit:
+                yield (low, first, last), step
+
+    def _law_of(self, counts: tuple[int, int, int], unit: int) -> Law | None:
+        made = {n: self._sample(n) for n in counts}
         if not all(x.steps.possible for x in made.values()):
             return None
         try:
