@@ -240,8 +240,8 @@ class Engine:
 
         A node has its value from `feeds`, else from itself if stored, else from its op.
         Values are arrays, or the engine's own Residents: those of other engines, and
-        what the host has stored, an engine reads as `node.array`; of a call that is not
-        in `keep` what it computed inside, by nodes of its body. The stored values of
+        what the host has stored, an engine reads as `node.array`. What a call computed
+        inside, by nodes of its body, has the complement of its serial. The values of
         the nodes in `spent` nobody else will look at again: an engine may write the
         Variable's next value into them.
         """

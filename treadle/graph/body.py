@@ -49,6 +49,7 @@ class Body:
         "number",
         "outputs",
         "result",
+        "types",
     )
 
     def __init__(
@@ -57,7 +58,10 @@ class Body:
         self.name = name
         self.arguments = tuple(arguments)
         self.outputs = tuple(functions.written_out(outputs))
-        self.result = TupleType(y.type for y in self.outputs)
+        self.types: tuple[Type, ...] = tuple([y.type for y in self.outputs])
+        # The type of a call.
+        one = len(self.types) == 1
+        self.result = self.types[0] if one else TupleType(self.types)
         self.nodes = reach([*self.outputs, *self.arguments])
         # Whether nothing it computes with leads to nodes outside.
         self.closed = all(x.op.closed for x in self.nodes)
@@ -128,11 +132,6 @@ class Body:
         for ends in (self.arguments, self.outputs):
             parts.append(tuple([place[x.serial] for x in ends]))
         return tuple(parts)
-
-    @property
-    def types(self) -> tuple[Type, ...]:
-        """Types of the outputs."""
-        return tuple(self.result)
 
     def __repr__(self) -> str:
         return f"<body {self.name}: {len(self.nodes)} nodes>"

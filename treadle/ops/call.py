@@ -102,7 +102,9 @@ def _without_calls(body: Body) -> Body:
             inner = without_calls(node.op.body)
             pairs = zip(inner.arguments, given, strict=True)
             replaced = {a.serial: x for a, x in pairs}
-            results[node.serial] = rebuild(inner.outputs, replaced)
+            found = results[node.serial] = rebuild(inner.outputs, replaced)
+            if not isinstance(node.type, TupleType):
+                made[node.serial] = found[0]
         elif any(a is not b for a, b in zip(given, node.inputs, strict=True)):
             made[node.serial] = copied(node, given)
     outputs = [made.get(y.serial, y) for y in body.outputs]
@@ -145,7 +147,7 @@ def inside(node: Tensor, wanted: Sequence[int]) -> list[Tensor]:
 
 @op(tolerance="R")
 class Call(Family):
-    """The outputs of a body for these inputs.
+    """The outputs of a body for these inputs: several results, or the only one.
 
     With `again` its gradient keeps nothing of what is computed inside.
     """
@@ -158,14 +160,16 @@ class Call(Family):
     def closed(self) -> bool:  # type: ignore[override]
         return self.body.closed
 
-    def infer(self, *types: Type) -> TupleType:
+    def infer(self, *types: Type) -> Type | TupleType:
         match(self.body, types)
         return self.body.result
 
     def numpy(self, *arrays: Any) -> Any:
-        return self.body.numpy(arrays)
+        found = self.body.numpy(arrays)
+        return found if isinstance(self.body.result, TupleType) else found[0]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        g = g if isinstance(self.body.result, TupleType) else (g,)
         present = tuple(k for k, gk in enumerate(g) if gk is not None)
         back, which = backward_of(self.body, present)
         result: list[Tensor | None] = [None] * len(xs)

@@ -297,7 +297,8 @@ class Output(Family):
         return (tuple(g if k == self.position else None for k in range(count)),)  # type: ignore[return-value]
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*xs)
+        # What an op with one result in a tuple does to rows may be a call with one.
+        return self(*xs) if isinstance(xs[0].type, TupleType) else xs[0]
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -316,8 +317,10 @@ def selections(count: int) -> tuple[Output, ...]:
 
 
 def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
-    """The results of a node with several, as nodes."""
-    return results(node, selections(len(node.type)))  # type: ignore[arg-type]
+    """The results of a node as nodes: that of one that has no several is itself."""
+    if isinstance(node.type, TupleType):
+        return results(node, selections(len(node.type)))
+    return (node,)
 
 
 def unary_samples(

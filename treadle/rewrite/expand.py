@@ -219,7 +219,7 @@ class _Numbering:
         self._walk(fresh, made)
         return tuple(_one(made[y.serial]) for y in results)
 
-    def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> Results:
         assert isinstance(node.op, Call)
         body = without_calls(node.op.body)
         made: dict[int, Results] = {
@@ -227,7 +227,8 @@ class _Numbering:
         }
         self._walk(body.nodes, made)
         self.called[node.serial] = made
-        return tuple(_one(made[y.serial]) for y in body.outputs)
+        found = tuple([_one(made[y.serial]) for y in body.outputs])
+        return found if isinstance(node.type, TupleType) else found[0]
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
@@ -337,9 +338,9 @@ def expand(
         if isinstance(root, Tensor) and isinstance(root.type, Type):
             found.roots[serial] = root
     for call in below:
-        if not isinstance(call.op, Call) or call.op.again:
+        computed = numbering.called.get(call.serial)  # None where its value is known
+        if computed is None or not isinstance(call.op, Call) or call.op.again:
             continue
-        computed = numbering.called[call.serial]
         for inner in without_calls(call.op.body).nodes:
             if _has_weight(inner):
                 key = -1 - len(found.inside)
@@ -370,8 +371,8 @@ def _has_weight(node: Tensor) -> bool:
     """
     if not node.inputs or isinstance(node.op, (Movement, Elementwise)):
         return False
-    call = node.inputs[0].op
-    inner = isinstance(node.op, Output) and isinstance(call, Call) and not call.again
+    call = node.inputs[0].op if isinstance(node.op, Output) else node.op
+    inner = isinstance(call, Call) and not call.again
     return isinstance(node.type, Type) and not inner
 
 

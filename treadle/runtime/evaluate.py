@@ -25,7 +25,7 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.history import keep_residual, remember, trim
+from treadle.runtime.history import keep_inside, keep_residual, remember, trim
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
@@ -140,6 +140,8 @@ def run(
         for node in nodes:
             if node.serial in values and node.serial not in keep:
                 keep_residual(node, values[node.serial], node.serial in carried)
+            if ~node.serial in values:
+                keep_inside(node, values[~node.serial])
     for tell in noted:
         tell()
     for node in changes:

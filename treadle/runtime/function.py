@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import TraceError
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.graph.body import Trace, effect_of, trace
 from treadle.graph.calls import Called
 from treadle.graph.frame import top
@@ -46,7 +46,9 @@ class Traced:
         # Its effects are the caller's: a gradient, too, has them once.
         self.open = not again and effect_of(self.op) == "each"
         self.type: Any = traced.body.result
-        self.selections = selections(len(self.type))
+        self.selections: Any = None  # of what is the only result
+        if isinstance(self.type, TupleType):
+            self.selections = selections(len(self.type))
         self.structure = structure
         self.static = static  # results that are no tensors, None where one is
         self.runs = runs
@@ -63,7 +65,8 @@ class Traced:
             found = tuple(in_place(self.trace.body, inputs))
         else:
             node = new_node(self.op, inputs, self.type, 4)
-            found = results(node, self.selections)
+            chosen = self.selections
+            found = (node,) if chosen is None else results(node, chosen)
         if self.flat:
             return found
         if self.single:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.autodiff.derivative import needed
@@ -13,7 +14,7 @@ from treadle.graph.leaves import cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.variable import Update
 
-__all__ = ["forget", "keep_residual", "remember", "trim"]
+__all__ = ["forget", "keep_inside", "keep_residual", "remember", "trim"]
 
 HISTORY_NODES = 4096
 HISTORY_BYTES = 256 << 20
@@ -26,8 +27,9 @@ class _History(threading.local):
     def __init__(self) -> None:
         self.nodes: deque[tuple[weakref.ref[Tensor], int]] = deque()
         self.bytes = 0
-        # Values kept for gradients alone, which may go at any time.
-        self.residuals: deque[tuple[weakref.ref[Tensor], int]] = deque()
+        # Nodes with values kept for gradients alone, which may go at any time: their
+        # bytes, and whether they are what a call has computed inside.
+        self.residuals: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
         self.residual_bytes = 0
 
 
@@ -50,23 +52,32 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
     """Give a node its value for a gradient to come; the oldest of these are dropped."""
     if node.mark is not None and "no_grad" in node.mark:
         return
-    if isinstance(value, dict):  # what a call has computed inside
-        size = sum(x.nbytes for x in value.values())
-        node.mark = {**(node.mark or {}), "inside": value}
-    else:
-        size = node.type.nbytes
-        settle(node, value)
-        node.mark = {**(node.mark or {}), "carried": carried}
-    _history.residuals.append((weakref.ref(node), size))
+    settle(node, value)
+    node.mark = {**(node.mark or {}), "carried": carried}
+    _note(node, node.type.nbytes, False)
+
+
+def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
+    """Note what a call has computed inside for a gradient to come."""
+    if call.mark is not None and "no_grad" in call.mark:
+        return
+    call.mark = {**(call.mark or {}), "inside": arrays}
+    _note(call, sum(x.nbytes for x in arrays.values()), True)
+
+
+def _note(node: Tensor, size: int, inside: bool) -> None:
+    _history.residuals.append((weakref.ref(node), size, inside))
     _history.residual_bytes += size
     while _history.residual_bytes > RESIDUAL_BYTES:
-        reference, size = _history.residuals.popleft()
+        reference, size, inside = _history.residuals.popleft()
         _history.residual_bytes -= size
         old = reference()
-        if old is not None and old.inputs:  # it is computed again if it is asked for
+        if old is None or not old.inputs:
+            continue
+        if inside and old.mark:
+            old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
+        elif not inside:  # it is computed again if it is asked for
             old.stored = None
-            if old.mark and "inside" in old.mark:
-                old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
 
 
 def trim() -> None:

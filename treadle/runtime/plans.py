@@ -11,7 +11,6 @@ from typing import Any
 
 from treadle.graph.calls import SINGLE, TUPLE, Plan, Step, things_of
 from treadle.graph.tensor import Tensor
-from treadle.ops.families import selections
 
 __all__ = ["plan_of_call"]
 
@@ -30,16 +29,19 @@ def plan_of_call(
     things = tuple(things_of(args))
     given = sum(isinstance(x, Tensor) for x in things)
     leaves = given + len(traced.variables) + len(traced.captured)
-    chosen = selections(len(entry.type))
     steps = [Step(entry.op, tuple(range(leaves)), entry.type)]
-    steps += [Step(op, (leaves,), t) for op, t in zip(chosen, entry.type, strict=True)]
+    first, chosen = leaves, entry.selections
+    if chosen is not None:
+        pairs = zip(chosen, entry.type, strict=True)
+        steps += [Step(op, (leaves,), t) for op, t in pairs]
+        first += 1
     return Plan(
         given,
         tuple(traced.variables),
         tuple(traced.captured),
         tuple(steps),
         SINGLE if entry.single else TUPLE,
-        tuple(range(leaves + 1, leaves + len(steps))),
+        tuple(range(first, leaves + len(steps))),
         tuple(x.type if isinstance(x, Tensor) else x for x in things),
         holds,
     )

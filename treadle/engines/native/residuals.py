@@ -179,7 +179,7 @@ class Residuals:
 
 
 def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
-    """Put what calls computed inside under the calls' own serials, by place."""
+    """Put what calls computed inside, by place, under complements of their serials."""
     for own in beside:
         arrays: dict[int, np.ndarray[Any, Any]] = {
             place: found.pop(x.serial)
@@ -187,4 +187,4 @@ def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
             if x.serial in found
         }
         if arrays:
-            found[own.call.serial] = arrays
+            found[~own.call.serial] = arrays

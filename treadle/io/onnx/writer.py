@@ -129,7 +129,8 @@ class Writer:
         if isinstance(op, Output) and isinstance(given[0], tuple):
             return given[0][op.position]
         if isinstance(op, Call):
-            return tuple(self.body(op.body, [_one(x) for x in given]))
+            made = self.body(op.body, [_one(x) for x in given])
+            return tuple(made) if isinstance(node.type, tuple) else made[0]
         write = EXPORTS.get(op.name)
         found = write and write(self, node, *given)
         if found is not None:
