@@ -229,6 +229,8 @@ def test_any_sizes_and_layouts(
 
 SAME = ((1, 1), (1, 1))
 CASES = {
+    "no images": Case(0, 16, 5, (3, 4), (1, 1), layouts=("channels",) * 3),
+    "no images, three by three": Case(0, 16, 5, (3, 4), (3, 3), (1, 1), SAME),
     "large map": Case(1, 3, 40, (90, 300), (3, 3), (1, 1), SAME),
     "pixels as rows": Case(3, 64, 37, (30, 31), (1, 1)),
     "pixels as rows, channels last": Case(

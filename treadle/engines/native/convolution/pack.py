@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from treadle.engines.native.builder import Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import Function, join, least, prefetch
 from treadle.engines.native.convolution.frame import Frame
+from treadle.engines.native.convolution.steps import Pointer, Step, step
 from treadle.engines.native.texts import lasting
 
-__all__ = ["CLEAR", "PACK", "SUM", "clear_kernel", "pack_kernel", "sum_kernel"]
+__all__ = ["PACK", "SUM", "cleared", "pack_kernel", "sum_kernel"]
 
 
 def _loops(count: int) -> tuple[str, ...]:
@@ -31,8 +35,8 @@ SUM = (
     *("step_fold", "folds", "step_channel", "channels", "step", "count", "pitch"),
     *("by_output", "scratch"),
 )
-CLEAR = (*(f"count_{i}" for i in range(1, 5)), *(f"step_{i}" for i in range(1, 5)))
-CLEAR = (*CLEAR, "bytes")
+_CLEAR = (*(f"count_{i}" for i in range(1, 5)), *(f"step_{i}" for i in range(1, 5)))
+_CLEAR = (*_CLEAR, "bytes")
 
 
 @lasting
@@ -118,9 +122,9 @@ def _add_chunks(frame: Frame, machine: Machine, dtype: str, part: Value) -> None
 
 
 @lasting
-def clear_kernel() -> Function:
+def _clear_kernel() -> Function:
     """y = 0: `bytes` side by side in each turn of four loops; items: the first."""
-    frame = Frame(("y",), CLEAR)
+    frame = Frame(("y",), _CLEAR)
     b, g = frame.b, frame.given
 
     def walk(y: Value, level: int) -> None:
@@ -135,3 +139,25 @@ def clear_kernel() -> Function:
     with frame.items() as item:
         walk(frame.at(g["*y"], (item, "step_1")), 2)
     return join("clear", [b])
+
+
+def cleared(
+    name: str, strides: Sequence[int], sizes: Sequence[int], size: int
+) -> list[Step]:
+    """An array of zeros, of elements of `size` bytes, as it lies in memory: its strides
+    in elements.
+    """
+    if 0 in sizes:
+        return []
+    dims = sorted(d for d in zip(strides, sizes, strict=True) if d[1] != 1)
+    side = 1
+    while dims and dims[0][0] == side:
+        side *= dims.pop(0)[1]
+    dims += [(0, 1)] * (4 - len(dims))
+    dims.sort(key=lambda d: (d[1] == 1, -d[0]))
+    counts, steps = [n for _, n in dims], [s * size for s, _ in dims]
+    work = size * side * math.prod(counts)
+    values = dict(zip(_CLEAR, [*counts, *steps, side * size], strict=True))
+    arguments = [values[name] for name in _CLEAR]
+    cut = counts[0], work / 10e9
+    return [step(_clear_kernel(), [], [Pointer(name)], arguments, cut, 0)]

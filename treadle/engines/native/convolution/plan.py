@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from treadle.engines.native.contraction.epilogue import Epilogue
 from treadle.engines.native.contraction.machine import Machine, machine
 from treadle.engines.native.contraction.matmul import plan_matmul
-from treadle.engines.native.contraction.text import Function
 from treadle.engines.native.convolution import dense
 from treadle.engines.native.convolution.dense import Sums
-from treadle.engines.native.convolution.pack import CLEAR, clear_kernel
+from treadle.engines.native.convolution.pack import cleared
 from treadle.engines.native.convolution.problem import (
     Dense,
     apart,
     classes,
     forward,
     merged,
+    size_of,
 )
-from treadle.engines.native.convolution.steps import Plan, Pointer, Step, step
+from treadle.engines.native.convolution.steps import Plan, Pointer, Step
 from treadle.program.convolution import Convolution
 
 __all__ = ["plan_data", "plan_forward"]
@@ -41,7 +41,8 @@ def plan_data(problem: Convolution, target: Machine | None = None) -> Plan:
     found = list(classes(problem))
     first = []
     if any(not own.h.taps * own.w.taps for own in found):
-        first = _clear(forward(problem))
+        sizes = (problem.n, problem.c, *problem.extents)
+        first = cleared("x", problem.x, sizes, size_of(problem.dtype))
         found = [own for own in found if own.h.taps * own.w.taps]
     found = [merged(apart(own), True) for own in found]
     made = _plan(found, ("y", "w", "x"), None, target or machine())
@@ -122,25 +123,3 @@ def _product(
             made.scratch,
         )
     ]
-
-
-def _clear(own: Dense) -> list[Step]:
-    """x = 0, in steps that run over it as it lies in memory."""
-    sizes = (own.n, own.groups * own.c, own.h.extent, own.w.extent)
-    strides = (own.of_x[0], own.of_x[2], own.h.x, own.w.x)
-    if 0 in sizes:
-        return []
-    dims = sorted(d for d in zip(strides, sizes, strict=True) if d[1] != 1)
-    side = 1
-    while dims and dims[0][0] == side:
-        side *= dims.pop(0)[1]
-    dims += [(0, 1)] * (4 - len(dims))
-    dims.sort(key=lambda d: (d[1] == 1, -d[0]))
-    counts, steps = [n for _, n in dims], [s * own.size for s, _ in dims]
-    work = own.size * side
-    for n in counts:
-        work *= n
-    made: Function = clear_kernel()
-    values = dict(zip(CLEAR, [*counts, *steps, side * own.size], strict=True))
-    arguments = [values[name] for name in CLEAR]
-    return [step(made, [], [Pointer("x")], arguments, (counts[0], work / 10e9), 0)]

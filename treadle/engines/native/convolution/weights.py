@@ -16,7 +16,7 @@ from treadle.engines.native.convolution.dense import (
 )
 from treadle.engines.native.convolution.fill import fill_function
 from treadle.engines.native.convolution.gradient import FIELDS, gradient_kernel
-from treadle.engines.native.convolution.pack import SUM, sum_kernel
+from treadle.engines.native.convolution.pack import SUM, cleared, sum_kernel
 from treadle.engines.native.convolution.problem import (
     Dense,
     apart,
@@ -36,6 +36,9 @@ def plan_weights(problem: Convolution, target: Machine | None = None) -> Plan:
     names = ("x", "y")
     if not own.o * own.c * own.h.taps * own.w.taps:
         return Plan((), 0)
+    if not own.n * own.h.count * own.w.count:  # there is nothing to sum up
+        sizes = (problem.o, problem.c // problem.groups, *problem.kernel)
+        return Plan((*cleared("w", problem.w, sizes, own.size),), 0)
     if _is_product(own) and _is_better_turned(own):
         own, names = _turned(own), ("y", "x")
     found = _Weights(own, names, target or machine())
