@@ -23,14 +23,8 @@ from treadle.base.errors import OptionError, RunError
 from treadle.engines.native import blocks
 from treadle.engines.native import guarded as guarded_module
 from treadle.engines.native.arena import MODES, Arena, Results
-from treadle.engines.native.blocks import (
-    HUGE,
-    WINDOW,
-    Block,
-    Pool,
-    next_run,
-    rounded,
-)
+from treadle.engines.native.block import HUGE, PAGE, Block, rounded
+from treadle.engines.native.blocks import WINDOW, Pool, next_run
 from treadle.program.memory import Range, plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -218,7 +212,7 @@ def test_guard_buffers_end_at_a_page_or_start_at_one() -> None:
     for side in ("end", "start"):
         lease = Arena("guard", side=side).lease(SIZES, PLAN)
         ends = lease.addresses + (np.array(SIZES) if side == "end" else 0)
-        assert (ends % blocks.PAGE == 0).all()
+        assert (ends % PAGE == 0).all()
         assert np.isnan(bytes_at(lease.addresses[3], 64).view(np.float32)).all()
         lease.release()
 
@@ -346,6 +340,31 @@ def test_new_memory_is_paid_for_by_what_lay_idle() -> None:
     run(one)
     run(other)
     assert results.pool.made == first <= made + 6, "a loop over two programs is steady"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no mremap")
+def test_a_loose_block_grows_and_serves_smaller_ones() -> None:
+    pool = Pool(fitting=True)
+    small = pool.take(5 << 20, loose=True)
+    np.frombuffer(small.memory, np.uint8)[:] = 7
+    pool.give(small)
+    large = pool.take(11 << 20, loose=True)
+    assert large is small and large.bytes == rounded(11 << 20) and pool.made == 1
+    assert large.address % HUGE == 0 and pool.live_bytes() == large.bytes
+    found = np.frombuffer(large.memory, np.uint8)
+    assert large.offset + large.bytes <= found.size
+    found[large.offset + large.bytes - 1] = 1
+    del found
+    pool.give(large)
+    assert pool.take(4 << 20, loose=True) is large and pool.made == 1
+    assert pool.take(4 << 20, loose=True) is not large and pool.made == 2
+    pool.give(large)
+    tight = pool.take(5 << 20)
+    far = pool.take(1 << 20, loose=True)
+    assert tight is not large and far is not large and pool.made == 4
+    held = memoryview(large.memory)
+    assert pool.take(30 << 20, loose=True) is not large, "somebody looks at it"
+    del held
 
 
 def test_idle_memory_is_bounded() -> None:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from treadle.base.errors import OptionError, RunError
+from treadle.engines.native.block import Block
 from treadle.engines.native.blocks import (
     KEEP,
     POISON,
-    Block,
     Pool,
     mapping_errors,
     next_run,
@@ -210,9 +210,9 @@ class Results:
         return self.lend(shape, dtype)[0]
 
     def lend(
-        self, shape: Sequence[int], dtype: DTypeLike
+        self, shape: Sequence[int], dtype: DTypeLike, loose: bool = False
     ) -> tuple[np.ndarray[Any, Any], int]:
-        """`empty`, and the address of its first element."""
+        """`empty`, and the address of its first element; `loose` as a pool's `take`."""
         kind = np.dtype(dtype)
         bytes = math.prod(shape) * kind.itemsize
         if not bytes or kind.hasobject:
@@ -220,7 +220,7 @@ class Results:
             return nothing, int(nothing.ctypes.data)
         if self.mode == "guard":
             return self._guarded(shape, kind, bytes)
-        block = self.pool.take(bytes)
+        block = self.pool.take(bytes, loose)
         owner = _Owner((bytes,), np.uint8, block.memory, block.offset)
         owner.block = block
         owner.pool = self.pool

@@ -1,86 +1,29 @@
-"""Memory from the system in blocks, pools that keep idle ones, and guarded pages."""
+"""Pools of blocks of memory, which keep idle ones."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import mmap
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import RunError
 from treadle.base.sizes import as_text
+from treadle.engines.native.block import MAPPED, Block, rounded
 
-__all__ = [
-    "ALIGNMENT",
-    "PAGE",
-    "POISON",
-    "Block",
-    "Pool",
-    "Reserved",
-    "live_bytes",
-    "mapped",
-    "next_run",
-    "pools",
-    "rounded",
-]
+__all__ = ["POISON", "Pool", "Reserved", "live_bytes", "next_run", "pools"]
 
 log = logging.getLogger("treadle")
 
-ALIGNMENT = 64
-PAGE = mmap.PAGESIZE
-HUGE = 1 << 21  # blocks of two huge pages or more begin at one
-MAPPED = 1 << 17  # smaller blocks come from the C allocator
 KEEP = 1 << 26  # idle bytes a pool may always keep
+LOOSE = 4  # how many times as large a block is that serves nevertheless
 WINDOW = 64  # runs over which the most in use is remembered, and as many before
 POISON = 0xFF  # NaN in every float type, -1 in every signed integer
-
-
-class Block:
-    """A piece of memory; `memory` owns it, `offset` is where its first byte lies."""
-
-    __slots__ = ("address", "bytes", "memory", "note", "offset", "reserved")
-
-    def __init__(self, bytes: int) -> None:
-        self.bytes = bytes
-        self.note: Any = None  # whatever its user wants to find again
-        self.reserved = False  # while it is, its pool does not let go of it
-        self.memory: Any
-        if bytes < MAPPED:
-            # No array: of arrays over arrays NumPy keeps only the innermost alive.
-            self.memory, step = bytearray(bytes + ALIGNMENT), ALIGNMENT
-        else:
-            step = HUGE if bytes >= 2 * HUGE else PAGE
-            self.memory = mapped(bytes + step - PAGE)
-        start = int(np.frombuffer(self.memory, np.uint8).ctypes.data)
-        self.offset = -start % step
-        self.address = start + self.offset
-        if step == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
-                whole = bytes // HUGE * HUGE
-                self.memory.madvise(mmap.MADV_HUGEPAGE, self.offset, whole)
-
-
-def mapped(bytes: int) -> mmap.mmap:
-    """Pages of zeros, private to the process: a child of a fork has its own copy."""
-    if hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return mmap.mmap(-1, bytes)
-
-
-def rounded(bytes: int) -> int:
-    """The class of a size: 64 bytes to a page, then pages, then 1/32 of the size."""
-    if bytes <= PAGE:
-        step = ALIGNMENT
-    else:
-        step = max(PAGE, (1 << bytes.bit_length()) >> 6)
-    return (bytes + step - 1) // step * step
 
 
 class Pool:
@@ -117,12 +60,18 @@ class Pool:
         _pools[:] = [known for known in _pools if known() is not None]
         _pools.append(weakref.ref(self))
 
-    def take(self, bytes: int) -> Block:
-        """A block of at least so many bytes, its content anything."""
+    def take(self, bytes: int, loose: bool = False) -> Block:
+        """A block of at least so many bytes, its content anything.
+
+        A `loose` one may be some times larger, or a smaller one that grows: pages never
+        written to cost more than those that are there.
+        """
         size = rounded(bytes)
         with self._lock:
             self._sort_in()
             block = self._reuse(size)
+            if block is None and loose:
+                block = self._fitted(size)
             self._live += size if block is None else block.bytes
             self._high = max(self._high, self._live)
             if block is not None:
@@ -204,7 +153,7 @@ class Pool:
                 if freed >= bytes or _clock.runs - since < self._patience:
                     break
                 if block.bytes >= MAPPED:
-                    self._forget(block)
+                    self._out(block)
                     self._dropped.add(block.bytes)
                     freed += block.bytes
         return freed
@@ -223,10 +172,18 @@ class Pool:
             if not self._fitting:  # what comes will serve in place of smaller ones
                 self._shrink(0)
             return None
-        block = blocks.pop()
-        del self._idle[block]
-        self._idle_bytes -= block.bytes
-        return block
+        return self._out(blocks[-1])
+
+    def _fitted(self, size: int) -> Block | None:
+        """An idle block that is some times larger, or one that was smaller."""
+        larger = [s for s in self._classes if size < s <= LOOSE * size]
+        if larger:
+            return self._out(self._classes[min(larger)][-1])
+        smaller = [s for s in self._classes if MAPPED <= s < size <= LOOSE * s]
+        if not smaller:
+            return None
+        block = self._out(self._classes[max(smaller)][-1])
+        return block if block.grow(size) else None
 
     def _make(self, size: int) -> Block:
         with contextlib.suppress(MemoryError, OSError):
@@ -273,15 +230,17 @@ class Pool:
 
     def _shrink(self, keep: int) -> None:
         while self._idle and self._idle_bytes > keep:
-            self._forget(next(iter(self._idle)))
+            self._out(next(iter(self._idle)))
 
-    def _forget(self, block: Block) -> None:
+    def _out(self, block: Block) -> Block:
+        """Take a block out of the idle ones."""
         del self._idle[block]
         self._idle_bytes -= block.bytes
         held = self._classes[block.bytes]
         held.remove(block)
         if not held:
             del self._classes[block.bytes]
+        return block
 
 
 class Reserved:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from treadle.engines.native.blocks import PAGE, POISON, mapped
+from treadle.engines.native.block import PAGE, mapped
+from treadle.engines.native.blocks import POISON
 
 __all__ = ["Guarded"]
 

@@ -53,11 +53,12 @@ def memory(size: int) -> tuple[Array, int]:
     """Bytes that nobody has written yet, and where they begin.
 
     They come back when the array dies. Powers of two are taken, so that what one
-    minibatch has had does for the next one: pages never written to cost nothing.
+    minibatch has had does for the next one: pages never written to cost nothing. What
+    is not enough for a larger one grows.
     """
     step = 1 << max(size.bit_length() - 1, 12)
     results = memory_of(current().arena).results
-    return results.lend([-(-max(size, 1) // step) * step], np.uint8)
+    return results.lend([-(-max(size, 1) // step) * step], np.uint8, loose=True)
 
 
 class Read:
