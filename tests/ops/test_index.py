@@ -165,6 +165,22 @@ def test_a_number_chooses_a_part_of_tensors_and_variables() -> None:
     assert np.array_equal(v.numpy(), np.stack([X[0], X[0] * 2, X[2] + 1]))
 
 
+@pytest.mark.parametrize("count", [2, 31, 32, 33, 200])
+def test_long_lists_join(count: int) -> None:
+    own = np.arange(3.0 * count, dtype=np.float32).reshape(count, 3)
+    for wide in (False, True):
+        items = [td.asarray(x) * 1.0 for x in own]
+        items[-1] = items[0]  # the same twice
+        if wide:
+            items[1] = items[1].astype("float64")
+        want = [x.numpy() for x in items]
+        for _ in range(3):  # as it is made, and by its plan
+            joined, stacked = td.concat(items), td.stack(items)
+            assert np.array_equal(joined.numpy(), np.concatenate(want))
+            assert np.array_equal(stacked.numpy(), np.stack(want))
+        assert np.array_equal(td.stack(items, 1).numpy(), np.stack(want, 1))
+
+
 def test_lists_that_do_not_join_name_the_item() -> None:
     a, b, c = td.ones(3) * 1.0, td.ones(3) * 1.0, td.ones(4) * 1.0
     with pytest.raises(ShapeError, match=r"item 2 has shape \(4,\), item 0 has \(3,\)"):

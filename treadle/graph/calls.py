@@ -170,6 +170,9 @@ def signature(args: Sequence[Any], data: bool) -> bytes | None:
 
     `data`: whether ints are data.
     """
+    parts = sum(len(x) if type(x) in (tuple, list) else 1 for x in args)
+    if 2 * parts > LONGEST:  # which of many are the same takes long to tell
+        return None
     found: list[int] = []
     seen: list[Any] = []  # of tensors and of data
     for x in args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -162,16 +162,24 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     items = list(xs)
     if not items:
         raise _nothing().located("concat")
-    nodes = operands(*items)
+    nodes, _ = _together(items)
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
     place = resolve_axis(axis, nodes[0].type)
     return nodes[0] if len(nodes) == 1 else shared(Concat, place)(*nodes)
 
 
-def _bare(nodes: Sequence[Tensor]) -> Iterator[bool]:
-    """Of each tensor, whether it has no axis names."""
-    return (x.type.axes is None for x in nodes)
+def _together(items: Sequence[Any]) -> tuple[Sequence[Tensor], bool]:
+    """The operands of a join, and whether they are known to have one type."""
+    types = [x.type for x in items if type(x) is Tensor]
+    if len(types) == len(items) and types.count(types[0]) == len(types):
+        return items, True
+    return operands(*items), False
+
+
+def _bare(nodes: Sequence[Tensor]) -> bool:
+    """Whether no tensor has axis names."""
+    return all(x.type.axes is None for x in nodes)
 
 
 @provide
@@ -185,18 +193,28 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
     items = list(xs)
     if not items:
         raise _nothing().located("stack")
-    nodes = operands(*items)
+    nodes, alike = _together(items)
     first = nodes[0].type
-    for k, x in enumerate(nodes):
+    for k, x in enumerate(() if alike else nodes):
         if x.type.shape != first.shape:
             raise ShapeError(
                 f"item {k} has shape {x.type.shape}, item 0 has {first.shape}",
                 hint="give all one shape with td.pad, or td.concat along one they have",
             ).located("stack", f"{first}, {x.type}")
     place = normalize_axis(axis, first.ndim + 1)
-    if place == 0 and len(nodes) > 1 and first.ndim and all(_bare(nodes)):
+    if (
+        place == 0
+        and len(nodes) > 1
+        and first.ndim
+        and _bare(nodes[:1] if alike else nodes)
+    ):
         # The same in row-major order, without a node for each of them.
-        return reshape(shared(Concat, 0)(*nodes), (len(nodes), *first.shape))
+        joined: Op = shared(Concat, 0)
+        if alike:
+            long = new_node(joined, tuple(nodes), _repeated(first, 0, len(nodes)))
+        else:
+            long = joined(*nodes)
+        return reshape(long, (len(nodes), *first.shape))
     wide = [expand_dims(nodes[0], place)]
     put, type_ = wide[0].op, wide[0].type
     for x in nodes[1:]:
