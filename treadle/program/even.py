@@ -7,7 +7,7 @@ mean does; then it is the size, or one over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -55,10 +55,7 @@ class Law:
         changed: dict[str, Any] = {}
         for name, makers in self.parts.items():
             if makers:
-                own = list(getattr(like, name))
-                for k, make in makers:
-                    own[k] = make(n)
-                changed[name] = tuple(own)
+                changed[name] = _moved(getattr(like, name), makers, n)
         about = zip(like.about, self.about, strict=True)
         changed["about"] = tuple([About(a.origins, flops(n)) for a, flops in about])
         return replace(like, **changed)
@@ -73,12 +70,7 @@ def _several(
     x: Program, y: Program, name: str, low: int, high: int
 ) -> list[tuple[int, Maker]]:
     """Those of some parts of a program that are not the same at both ends."""
-    pairs = zip(getattr(x, name), getattr(y, name), strict=True)
-    return [
-        (k, fit(a, b, low, high))
-        for k, (a, b) in enumerate(pairs)
-        if not same(a, b, exactly=True)
-    ]
+    return _moving(getattr(x, name), getattr(y, name), low, high)
 
 
 def _rising(x: int, y: int, low: int, high: int) -> Maker:
@@ -100,27 +92,47 @@ def fit(x: Any, y: Any, low: int, high: int) -> Maker:
     if isinstance(x, tuple):
         if len(x) != len(y):
             raise Uneven
-        parts = [fit(a, b, low, high) for a, b in zip(x, y, strict=True)]
-        return lambda n: tuple([part(n) for part in parts])
+        moving = _moving(x, y, low, high)
+        return lambda n: _moved(y, moving, n)
     if isinstance(x, Type):
         shape = fit(x.shape, y.shape, low, high)
         return lambda n: Type(shape(n), x.dtype, x.axes)
     if isinstance(x, Launch):
         return _launch(x, y, low, high)
     if is_dataclass(x) and not isinstance(x, Kernel):
-        kind: Any = type(x)
+        names = [f.name for f in fields(x) if f.compare]
+        pairs = [(k, getattr(x, k), getattr(y, k)) for k in names]
         own = {
-            f.name: fit(getattr(x, f.name), getattr(y, f.name), low, high)
-            for f in fields(x)
-            if f.compare
+            k: fit(a, b, low, high) for k, a, b in pairs if not same(a, b, exactly=True)
         }
-        rest = {f.name: getattr(y, f.name) for f in fields(x) if not f.compare}
-        return lambda n: kind(**{k: part(n) for k, part in own.items()}, **rest)
+        like: Any = y
+        return lambda n: replace(like, **{k: part(n) for k, part in own.items()})
     if isinstance(x, np.ndarray) and len(x.shape) == 1:
         return _counted(x, y, low, high)
     if not same(x, y):
         raise Uneven
     return lambda n: y
+
+
+def _moving(
+    x: Sequence[Any], y: Sequence[Any], low: int, high: int
+) -> list[tuple[int, Maker]]:
+    """Those of some values that are not the same at both ends."""
+    return [
+        (k, fit(a, b, low, high))
+        for k, (a, b) in enumerate(zip(x, y, strict=True))
+        if not same(a, b, exactly=True)
+    ]
+
+
+def _moved(
+    like: Sequence[Any], moving: Sequence[tuple[int, Maker]], n: int
+) -> tuple[Any, ...]:
+    """The values at a number: those of `like` where they stay."""
+    own = list(like)
+    for k, make in moving:
+        own[k] = make(n)
+    return tuple(own)
 
 
 def _counted(x: Any, y: Any, low: int, high: int) -> Maker:
@@ -145,16 +157,22 @@ def _launch(x: Launch, y: Launch, low: int, high: int) -> Maker:
         raise Uneven
     total = fit(x.total, y.total, low, high)
     literals = _literals(y.kernel)
-    makers = [
-        _number(a, b, low, high, literals[k]) if k in literals else fit(a, b, low, high)
+    moving = [
+        (
+            k,
+            _number(a, b, low, high, literals[k])
+            if k in literals
+            else fit(a, b, low, high),
+        )
         for k, (a, b) in enumerate(zip(x.integers, y.integers, strict=True))
+        if a != b
     ]
     if any(x.integers[k] != y.integers[k] for k in _divided(y.kernel)):
         raise Uneven  # for another number the division may leave no rest
 
     def make(n: int) -> Launch:
         own = total(n)
-        integers = tuple([make(n) for make in makers])
+        integers = _moved(y.integers, moving, n)
         sizes = own, _grain(own, y)
         return Launch(y.kernel, integers, y.buffers, y.written, *sizes, y.copies)
 
@@ -206,8 +224,6 @@ def _divided(kernel: Kernel) -> frozenset[int]:
 
 def _number(x: int, y: int, low: int, high: int, dtype: DType) -> Maker:
     """A literal that is a size, or one over it."""
-    if x == y:
-        return lambda n: x
     a, b = value_of(x), value_of(y)
     for turned in (False, True):
         sizes = [1 / v if turned and v else v for v in (a, b)]
