@@ -320,7 +320,7 @@ def _went(
         found = space.walk(function, first, whole)
         if found >= 0:
             return space, found
-        _own.space = _Space(4 * space.room)
+        _own.space = _Space(2 * space.room)
 
 
 def _objects(addresses: Numbers, room: int) -> list[Any]:
