@@ -15,7 +15,6 @@ from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Leaves, Units
 from treadle.batch.views import carries
-from treadle.graph.tensor import Tensor
 
 __all__ = ["Forest", "Groups", "Instance"]
 
@@ -171,19 +170,17 @@ class Forest:
         found: Numbers = self._makers[values]
         return found
 
-    def alone(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """The units that are no rows after all, each with what it reads."""
-        walk, places = self.all.walk, self.all.nodes[~self.kept].tolist()
-        return [(walk.nodes[k], walk.reads(k)) for k in places]
+    def alone(self) -> Numbers:
+        """The nodes that are no rows after all, though they might have been."""
+        return self.all.nodes[~self.kept]
 
     def carried(self) -> Numbers:
         """The places of the leaves below which a derivative may go on."""
         return np.flatnonzero(self.derived & self.whole)
 
-    def places(self, nodes: Sequence[Tensor]) -> tuple[Numbers, Any]:
+    def places(self, nodes: Numbers) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows."""
-        found = self.all.walk.number(nodes)
-        numbers = np.where(found < 0, -1, self.all.value[found])
+        numbers = np.where(nodes < 0, -1, self.all.value[nodes])
         units = self.makers(np.maximum(numbers, -1))
         rows = (numbers >= 0) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]

@@ -54,7 +54,7 @@ class Leaves:
 
 @dataclass
 class Units:
-    """The nodes of a run that can be rows, in creation order; `outside` the others."""
+    """The nodes of a run that can be rows, in creation order; `outside` has others."""
 
     walk: Walk
     nodes: Numbers  # of each unit
@@ -64,7 +64,7 @@ class Units:
     value: Numbers  # of each node
     leaves: Leaves
     views: list[View]  # the leaves that are parts of others
-    outside: list[Tensor]
+    outside: Numbers
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
     moves: bool = False  # where some views begin is told by values
@@ -72,7 +72,7 @@ class Units:
     def forget(self) -> None:
         """Let go of all nodes; the numbers stay."""
         self.walk.forget()
-        self.outside, self.expressions, self.leaves.nodes = [], [], []
+        self.expressions, self.leaves.nodes = [], []
         for kind in self.kinds:
             kind.signature.forget()
 
@@ -334,7 +334,7 @@ def _numbered(
         value,
         _leaves(walk, ops, leaves),
         views,
-        _at(walk.nodes, np.flatnonzero(outside)),
+        np.flatnonzero(outside),
         int(outputs.sum()),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, Marks, Numbers
 from treadle.graph.tensor import Tensor
 
@@ -35,11 +36,23 @@ class Walk:
         """Let go of the nodes; the numbers stay."""
         self.nodes = self.found.nodes = []
 
-    def held(self) -> list[Tensor]:
+    def held(self) -> Numbers:
         """The nodes without a value that something besides these nodes refers to."""
         inside = np.bincount(self.operands, minlength=len(self.nodes))
-        held = self.waiting & (self.found.references > inside)
-        return [self.nodes[k] for k in np.flatnonzero(held).tolist()]
+        return np.flatnonzero(self.waiting & (self.found.references > inside))
+
+    def alike(self, which: Numbers) -> bool:
+        """Whether some nodes have one type."""
+        types = self.types(which)
+        return bool((types == types[:1]).all())
+
+    def several(self, which: Numbers) -> Marks:
+        """Which of some nodes have several results."""
+        types = self.types(which)
+        first = _first(types, int(types.max(initial=-1)) + 1)
+        nodes = [self.nodes[which[k]] if k >= 0 else None for k in first.tolist()]
+        kinds = [x is not None and isinstance(x.type, TupleType) for x in nodes]
+        return np.array(kinds, np.bool_)[types]
 
     def has(self, family: str) -> bool:
         """Whether an op of a family is there."""
@@ -65,10 +78,9 @@ class Walk:
         found: Numbers = self.operands[places]
         return found
 
-    def reads(self, k: int) -> list[Tensor]:
+    def read(self, k: int) -> Numbers:
         """What a node reads."""
-        own = self.operands[self.starts[k] : self.starts[k + 1]]
-        return [self.nodes[x] for x in own.tolist()]
+        return self.operands[self.starts[k] : self.starts[k + 1]]
 
     def of_operands(self, which: Marks, marks: Marks) -> Marks:
         """Which of some nodes read marked operands alone, and at least one."""

@@ -352,9 +352,10 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
 
     The leaf leads to older nodes alone, as a recipe does.
     """
-    for node, value in zip(nodes, values, strict=True):
-        node.stored = value
-        cut(node, leaf, older=True)
+    for node, value in zip(nodes, values, strict=True):  # as `cut`, for thousands
+        node.stored, node.op, node.inputs = value, leaf, ()
+        if node.mark:
+            cut(node, leaf, older=True)
 
 
 def settle(node: Tensor, value: Stored) -> None:

@@ -125,6 +125,8 @@ class RowsRun:
         pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
         found: list[Any] = [array.reshape(t.shape) for array, t in pairs]
         first = len(found)
+        if len(exits.together) == 1:  # in order
+            return [*found, *rows_of(taken[first])]
         found += [None] * len(exits.one)
         for (mine, _), array in zip(exits.together, taken[first:], strict=True):
             for k, value in zip(mine, rows_of(array), strict=True):

@@ -12,13 +12,13 @@ import numpy as np
 from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
-from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, Numbers
 from treadle.batch.forest import Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import state, top
+from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, leave, settle
 from treadle.graph.traversal import pending
@@ -102,16 +102,16 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
 
 
 def _pays(
-    roots: Sequence[Tensor], units: Any, held: Any, asked: Container[int]
+    roots: Sequence[Tensor], units: Any, held: Numbers, asked: Container[int]
 ) -> bool:
-    """Run units as rows, if they are enough for it."""
+    """Run units as rows, if they are enough for it; `held` as a walk tells it."""
     options = current()
     forest = Forest(units, asked)
     least = PAYS * forest.own_groups(False) + CELLS * forest.own_groups(True)
     if forest.rows < least or not forest.groups:
         return False
     gradient = not state.no_grad and _derivable(forest)
-    exits = _exits(forest, [*roots, *held])
+    exits = _exits(forest, roots, held)
     program = engine(options.engine).rows(forest, gradient, exits.taken)
     if program is None:
         return False
@@ -198,35 +198,33 @@ def _tape(forest: Forest, run: RowsRun) -> Tape:
     return Tape(run, list(sources.values()), parts, data)
 
 
-def _exits(forest: Forest, roots: Sequence[Tensor]) -> Exits:
-    """The rows that others read, and those among the roots.
+def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
+    """The rows that others read, and those among the roots and what is held.
 
     Many rows joined one after the other are one: they are not read one by one.
     """
-    wanted = {root: None for root in roots if root.stored is None}
+    walk = forest.all.walk
+    wanted = np.zeros(len(walk.nodes), np.bool_)
+    wanted[walk.number([x for x in roots if x.stored is None])] = True
+    wanted[held] = True
     joined: list[tuple[Tensor, Numbers]] = []
-    outside = [(node, node.inputs) for node in forest.all.outside]
-    for node, read in [*outside, *forest.alone()]:
-        whole = len(read) >= JOINED and _joined(node)
+    for k in (*forest.all.outside.tolist(), *forest.alone().tolist()):
+        node, read = walk.nodes[k], walk.read(k)
+        whole = len(read) >= JOINED and _joins(node.op) and walk.alike(read)
         if whole:
             places, rows = forest.places(read)
             whole = bool(rows.all())
         if whole:
             joined.append((node, places))
         else:
-            wanted.update(dict.fromkeys(read))
-    nodes = [node for node in wanted if not isinstance(node.type, TupleType)]
-    places, rows = forest.places(nodes)
+            wanted[read] = True
+    every = np.flatnonzero(wanted)
+    every = every[~walk.several(every)]
+    places, rows = forest.places(every)
     own = np.flatnonzero(rows)
-    return Exits(joined, [nodes[k] for k in own.tolist()], places[own])
+    return Exits(joined, [walk.nodes[k] for k in every[own].tolist()], places[own])
 
 
-def _joined(node: Tensor) -> bool:
-    """Whether a node is others of one type, one after the other."""
-    first = node.inputs[0].type
-    op = node.op
-    return (
-        isinstance(op, Concat)
-        and op.axis == 0
-        and all(x.type is first for x in node.inputs)
-    )
+def _joins(op: Op) -> bool:
+    """Whether an op puts its operands one after the other."""
+    return isinstance(op, Concat) and op.axis == 0
