@@ -171,4 +171,6 @@ class RowsRun:
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """The rows of a matrix, as arrays over its memory."""
+    if matrix.ndim > 1:
+        return list(matrix)
     return [matrix[k, ...] for k in range(len(matrix))]
