@@ -260,7 +260,7 @@ class _Space:
         ends = np.cumsum(sizes)
         shifts = np.repeat(self.starts[:count][order] - (ends - sizes), sizes)
         operands = rank[self.operands[shifts + np.arange(len(shifts))]]
-        fields = self.fields[:, :count][:, order].copy()
+        fields = np.take(self.fields, order, 1)
         ops, kinds, types, waits, serials, depths, held, marks = fields
         return Columns(
             self.found(count, order),
