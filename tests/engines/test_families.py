@@ -234,6 +234,28 @@ def test_checked_programs_follow_no_law(compiled: list[int]) -> None:
     assert len(compiled) == 1
 
 
+def test_what_was_compiled_to_foretell_is_not_compiled_again(
+    compiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: Any = engine("native")
+    beyond, far = own.programs.families.beyond, list[Any]()
+
+    def noted(graph: Any) -> Any:
+        far.append(beyond(graph))
+        return far[-1]
+
+    monkeypatch.setattr(own.programs.families, "beyond", noted)
+    for n in (100, 150, 210):
+        values(GRAPHS["mean"], n)
+    n = far[-1][0]
+    assert n > 210 and len(compiled) == 4
+    got = values(GRAPHS["mean"], n)
+    assert len(compiled) == 4
+    td.clear_cache()
+    for x, y in zip(got, values(GRAPHS["mean"], n), strict=True):
+        assert x.tobytes() == y.tobytes()
+
+
 def test_work_is_cut_as_if_it_were_compiled(compiled: list[int]) -> None:
     found: dict[tuple[int, bool], Any] = {}
     for known in (False, True):

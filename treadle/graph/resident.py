@@ -88,7 +88,9 @@ class Future(Resident):
                 return
             self.run = Futures()  # of one that is not lost
             self.array = before.array if isinstance(before, Future) else before
-        self.array.flags.writeable = False
+        flags = self.array.flags
+        if flags.writeable:  # to ask takes less than to set
+            flags.writeable = False
         node = self._node and self._node()
         if node is not None and node.stored is self:
             node.stored = self.array

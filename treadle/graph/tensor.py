@@ -362,7 +362,8 @@ def settle(node: Tensor, value: Stored) -> None:
     """Give a node its value; the recipe stays, so it can still be differentiated."""
     node.stored = value
     if isinstance(value, np.ndarray):
-        value.flags.writeable = False
+        if value.flags.writeable:
+            value.flags.writeable = False
     elif isinstance(value, Resident):
         value.belongs(node)
 

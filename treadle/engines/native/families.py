@@ -60,6 +60,14 @@ class _Sample:
         given = np.array(extents, np.int64), linked.plain
         return _Sample(*given, *own, inside, kind)
 
+    def entry(self, program: Program, inside: Any, lanes: int) -> Entry | None:
+        """A program that is like this one but for numbers, if it fits in memory."""
+        linked, needed = abreast(program, lanes)
+        if 0 < current().workspace < needed:
+            return None
+        linked.again, linked.inside = list(self.again), list(inside)
+        return linked, list(self.leaves)
+
 
 def _kind(program: Program) -> Any:
     """What does what in a program, without sizes."""
@@ -102,11 +110,7 @@ class _Line:
 
     def at(self, k: int, lanes: int) -> Entry | None:
         """The program so many steps from the low extents, if it fits in memory."""
-        linked, needed = abreast(self.law.at(k), lanes)
-        if 0 < current().workspace < needed:
-            return None
-        linked.again, linked.inside = self.like.again, self.inside(k)
-        return linked, list(self.like.leaves)
+        return self.like.entry(self.law.at(k), self.inside(k), lanes)
 
 
 Run = list[tuple[int, _Sample]]  # on a line, by the steps from where one looks
@@ -136,6 +140,11 @@ class _Family:
                 self.lines = [*self.lines[1 - LAWS :], made]
                 return made, place
         return None
+
+    def known(self, extents: Vector) -> _Sample | None:
+        """What was compiled for these very extents, to foretell others."""
+        same = (x for x in self.samples if np.array_equal(x.extents, extents))
+        return next(same, None)
 
     def _found(self, *chosen: _Sample) -> _Line | None:
         key = tuple(map(id, chosen))
@@ -251,14 +260,17 @@ class Families:
 
         `graph` is what `family` tells of it, `lanes` as in `fitting`.
         """
+        extents = np.array(graph[1], np.int64)
         with self._lock:
             own = self._table.get(graph[0])
-            known = own.line(np.array(graph[1], np.int64)) if own else None
-            if own is None or known is None:
+            if own is None:
                 return None
-            own.missed = 0
-        line, place = known
-        return line.at(place, lanes)
+            sample, found = own.known(extents), own.line(extents)
+            if sample is not None or found is not None:
+                own.missed = 0
+        if sample is not None:
+            return sample.entry(sample.program, sample.inside, lanes)
+        return found[0].at(found[1], lanes) if found is not None else None
 
     def beyond(self, graph: Open) -> Extents | None:
         """Extents whose program, once it is added, may give a graph's by a law."""

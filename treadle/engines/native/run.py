@@ -322,6 +322,8 @@ def straight(x: Array) -> Array:
     """An array in C order: what is copied for that has to be there."""
     if not x.flags.c_contiguous:
         arrived()
+    elif type(x) is np.ndarray:
+        return x
     return np.asarray(x, order="C")
 
 
