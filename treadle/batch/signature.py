@@ -7,7 +7,6 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from treadle.base.dtypes import is_inexact
-from treadle.base.types import TupleType
 from treadle.batch.template import Template
 from treadle.graph.body import Body, sign_of
 from treadle.graph.frame import TraceFrame, pushed
@@ -141,9 +140,7 @@ def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
                 arguments.append(Tensor(Argument(len(arguments)), (), x.type))
             own.append(x if x.op is LITERAL else arguments[-1])
         node = op(*own)
-        several = isinstance(node.type, TupleType)
-        outputs = outputs_of(node) if several else (node,)
-        _bodies[key] = Body(op.name, arguments, outputs)
+        _bodies[key] = Body(op.name, arguments, outputs_of(node))
     if len(_bodies) > TEMPLATES:
         _bodies.popitem(last=False)
     return _bodies[key]

@@ -352,10 +352,10 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
 
     The leaf leads to older nodes alone, as a recipe does.
     """
-    for node, value in zip(nodes, values, strict=True):  # as `cut`, for thousands
+    for node, value in zip(nodes, values, strict=True):  # thousands: without `cut`
         node.stored, node.op, node.inputs = value, leaf, ()
         if node.mark:
-            cut(node, leaf, older=True)
+            _unmark(node)
 
 
 def settle(node: Tensor, value: Stored) -> None:
@@ -376,5 +376,10 @@ def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
     node.inputs = ()
     if not older and not leaf.closed:
         makers.track(node)
-    if node.mark:  # how it was made does not matter any more
-        node.mark = {k: v for k, v in node.mark.items() if k != "program"}
+    if node.mark:
+        _unmark(node)
+
+
+def _unmark(node: Tensor) -> None:
+    """How a node was made does not matter any more."""
+    node.mark = {k: v for k, v in (node.mark or {}).items() if k != "program"}

@@ -162,11 +162,20 @@ def concat(xs: Any, axis: Any = 0) -> Tensor:
     items = list(xs)
     if not items:
         raise _nothing().located("concat")
-    nodes, _ = _together(items)
+    nodes, alike = _together(items)
     if axis is None:
         nodes, axis = [x.reshape(-1) for x in nodes], 0
     place = resolve_axis(axis, nodes[0].type)
-    return nodes[0] if len(nodes) == 1 else shared(Concat, place)(*nodes)
+    return nodes[0] if len(nodes) == 1 else _joined(nodes, place, alike)
+
+
+def _joined(nodes: Sequence[Tensor], axis: int, alike: bool) -> Tensor:
+    """Nodes one after the other; those of one type are not looked at each."""
+    put: Op = shared(Concat, axis)
+    if not alike:
+        return put(*nodes)
+    type_ = _repeated(nodes[0].type, axis, len(nodes))
+    return new_node(put, tuple(nodes), type_, 3)
 
 
 def _together(items: Sequence[Any]) -> tuple[Sequence[Tensor], bool]:
@@ -209,12 +218,7 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
         and _bare(nodes[:1] if alike else nodes)
     ):
         # The same in row-major order, without a node for each of them.
-        joined: Op = shared(Concat, 0)
-        if alike:
-            long = new_node(joined, tuple(nodes), _repeated(first, 0, len(nodes)))
-        else:
-            long = joined(*nodes)
-        return reshape(long, (len(nodes), *first.shape))
+        return reshape(_joined(nodes, 0, alike), (len(nodes), *first.shape))
     wide = [expand_dims(nodes[0], place)]
     put, type_ = wide[0].op, wide[0].type
     for x in nodes[1:]:

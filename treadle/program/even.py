@@ -43,9 +43,10 @@ class Law:
         if _shape(first) != _shape(self.like):
             raise Uneven
         names = [f.name for f in fields(Program) if f.compare]
-        self.parts = {k: _several(first, self.like, k, low, high) for k in names}
-        pairs = zip(first.about, self.like.about, strict=True)
-        self.about = [_rising(a.flops, b.flops, low, high) for a, b in pairs]
+        pairs = [(k, getattr(first, k), getattr(self.like, k)) for k in names]
+        self.parts = {k: _moving(a, b, low, high) for k, a, b in pairs}
+        about = zip(first.about, self.like.about, strict=True)
+        self.about = [_rising(a.flops, b.flops, low, high) for a, b in about]
         if not same(self.at(middle), made[middle]):
             raise Uneven
 
@@ -64,13 +65,6 @@ class Law:
 def _shape(x: Program) -> tuple[int, ...]:
     """How many parts of each kind a program has."""
     return tuple([len(getattr(x, f.name)) for f in fields(Program)])
-
-
-def _several(
-    x: Program, y: Program, name: str, low: int, high: int
-) -> list[tuple[int, Maker]]:
-    """Those of some parts of a program that are not the same at both ends."""
-    return _moving(getattr(x, name), getattr(y, name), low, high)
 
 
 def _rising(x: int, y: int, low: int, high: int) -> Maker:

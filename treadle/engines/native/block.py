@@ -30,7 +30,7 @@ class Block:
             # No array: of arrays over arrays NumPy keeps only the innermost alive.
             self.memory, step = bytearray(bytes + ALIGNMENT), ALIGNMENT
         else:
-            step = HUGE if bytes >= 2 * HUGE else PAGE
+            step = _step(bytes)
             self.memory = mapped(bytes + step - PAGE)
         self._begin(bytes, step)
 
@@ -38,7 +38,7 @@ class Block:
         """Become as large, if it can: the pages that it has move along."""
         if self.bytes < MAPPED or not sys.platform.startswith("linux"):
             return False
-        step = HUGE if bytes >= 2 * HUGE else PAGE
+        step = _step(bytes)
         try:
             self.memory.resize(bytes + step - PAGE)
         except (BufferError, MemoryError, OSError, SystemError):
@@ -57,6 +57,11 @@ class Block:
             # All of it: what is mapped in pieces cannot grow.
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
+
+
+def _step(bytes: int) -> int:
+    """What a mapped block of so many bytes begins at a multiple of."""
+    return HUGE if bytes >= 2 * HUGE else PAGE
 
 
 def mapped(bytes: int) -> mmap.mmap:

@@ -69,9 +69,7 @@ class Pool:
         size = rounded(bytes)
         with self._lock:
             self._sort_in()
-            block = self._reuse(size)
-            if block is None and loose:
-                block = self._fitted(size)
+            block = self._reuse(size, loose)
             self._live += size if block is None else block.bytes
             self._high = max(self._high, self._live)
             if block is not None:
@@ -158,27 +156,23 @@ class Pool:
                     freed += block.bytes
         return freed
 
-    def _reuse(self, size: int) -> Block | None:
+    def _reuse(self, size: int, loose: bool) -> Block | None:
         fit = [b for b in self._ready if b.bytes >= size] if self._ready else None
         if fit:
             least = min(fit, key=lambda b: b.bytes)
             self._ready.remove(least)
             return least
-        blocks = self._classes.get(size)
-        if not blocks and not self._fitting:
-            larger = [s for s, held in self._classes.items() if s > size and held]
-            blocks = self._classes[min(larger)] if larger else None
-        if not blocks:
-            if not self._fitting:  # what comes will serve in place of smaller ones
-                self._shrink(0)
-            return None
-        return self._out(blocks[-1])
+        able = [size] if size in self._classes else []
+        if not able and (loose or not self._fitting):
+            able = [s for s in self._classes if s > size]
+        if able and (not self._fitting or min(able) <= LOOSE * size):
+            return self._out(self._classes[min(able)][-1])
+        if not self._fitting:  # what comes will serve in place of smaller ones
+            self._shrink(0)
+        return self._grown(size) if loose else None
 
-    def _fitted(self, size: int) -> Block | None:
-        """An idle block that is some times larger, or one that was smaller."""
-        larger = [s for s in self._classes if size < s <= LOOSE * size]
-        if larger:
-            return self._out(self._classes[min(larger)][-1])
+    def _grown(self, size: int) -> Block | None:
+        """An idle block that was smaller, if one can become as large."""
         smaller = [s for s in self._classes if MAPPED <= s < size <= LOOSE * s]
         if not smaller:
             return None

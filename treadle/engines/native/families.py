@@ -265,9 +265,11 @@ class Families:
             own = self._table.get(graph[0])
             if own is None:
                 return None
-            sample, found = own.known(extents), own.line(extents)
-            if sample is not None or found is not None:
-                own.missed = 0
+            sample = own.known(extents)
+            found = own.line(extents) if sample is None else None
+            if sample is None and found is None:
+                return None
+            own.missed = 0
         if sample is not None:
             return sample.entry(sample.program, sample.inside, lanes)
         return found[0].at(found[1], lanes) if found is not None else None

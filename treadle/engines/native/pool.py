@@ -158,9 +158,8 @@ class Pool:
         state.wait(state.address, number)
         # In this order: what is over has told before that it failed.
         over, failed = state.over.value, state.failed.value
-        bad: list[Ticket] = []
-        if failed:
-            bad += [t for t, _, at in self._jobs if _INTEGER.from_address(at).value]
+        jobs = self._jobs if failed else ()
+        bad = [t for t, _, at in jobs if _INTEGER.from_address(at).value]
         if bad:
             over = state.queued.value
             state.wait(state.address, over)

@@ -1,4 +1,4 @@
-"""Kernels that copy weights: into panels before, and out of sums after."""
+"""Kernels that copy weights, into panels before and out of sums after, or clear."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Rows:
         self, low: int, high: int, unit: int
     ) -> Iterator[tuple[tuple[int, int, int], int]]:
         """Numbers for a law: an end of a range and two that made one of the next."""
-        for (least, most), law in list(self.laws.items()):
+        for (least, most), law in self.laws.items():
             if law is None:
                 continue
             first, *_, last = law.counts
