@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import linecache
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -436,6 +438,35 @@ def test_a_destructor_inside_the_lock_does_not_wait_for_it() -> None:
     with pool._lock:
         pool.give(block)
     assert pool.live_bytes() == 0 and pool.idle_bytes() == block.bytes
+
+
+def test_an_interrupt_while_a_block_comes_back_leaves_the_pool_usable() -> None:
+    for at in range(1, 40):
+        pool = Pool(fitting=True)
+        block, left = pool.take(1 << 18), [at]
+
+        def trace(frame: Any, kind: str, argument: Any, left: list[int] = left) -> Any:
+            left[0] -= 1
+            # No signal comes between a block and the exit of its `with`; a trace does.
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if left[0] <= 0 and not line.lstrip().startswith("with "):
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        came = False
+        try:
+            sys.settrace(trace)
+            pool.give(block)
+        except KeyboardInterrupt:
+            came = True
+        finally:
+            sys.settrace(None)
+        again = pool.take(1 << 18)
+        pool.give(again)
+        pool.trim()
+        assert pool.take(1 << 18) is not again  # it was there to be let go of
+    assert not came  # the last ones were too late
 
 
 def test_out_of_memory_names_bytes_and_leaves_all_usable(

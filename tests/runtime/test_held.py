@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,79 @@ def test_values_of_before_the_step(make: Any, rule: Any) -> None:
         optimizer.step(loss)
         for y, before in zip(held, expected, strict=True):
             np.testing.assert_allclose(y.numpy(), before, rtol=1e-5)
+
+
+LOOKS = {
+    "whole": lambda x: x,
+    "part": lambda x: x[1:],
+    "row": lambda x: x[2],
+    "part of a part": lambda x: x[1:][:, 2:],
+    "turned": lambda x: x.T,
+    "other shape": lambda x: x.reshape(-1),
+    "other kind": lambda x: x.view(np.int32),
+    "buffer": lambda x: np.asarray(memoryview(x)),
+    "row of many": lambda x: next(iter(x)),
+}
+
+
+def plain(w: Any) -> Any:
+    return td.sum(td.tanh(w) * w)
+
+
+def in_cells(w: Any) -> Any:
+    state = w[0], w[1]
+    for _ in range(12):
+        state = step(w[2], state)
+    return td.sum(state[0] + state[1])
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=list(LOOKS))
+@pytest.mark.parametrize("rule", [td.optim.SGD, td.optim.Adam])
+@pytest.mark.parametrize("loss", [plain, in_cells])
+def test_arrays_that_somebody_looks_at_stay(loss: Any, rule: Any, look: Any) -> None:
+    w = td.param("w", init=np.linspace(0.1, 0.6, 12).reshape(3, 4))
+    optimizer = rule(lr=0.05)
+    held = []
+    for k in range(14):
+        if k in (0, 1, 2, 5, 6, 9):
+            held.append((look(w.numpy()), np.array(look(w.numpy()))))
+        optimizer.step(loss(w))
+    for now, before in held:
+        np.testing.assert_array_equal(now, before)
+    assert len({w.tobytes() for _, w in held}) == len(held)
+
+
+def test_weights_are_written_over_where_they_lie() -> None:
+    """With the values of a run that writes nothing over; what reads them sees it."""
+    x, start = np.ones((4, 64), np.float32), np.linspace(-1, 1, 64 * 48)
+
+    def trained(careful: bool) -> list[np.ndarray[Any, Any]]:
+        w = td.param("w", init=start.reshape(64, 48))
+        optimizer = td.optim.Adam(lr=0.05)
+        found: list[np.ndarray[Any, Any]] = []
+        kept: list[Any] = []
+        for k in range(24):
+            optimizer.step(td.mean(td.tanh(td.constant(x) @ w) ** 2))
+            if careful:
+                kept.append(w.numpy())
+            for _ in range(k // 4):
+                found.append(np.array((td.constant(x) @ w).numpy()))
+            if k % 6 == 5:
+                found += [copy.deepcopy(w).numpy(), (w + 1).numpy()]
+        return [*found, w.numpy()]
+
+    for one, other in zip(trained(False), trained(True), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_expressions_of_before_a_step() -> None:
+    w = td.param("w", init=np.linspace(0.1, 0.6, 12).reshape(3, 4))
+    optimizer = td.optim.Adam(lr=0.05)
+    for k in range(12):
+        before, node = np.array(w.numpy()), w.node()
+        later = w * 2 if k % 3 == 2 else node
+        del node
+        optimizer.step(plain(w))
+        factor = 2 if k % 3 == 2 else 1
+        np.testing.assert_array_equal(later.numpy(), before * factor)
+        assert not np.array_equal(w.numpy(), before)

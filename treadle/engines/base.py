@@ -17,7 +17,10 @@ from treadle.base.options import engines as engine_names
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
 from treadle.graph.outline import Outline, outline
+from treadle.graph.references import in_place
+from treadle.graph.resident import Future, InPlace
 from treadle.graph.tensor import Tensor, makers
+from treadle.graph.variable import Variable
 
 Values = dict[int, Any]
 MANY = 50_000  # nodes of a graph that takes seconds to compile
@@ -200,15 +203,20 @@ class Program(Protocol):
         """The results by number; the arguments numbered in `spent` may be written."""
 
     def begin(
-        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        over: InPlace | None = None,
     ) -> dict[int, Any]:
-        """As `run`, which may go on beside the caller: then results are Futures."""
+        """As `run`, which may go on beside the caller: then results are Futures. Those
+        of arguments that are `over` what is spent are not among them.
+        """
 
 
 @dataclass(frozen=True)
 class Found:
     """The program of a run, the nodes whose values it takes, and the number of each
-    result by its serial. Of the arguments, `reused` may serve as results.
+    result by its serial. Arguments that are `reused` may serve as results of a number.
 
     Where a run raises `Failed`, the engine's `run` tells what is wrong.
     """
@@ -216,7 +224,7 @@ class Found:
     program: Program
     arguments: Sequence[Tensor]
     results: Mapping[int, int]
-    reused: Set[int]
+    reused: Mapping[int, int]
 
 
 class Failed(Exception):
@@ -268,6 +276,15 @@ class Engine:
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         """How the graph below some roots is built."""
         return outline(roots, most)
+
+    def in_place(
+        self,
+        variables: Sequence[Variable],
+        values: Sequence[Future],
+        alone: bytes,
+    ) -> bool:
+        """As `references.in_place`."""
+        return in_place(variables, values, alone)
 
     def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
         """The program of a forest, for gradients too; None where there is none. `taken`

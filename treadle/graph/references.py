@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.leaves import Cut, as_tensor
+from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
 
 __all__: list[str] = []
 
+MANY = 1 << 30  # references, if it does not matter how many
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def references(nodes: Sequence[Tensor]) -> Counts:
     """`counted` as an array."""
-    return np.fromiter(map(sys.getrefcount, nodes), np.int64, len(nodes)) - _ALONE
+    return np.fromiter(map(sys.getrefcount, nodes), np.int64, len(nodes)) - _IN_LIST
 
 
 def counted(nodes: Sequence[Tensor]) -> list[int]:
@@ -29,8 +32,57 @@ def counted(nodes: Sequence[Tensor]) -> list[int]:
     >>> counted(nodes)
     [0, 1]
     """
-    return [count - _ALONE for count in map(sys.getrefcount, nodes)]
+    return [count - _IN_LIST for count in map(sys.getrefcount, nodes)]
 
 
-_ALONE = 0
-_ALONE = counted([Tensor(Cut(), (), as_tensor(0.0).type)])[0]
+def untouched(node: Tensor, listed: int = 0) -> bool:
+    """Whether nobody but this node has its value, or looks at a part of it. If that is
+    a Future, it may also be `listed` so many times.
+
+    >>> x = as_tensor([1.0, 2.0])
+    >>> untouched(x)
+    True
+    >>> part = x.stored[1:]
+    >>> untouched(x)
+    False
+    """
+    array = node.stored
+    if sys.getrefcount(array) > ALONE + listed:
+        return False
+    if type(array) is Future:
+        array = array.array
+        if sys.getrefcount(array) > ALONE:
+            return False
+    # A view refers to the lowest plain array under it, not to what it is a view of.
+    base = array.base if isinstance(array, np.ndarray) else None
+    while type(base) is np.ndarray:
+        if sys.getrefcount(base) > ALONE:
+            return False
+        base = base.base
+    return True
+
+
+def in_place(
+    variables: Sequence[Variable], values: Sequence[Future], alone: Sequence[int]
+) -> bool:
+    """Whether Variables still have these Futures and nobody else looks at one; nor at
+    the newest version, where `alone` says 1 and not 0.
+    """
+    return all(
+        v.committed.stored is x
+        and sys.getrefcount(v.committed) < ALONE + (not own) * MANY
+        and untouched(v.committed, listed=2)
+        for v, x, own in zip(variables, values, alone, strict=True)
+    )
+
+
+def _alone() -> int:
+    """What is counted of what one attribute and a local name refer to."""
+    node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
+    stored = node.stored
+    return sys.getrefcount(stored)
+
+
+ALONE = _alone()
+_IN_LIST = 0
+_IN_LIST = counted([Tensor(Cut(), (), as_tensor(0.0).type)])[0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,8 +60,9 @@ class Resident:
 class Future(Resident):
     """An array that a `run` is writing; whoever looks at it waits for that.
 
-    When it is known to be written the node that has the value gets the array itself.
-    Where writing fails it gets what was `before`: nothing was written over, then.
+    When it is known to be written the node that has the value gets the array itself,
+    unless more will be written there (`InPlace`). Where writing fails it gets what was
+    `before`: nothing was written over, then.
     """
 
     __slots__ = ("_node", "array", "before", "run")
@@ -71,7 +73,7 @@ class Future(Resident):
         self.before: np.ndarray[Any, Any] | Future | None = None
         self._node: Callable[[], Any] | None = None
 
-    def fetch(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> np.ndarray[Any, Any]:
         self.run.wait()
         if self.run.lost:
             raise RunError(f"what was to write this value ({self.type!r}) has failed")
@@ -136,6 +138,42 @@ class Futures:
         self._every = []  # they refer to this
         for future in every:
             future.arrive(well)
+
+
+class InPlace(Futures):
+    """Arrays that one run after another writes over where they lie: for good, each has
+    one Future. A run that fails leaves what was there.
+    """
+
+    def __init__(self, types: Sequence[Type], arrays: Sequence[Any]) -> None:
+        super().__init__()
+        pairs = zip(types, arrays, strict=True)
+        self.values = tuple([Future(t, x, self) for t, x in pairs])
+        self.turn = next(_turns)
+        self._left = 0  # runs that are to be over
+        for x in arrays:
+            _written[id(x)] = self
+
+    def begin(self) -> None:
+        """A run is about to write over all of them."""
+        self.turn = next(_turns)
+        self._left += 1
+        self._over = False
+
+    def done(self, well: bool) -> None:
+        self._left -= 1
+        self._over = not self._left
+
+
+_turns = itertools.count(1)
+# By the id of an array that is written over in its place: it is alive as long.
+_written: weakref.WeakValueDictionary[int, InPlace] = weakref.WeakValueDictionary()
+
+
+def turn_of(array: np.ndarray[Any, Any]) -> int:
+    """Which of its values an array has, in all runs: 0 if that does not change."""
+    found = _written.get(id(array))
+    return 0 if found is None else found.turn
 
 
 def newer(value: Any, before: Any) -> Any:

@@ -27,6 +27,7 @@ from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
 from treadle.runtime.look import Look, Owned
+from treadle.runtime.moved import Moved, Together
 from treadle.runtime.recorder import Read, Recorder, recording
 from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
 
@@ -44,6 +45,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._table: OrderedDict[Any, Plan | bool] = OrderedDict()
+        self._together: dict[tuple[int, ...], Together] = {}
         self.since = newest_serial()  # when the last run was over
         self.hits = self.misses = 0
 
@@ -93,7 +95,7 @@ class Plans:
         Variables, and keep the plan for the next ones.
         """
         if note is not None:
-            note.chosen = chosen
+            note.chosen, note.together = chosen, self._together
         with recording(note):
             yield
         self.since = newest_serial()
@@ -141,6 +143,10 @@ class Recording(Recorder):
         self.tapes: dict[int, int] = {}
         # Of each forest: the Variables it reads, and its exits.
         self.reads: list[tuple[set[int], set[int]]] = []
+        # Of the newest program: Variables by id that it can write over, as which
+        # argument; and those that plans move at once.
+        self.over: dict[int, tuple[int, Variable]] = {}
+        self.together: dict[tuple[int, ...], Together] = {}
         self.slots = 0
         self.possible = True
 
@@ -151,7 +157,7 @@ class Recording(Recorder):
             raise _Unforeseen
         sources = [self._source(x) for x in found.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
-        reused = [(k, sources[k]) for k in sorted(found.reused) if updates]
+        reused = {k: n for k, n in sorted(found.reused.items()) if updates}
         trained = depends(nodes)
         self.stale |= _stale(nodes, self.chosen, self._stale())
         results = []
@@ -166,7 +172,16 @@ class Recording(Recorder):
                 self.leaves[serial] = cut_of(node.op.name, serial in trained)
             elif updates:  # others hold it
                 raise _Unforeseen
-        self.parts.append(Computed(found.program, sources, results, reused))
+        pairs = [(k, sources[k]) for k in reused]
+        part = Computed(found.program, sources, results, pairs)
+        made = dict(self.changes)
+        of = {k: made.get(slot) for k, slot in results}
+        self.over = {}
+        for k, number in reused.items():
+            variable = of.get(number)
+            if variable is not None and found.arguments[k].op is variable.version:
+                self.over[id(variable)] = k, variable
+        self.parts.append(part)
 
     @_foreseen
     def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
@@ -218,7 +233,19 @@ class Recording(Recorder):
         if isinstance(last, Computed):  # who reads what it computes waits for it
             changed = {slot for slot, _ in self.changes}
             last.begins = all(slot in changed for _, slot in last.results)
+            if last.begins and len(self.over) == len(self.changes):
+                last.moved = self._moved(last.sources)
         return Plan(self.parts, self.slots, nodes, self.changes)
+
+    def _moved(self, sources: Sequence[Source]) -> Moved | None:
+        """The Variables of the last part, if that writes over all their arrays."""
+        order = sorted(self.over)
+        variables = [self.over[x][1] for x in order]
+        if any(type(v).commit is not Variable.commit for v in variables):
+            return None
+        together = self.together.setdefault(tuple(order), Together(variables))
+        numbers = [self.over[x][0] for x in order]
+        return Moved(together, numbers, sources)
 
     def _stale(self) -> set[int]:
         """What is known to depend on the chosen Variables."""

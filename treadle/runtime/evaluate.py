@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -19,7 +18,7 @@ from treadle.base.types import TupleType
 from treadle.graph.frame import state, top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
-from treadle.graph.references import counted
+from treadle.graph.references import counted, untouched
 from treadle.graph.resident import newer
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
@@ -42,12 +41,6 @@ class _Observers(threading.local):
 
 
 observers = _Observers()
-
-
-def _attribute_references() -> int:
-    """What sys.getrefcount counts of an attribute that nothing else refers to."""
-    node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
-    return sys.getrefcount(node.stored)
 
 
 def held(nodes: Sequence[Tensor]) -> list[Tensor]:
@@ -88,7 +81,7 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
         if isinstance(node.op, Version) and node.stored is not None:
             # One more reference to the node is its Variable's.
             sole = count <= inside.get(node.serial, 0) + 1
-            if sole and sys.getrefcount(node.stored) <= ATTRIBUTE_ALONE:
+            if sole and untouched(node):
                 found.add(node.serial)
     return found
 
@@ -342,6 +335,3 @@ def evaluate(*tensors: Any) -> Any:
         run(nodes)
     result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result
-
-
-ATTRIBUTE_ALONE = _attribute_references()

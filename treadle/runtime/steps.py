@@ -11,13 +11,15 @@ from treadle.engines.base import Failed, Program
 from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
+from treadle.graph.references import ALONE, untouched
 from treadle.graph.resident import Future, Futures, LateError, newer
-from treadle.graph.serials import mark_run
+from treadle.graph.serials import mark_run, next_serial
 from treadle.graph.tensor import cut, remade, settle
 from treadle.graph.variable import Variable
-from treadle.runtime.evaluate import ATTRIBUTE_ALONE, outdated
+from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
+from treadle.runtime.moved import Moved
 
 __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
@@ -55,9 +57,10 @@ class Values:
 
     def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
         """Keep some of these arrays, each in its slot."""
+        x = None
         for k, slot in slots:
             self.made[slot] = x = arrays[k]
-        if slots and type(x) is Future:
+        if type(x) is Future:
             self.begun.append(x.run)
 
 
@@ -67,7 +70,8 @@ Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 @dataclass
 class Computed:
     """A program's part of a run; `reused` arguments may be written over. It is only
-    begun where nothing but Variables gets its results, or later parts.
+    begun where nothing but Variables gets its results, or later parts; if it makes
+    their next values alone, these are `moved`.
     """
 
     program: Program
@@ -75,15 +79,30 @@ class Computed:
     results: Slots
     reused: list[tuple[int, Source]]
     begins: bool = False
+    moved: Moved | None = None
 
     def run(self, values: Values) -> None:
-        # Transactions hold what is there now.
-        spent = set() if state.transactions else self._spent(values.look)
         if values.begun and not self.begins:
             values.begun[-1].wait()
-        arrays = [values(x, self.begins) for x in self.sources]
-        run = self.program.begin if self.begins else self.program.run
-        values.put(run(arrays, spent), self.results)
+        moved, begins, results = self.moved, self.begins, self.results
+        # Transactions hold what is there now.
+        if state.transactions:
+            moved, spent = None, set()
+        elif moved is None or not moved.lies(values.look):
+            spent = self._spent(values.look)
+            if moved is not None and not moved.settle(spent):
+                moved = None
+        if moved is None:
+            arrays = [values(x, begins) for x in self.sources]
+            run = self.program.begin if begins else self.program.run
+            values.put(run(arrays, spent), results)
+            return
+        held = moved.together.held
+        assert held is not None
+        arrays = moved.arguments([values(x, True) for x in moved.rest])
+        made = self.program.begin(arrays, moved.free, held)
+        values.put(made, [(k, slot) for k, slot in results if k in made])
+        values.begun.append(held)
 
     def _spent(self, look: Look) -> set[int]:
         """The arguments whose arrays are their Variable's and this graph's alone."""
@@ -93,13 +112,13 @@ class Computed:
                 node: Any = look.nodes[x]
                 alone = type(node.op) is Version and look.others[x] <= 1
             elif isinstance(x, Variable):
-                alone = sys.getrefcount(x.committed) <= ATTRIBUTE_ALONE
                 node = x.committed
+                alone = sys.getrefcount(node) <= ALONE
             else:
                 continue
             if type(node.stored) is Future:
                 node.stored.numpy()  # the step before may yet be writing it
-            if alone and sys.getrefcount(node.stored) <= ATTRIBUTE_ALONE:
+            if alone and untouched(node):
                 found.add(k)
         return found
 
@@ -173,8 +192,12 @@ class Plan:
             cut(node, leaf)
         for slot, variable in self.changes:
             before = variable.committed
+            made = values.made[slot]
+            if made is None:  # its array has the new value, and nobody knew the old one
+                before.serial = next_serial()
+                continue
             version = remade(before, variable.version, (), variable.type)
-            settle(version, newer(values.made[slot], before.stored))
+            settle(version, newer(made, before.stored))
             variable.commit(version)
 
     def _run_parts(self, values: Values) -> None:

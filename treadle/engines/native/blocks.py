@@ -140,6 +140,7 @@ class Pool:
         """Gives idle blocks back to the system until `keep` bytes are left."""
         with self._lock:
             self._sort_in()
+            self._idle_bytes = sum(block.bytes for block in self._idle)
             self._shrink(keep)
 
     def drop_idle(self, bytes: int) -> int:
@@ -228,12 +229,14 @@ class Pool:
 
     def _out(self, block: Block) -> Block:
         """Take a block out of the idle ones."""
-        del self._idle[block]
-        self._idle_bytes -= block.bytes
-        held = self._classes[block.bytes]
-        held.remove(block)
+        # An interrupt in a destructor may have kept it from being sorted in wholly.
+        if self._idle.pop(block, None) is not None:
+            self._idle_bytes -= block.bytes
+        held = self._classes.get(block.bytes, [])
+        if block in held:
+            held.remove(block)
         if not held:
-            del self._classes[block.bytes]
+            self._classes.pop(block.bytes, None)
         return block
 
 

@@ -38,6 +38,7 @@ from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.objects.forget import forgotten
+from treadle.engines.native.objects.lies import lies
 from treadle.engines.native.objects.outlined import outlined
 from treadle.engines.native.objects.provide import provide_nodes
 from treadle.engines.native.objects.walk import provide_walk, walked
@@ -50,8 +51,9 @@ from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
 from treadle.graph.outline import Outline
-from treadle.graph.resident import Future, Resident
+from treadle.graph.resident import Future, InPlace, Resident
 from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
 from treadle.ops.call import place_inside
 from treadle.program import forms
 from treadle.rewrite.record import recording
@@ -104,8 +106,8 @@ class Native(Engine):
         for k in leaves:
             node = order[k]
             stored = node.stored
-            if begin and type(stored) is Future:
-                stored = stored.array
+            if type(stored) is Future:
+                stored = stored.array if begin else stored.numpy()
             elif isinstance(stored, Resident):  # its copy at home may have readers
                 stored, spent = stored.numpy(), spent - {node.serial}
             arrays.append(feeds.get(node.serial, stored))
@@ -139,8 +141,10 @@ class Native(Engine):
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
         order = made.nodes
         numbers = {s: made.place[s] for s in keep}
-        shared = {n for _, n in linked.program.shared}
-        reused = {k for k, n in enumerate(linked.program.arguments) if n in shared}
+        over = {argument: result for result, argument in linked.program.shared}
+        results = {n: number for number, n, _ in linked.program.results}
+        arguments = enumerate(linked.program.arguments)
+        reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
         program = _Known(self, key, leaves)
         return Found(program, [order[k] for k in leaves], numbers, reused)
 
@@ -160,6 +164,11 @@ class Native(Engine):
 
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         return outlined(roots, most)
+
+    def in_place(
+        self, variables: Sequence[Variable], values: Sequence[Future], alone: bytes
+    ) -> bool:
+        return lies(variables, values, alone)
 
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]
@@ -304,9 +313,12 @@ class _Known:
         return self._linked().run(arrays, spent)
 
     def begin(
-        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        over: InPlace | None = None,
     ) -> dict[int, Any]:
-        return self._linked().begin(arrays, spent)
+        return self._linked().begin(arrays, spent, over)
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)

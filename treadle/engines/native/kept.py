@@ -2,8 +2,8 @@
 
 A step may begin by copying its weights into panels. When a run gets the very array the
 run before had, the panels get memory of their own, and the runs after it leave the copy
-out. They go when another array comes, as after each step of training, or when the array
-is gone: what changes at every run is never kept.
+out. They go when another array comes or another value, as after each step of training,
+or when the array is gone: what changes at every run is never kept.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from treadle.graph.resident import turn_of
 
 __all__ = ["Kept", "Packed", "Panels"]
 
@@ -36,8 +38,9 @@ class Kept:
 
     def __init__(self, packed: Sequence[Packed]) -> None:
         self.packed = packed
-        # By workspace: the array of the last run, and what was packed of it.
-        self._known: dict[int, tuple[weakref.ref[Array], Array | None]] = {}
+        # By workspace: the array of the last run, which value that had, and what was
+        # packed of it.
+        self._known: dict[int, tuple[weakref.ref[Array], int, Array | None]] = {}
 
     def place(
         self,
@@ -52,12 +55,14 @@ class Kept:
         """
         found = Panels(self)
         for one in self.packed:
-            x = arrays[one.source]
-            last, panels = self._known.get(one.workspace, (None, None))
-            if x.flags.writeable or one.source in changing:
+            if one.source in changing or arrays[one.source].flags.writeable:
                 self._known.pop(one.workspace, None)
-            elif last is None or last() is not x:
-                self._known[one.workspace] = self._watched(one.workspace, x), None
+                continue
+            x = arrays[one.source]
+            last, turn, panels = self._known.get(one.workspace, (None, 0, None))
+            if last is None or last() is not x or turn != turn_of(x):
+                known = self._watched(one.workspace, x), turn_of(x), None
+                self._known[one.workspace] = known
             else:
                 if panels is None:
                     panels, address = lend((one.bytes,), np.uint8)
@@ -83,8 +88,9 @@ class Kept:
     def keep(self, fresh: Sequence[tuple[int, weakref.ref[Array], Array]]) -> None:
         """Panels that a run has filled, for those to come."""
         for workspace, of, panels in fresh:
-            if self._known.get(workspace, (None,))[0] is of:
-                self._known[workspace] = of, panels
+            known = self._known.get(workspace)
+            if known is not None and known[0] is of:
+                self._known[workspace] = of, known[1], panels
 
 
 class Panels:

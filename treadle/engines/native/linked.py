@@ -15,10 +15,12 @@ from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.pool import arrived
-from treadle.engines.native.run import FIELDS, Run, Tables, beside
+from treadle.engines.native.run import FIELDS, Run, beside
+from treadle.engines.native.tables import Tables
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
 from treadle.graph.origin import Origin
+from treadle.graph.resident import InPlace
 from treadle.program.lives import Lives, lives
 from treadle.program.program import Fallback, Launch, Program, Region
 from treadle.rewrite.record import stage
@@ -262,10 +264,17 @@ class Linked:
         with Run(self, lines) as run:
             return run(arrays, spent)
 
-    def begin(self, arrays: Arrays, spent: Set[int] = frozenset()) -> dict[int, Any]:
-        """As `run`, beside the caller where that can be: the results as Futures."""
+    def begin(
+        self,
+        arrays: Arrays,
+        spent: Set[int] = frozenset(),
+        over: InPlace | None = None,
+    ) -> dict[int, Any]:
+        """As `run`, beside the caller where that can be: the results as Futures. Those
+        of arguments that are `over` what is spent are not among them then.
+        """
         if len(self.runs) == 1 and self.runs[0].records and beside():
-            return Run(self).begin(arrays, spent)
+            return Run(self).begin(arrays, spent, over)
         arrived()  # arguments may be results of what goes on
         return self.run(arrays, spent)
 

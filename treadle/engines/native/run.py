@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -17,21 +16,21 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept, Panels
-from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.pool import arrived, pool
+from treadle.engines.native.pool import pool
+from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.frame import state
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
-from treadle.graph.resident import Futures
+from treadle.graph.resident import Futures, InPlace
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of", "straight"]
+__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
 
 Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
@@ -69,62 +68,6 @@ def beside() -> bool:
 
 class PositionError(Failed):
     """A position read from data was out of range; the reference engine says which."""
-
-
-class Tables:
-    """The integers of a program for one run at a time; the next one takes them again.
-
-    Every run fills in all addresses but those of constants.
-    """
-
-    def __init__(self, linked: Linked) -> None:
-        self.addresses = linked.fixed.copy()
-        self.status = ctypes.c_int64()
-        self.flag = ctypes.addressof(self.status)
-        self.addresses[-1] = self.flag
-        self.table = linked.table.copy()
-        self.arguments = int(self.table.ctypes.data)
-        self._made = linked.records
-        # By argument: the array of the last run, if it was read where it lies.
-        self._known: list[weakref.ref[Array] | None]
-        self._known = [None] * len(linked.program.arguments)
-        self._buffers = linked.program.buffers
-        self._arguments = linked.program.arguments
-        self._idle: list[int] = []
-        self.steps = linked.records
-        self._place = int(linked.records.ctypes.data)
-
-    def take(
-        self, places: Sequence[int], arrays: Sequence[Array], own: dict[int, Array]
-    ) -> None:
-        """Put arguments into `own` by their buffers, as kernels read them, and fill in
-        their addresses."""
-        numbers, found = [], []
-        for k in places:
-            x, n, known = arrays[k], self._arguments[k], self._known[k]
-            if known is not None and known() is x:
-                own[n] = x
-                continue
-            order = self._buffers[n].order
-            if order:  # it lies as an earlier program has left it
-                flat = straight(x.transpose(order))
-                own[n] = laid(flat, order)
-            else:
-                own[n] = flat = straight(x)
-            numbers.append(n)
-            found.append(flat)
-            self._known[k] = weakref.ref(x) if flat is x else None
-        if found:
-            self.addresses[numbers] = addresses_of(found)
-
-    def records(self, idle: list[int]) -> int:
-        """The address of the records, of which those `idle` have nothing to do."""
-        if idle != self._idle:
-            self._idle = idle
-            self.steps = self._made.copy()
-            self.steps[idle, 2] = 0
-            self._place = int(self.steps.ctypes.data)
-        return self._place
 
 
 class Run:
@@ -181,53 +124,67 @@ class Run:
         return self._found(alive)
 
     def begin(
-        self, arrays: Sequence[Array], spent: Set[int] = frozenset()
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int] = frozenset(),
+        held: InPlace | None = None,
     ) -> dict[int, Any]:
         """The same as Futures, and the run is over when they are there: its one piece
-        is queued. It is left by then.
+        is queued. It is left by then. What lies `held` in its place is not among them.
         """
-        alive, panels, idle = self._placed(arrays, spent)
+        alive, panels, idle = self._placed(arrays, spent, held)
         linked, tables, types = self.linked, self.tables, self.linked.program.results
         found, futures = self._found(alive), Futures()
-        values = {s: futures.of(t, found[s]) for s, _, t in types}
+        values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
 
         def done(well: bool) -> None:
             futures.done(well)
+            if held is not None:
+                held.done(well)
             if well:
                 panels.done()
             self.__exit__()
 
         self._write()
+        self.given = [memory_under(x) for x in self.given if x is not None]
+        self.own = {}
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
+        if held is not None:
+            held.begin()
         futures.ticket = self.threads.queue(place, piece.records, *pointers, done)
+        if held is not None:
+            held.ticket = futures.ticket
         return values
 
     def _placed(
-        self, arrays: Sequence[Array], spent: Set[int]
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int],
+        held: InPlace | None = None,
     ) -> tuple[dict[int, Array], Panels, list[int]]:
         """Arguments and results by their buffers, with memory and addresses; which
-        records have nothing to do.
+        records have nothing to do. What is `held` has the addresses of before.
         """
         linked, addresses = self.linked, self.addresses
-        program, memory = linked.program, self.memory
-        fresh = [k for k, x in enumerate(arrays) if x is not self.given[k]]
+        memory = self.memory
+        over = self.tables.over(held)
+        places = range(len(arrays)) if over is None else over.rest
+        fresh = [k for k in places if arrays[k] is not self.given[k]]
         for k in fresh:
             self.given[k] = arrays[k]
         if fresh:
             self.tables.take(fresh, arrays, self.own)
         alive = self.own.copy()
-        idle: list[int] = []  # copies from a buffer to itself, weights packed before
-        free = {program.arguments[k] for k in spent}
-        for result, argument in program.shared:
-            x = alive[argument]
-            if argument in free and x.flags.c_contiguous:
-                alive[result], addresses[result] = x, addresses[argument]
-                if result in linked.copies:
-                    idle.append(linked.copies[result])
+        if over is None:
+            results, idle = self._shared(alive, spent)
+            if held is not None and len(results) == len(spent):
+                self.tables.know(held, spent, results, idle)
+        else:
+            results, idle = over.results, over.idle
         for b in linked.results:
-            if b.number not in alive:
+            if b.number not in alive and b.number not in results:
                 shape = [b.type.shape[k] for k in b.order] if b.order else b.type.shape
                 x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
                 alive[b.number] = laid(x, b.order) if b.order else x
@@ -235,17 +192,38 @@ class Run:
             self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
             addresses[-2] = self.lease.scratch
         addresses[linked.placed] = self.lease.addresses[linked.places]
-        changing = {a for r, a in program.shared if alive.get(r) is alive[a]}
+        changing = results.values()
         panels = self.kept.place(alive, changing, addresses, memory.results.lend)
+        if held is None:
+            alive |= {result: alive[argument] for result, argument in results.items()}
         return alive, panels, idle + panels.ready
 
+    def _shared(
+        self, alive: Mapping[int, Array], spent: Set[int]
+    ) -> tuple[dict[int, int], list[int]]:
+        """The results that are written over arguments, with these, which have their
+        addresses then; and copies from a buffer to itself.
+        """
+        linked, addresses = self.linked, self.addresses
+        found, idle = {}, []
+        free = {linked.program.arguments[k] for k in spent}
+        for result, argument in linked.program.shared:
+            if argument in free and alive[argument].flags.c_contiguous:
+                found[result], addresses[result] = argument, addresses[argument]
+                if result in linked.copies:
+                    idle.append(linked.copies[result])
+        return found, idle
+
     def _found(self, alive: Mapping[int, Array]) -> dict[int, Any]:
-        """The results by serial."""
+        """The results by serial, but for those that nobody has to be told of."""
         linked, found = self.linked, {}
         for serial, n, t in linked.program.results:
-            x = alive[n] if n in alive else linked.constants[n]
+            x = alive.get(n)
+            if x is None:
+                x = linked.constants.get(n)
             # A new object, where an old array is written over: it is another version.
-            found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+            if x is not None:
+                found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
         return found
 
     def _execute(
@@ -316,15 +294,6 @@ class Run:
             for n, x in zip(step.written, several, strict=True):
                 if math.prod(x.shape):
                     array(n)[...] = x
-
-
-def straight(x: Array) -> Array:
-    """An array in C order: what is copied for that has to be there."""
-    if not x.flags.c_contiguous:
-        arrived()
-    elif type(x) is np.ndarray:
-        return x
-    return np.asarray(x, order="C")
 
 
 def _bound(run: Run, given: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:

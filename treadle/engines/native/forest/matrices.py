@@ -17,7 +17,8 @@ from treadle.batch.room import room
 from treadle.batch.units import Leaves, View
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.run import memory_of, straight
+from treadle.engines.native.run import memory_of
+from treadle.engines.native.tables import straight
 
 __all__ = [
     "LINE",

@@ -23,7 +23,8 @@ from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.run import beside, straight
+from treadle.engines.native.run import beside
+from treadle.engines.native.tables import memory_under, straight
 from treadle.graph.resident import Future, Futures
 
 __all__ = ["Derived", "Run", "Runnable"]
@@ -115,9 +116,7 @@ class Run:
         if futures is None:
             table.run(bases, current().threads)
             return
-        # The memory of weights, not the arrays: an update may lie where they do.
-        read = *self.leaves, *self.shared
-        under = [x if x.base is None else x.base for x in read]
+        under = [memory_under(x) for x in (*self.leaves, *self.shared)]
         own_memory = self.values, under, list(results), index, held
 
         def done(well: bool, held: Any = own_memory) -> None:

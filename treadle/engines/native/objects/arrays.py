@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.columns import Numbers
-from treadle.engines.native.objects.layout import WORD, usable
+from treadle.engines.native.objects.layout import place_of, usable
 from treadle.engines.native.objects.text import loaded
 
 __all__ = ["addresses_of"]
@@ -59,12 +59,10 @@ def _words() -> tuple[Any, int]:
     if not usable():
         return None, 0
     probe = np.zeros(3)
-    count = type(probe).__basicsize__ // WORD
-    words = (ctypes.c_int64 * count).from_address(id(probe))
-    places = [k for k, word in enumerate(words) if word == probe.ctypes.data]
-    if len(places) != 1:
+    place = place_of(probe, probe.ctypes.data)
+    if place is None:
         return None, 0
     made = loaded("treadle_words", _TEXT, {})
     function = _WORDS(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
-    return function, places[0] * WORD
+    return function, place

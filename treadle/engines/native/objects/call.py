@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from treadle.engines.native.objects.interpreter import addresses, builtin, numbers
-from treadle.engines.native.objects.layout import WORD, offsets
+from treadle.engines.native.objects.layout import offsets, place_of
 from treadle.engines.native.objects.make import FRESH
 from treadle.engines.native.objects.plan_key import SIGNATURE
 from treadle.engines.native.objects.plan_nodes import CALL, NODES
@@ -151,7 +151,4 @@ def _written(plan: Plan) -> tuple[Any, ...]:
 def _filename() -> int | None:
     """The byte of a code object where it refers to the name of its file."""
     code = provide_calls.__code__
-    count = type(code).__basicsize__ // WORD
-    words = (ctypes.c_int64 * count).from_address(id(code))
-    places = [k for k, word in enumerate(words) if word == id(code.co_filename)]
-    return places[0] * WORD if len(places) == 1 else None
+    return place_of(code, id(code.co_filename))

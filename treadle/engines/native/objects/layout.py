@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from treadle.graph.tensor import Tensor
 
@@ -23,6 +25,8 @@ __all__ = [
     "SHIFT",
     "SIZE",
     "offsets",
+    "place_of",
+    "slots",
     "usable",
 ]
 
@@ -45,19 +49,30 @@ def offsets() -> dict[str, int] | None:
     >>> sorted(offsets() or FIELDS) == sorted(FIELDS)
     True
     """
+    return slots(Tensor, FIELDS)
+
+
+def slots(kind: type, names: Sequence[str]) -> dict[str, int] | None:
+    """The byte where each of these slots of a class lies; None if one is not found."""
     if not usable():
         return None
     found = {}
-    for name in FIELDS:
-        node = object.__new__(Tensor)
+    for name in names:
+        one: Any = object.__new__(kind)
         token = object()
-        setattr(node, name, token)
-        words = (ctypes.c_int64 * (Tensor.__basicsize__ // WORD)).from_address(id(node))
-        places = [k for k, word in enumerate(words) if word == id(token)]
-        if len(places) != 1:
+        setattr(one, name, token)
+        place = place_of(one, id(token))
+        if place is None:
             return None
-        found[name] = places[0] * WORD
+        found[name] = place
     return found
+
+
+def place_of(x: object, word: int) -> int | None:
+    """The byte of an object where a word stands; None if there is none, or several."""
+    words = _words(x, 0, type(x).__basicsize__ // WORD)
+    places = [k for k, own in enumerate(words) if own == word]
+    return places[0] * WORD if len(places) == 1 else None
 
 
 @cache
