@@ -183,13 +183,15 @@ class Optimizer(OptimizerState):
     @held_back
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all parameters, or only of some."""
-        now = self._now()
-        seen = self._seen(loss, only, now)
+        # What the rate is made of is the same each time, but with a schedule.
+        now = None if all(g.owns_rate for g in self.groups) else self._now()
+        seen = self._seen(loss, only, now.roots() if now else [])
         if seen is not None and self._plans.run(*seen):
             return None if loss is None else _told(seen[1].nodes[0])
         note = seen and self._plans.note(*seen, self._owned())
         del seen
         with recording(note):
+            now = now or self._now()
             roots, finite, changes, chosen = self._asked(loss, only, now)
         if top().tracing:
             self.controls.refuse_traces()
@@ -328,17 +330,17 @@ class Optimizer(OptimizerState):
         return work
 
     def _seen(
-        self, loss: Any, only: set[int] | None, now: Now
+        self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
     ) -> tuple[Any, Look] | None:
-        """How a step looks, by its graph and by all else that decides what it does;
-        None where it cannot be told."""
+        """How a step looks, by its graph, that of its `rates`, and by all else that
+        decides what it does; None where it cannot be told."""
         controls, around = self.controls.sign(), settings()
         if controls is None or around is None:
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         own, since = self._owned(), self._plans.since
-        found = look(asked, now.roots(), own, loss is not None, since)
+        found = look(asked, rates, own, loss is not None, since)
         ours = all(group.rule.fixed for group in self.groups)
         if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
             return None

@@ -44,7 +44,7 @@ class OptimizerState:
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
-        self._numbered = -1
+        self._numbered: tuple[int, ...] = ()  # of which
         self.parted = 0  # how often what was common was parted
 
     def restart(self, lr: float | None = None) -> None:
@@ -105,7 +105,7 @@ class OptimizerState:
                 )
                 self._states[known][2][name] = own
                 self.parted += 1
-                self._numbered = -1
+                self._numbered = ()
             seen.add(id(v))
 
     def _states_of(
@@ -150,11 +150,14 @@ class OptimizerState:
         return key
 
     def _owned(self) -> Owned:
-        """The Variables that steps write, by id, with numbers for keys."""
-        if self._numbered != len(self._states):
+        """The Variables that steps write or that are rates, by id, with numbers for
+        keys."""
+        rates = [g.own_rate for g in self.groups if g.own_rate is not None]
+        kept = len(self._states), *map(id, rates)
+        if self._numbered != kept:
             known = self._numbers = {}
-            self._numbered = len(self._states)
-            every = [self.count, *self.controls.counts(), *self._own_states()]
+            self._numbered = kept
+            every = [self.count, *self.controls.counts(), *self._own_states(), *rates]
             every += [p for _, p, _ in self._states.values()]
             for k, v in enumerate(every):
                 known[id(v)] = number(("own", k)), number(("own", k, "fixed"))

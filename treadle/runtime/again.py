@@ -235,7 +235,9 @@ class Recording(Recorder):
             last.begins = all(slot in changed for _, slot in last.results)
             if last.begins and len(self.over) == len(self.changes):
                 last.moved = self._moved(last.sources)
-        return Plan(self.parts, self.slots, nodes, self.changes)
+        rows = [(slot, k) for slot, k, leaf in nodes if leaf is SPENT]
+        others = [x for x in nodes if x[2] is not SPENT]
+        return Plan(self.parts, self.slots, rows, others, self.changes)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
-from treadle.graph.resident import Future
+from treadle.graph.resident import Future, Futures
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
 
@@ -145,6 +145,15 @@ class RowsRun:
         """The parts of the gradient in the order of the tape's parts, then rows. Where
         it may only `begin` they may be Futures.
         """
+        parts, futures = self.parts(given, asked, begin)
+        if futures:
+            return [futures.of(Type(x.shape, x.dtype), x) for x in parts]
+        return parts
+
+    def parts(
+        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool
+    ) -> tuple[list[Any], Futures | None]:
+        """The arrays of these, and what they are yet to come of if it goes on."""
         exits = self.exits
         pairs = [(exits.places(k), g) for k, g in given.items()]
         found = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
@@ -164,9 +173,7 @@ class RowsRun:
             for x in more:
                 total = total + x
             parts.append(total)
-        if futures:
-            return [futures.of(Type(x.shape, x.dtype), x) for x in parts]
-        return parts + found.rows
+        return parts + found.rows, futures
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

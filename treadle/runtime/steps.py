@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+from treadle.autodiff.tape import SPENT
 from treadle.engines.base import Failed, Program
 from treadle.graph.frame import state
 from treadle.graph.leaves import Version
@@ -14,7 +16,7 @@ from treadle.graph.op import Op
 from treadle.graph.references import ALONE, untouched
 from treadle.graph.resident import Future, Futures, LateError, newer
 from treadle.graph.serials import mark_run, next_serial
-from treadle.graph.tensor import cut, remade, settle
+from treadle.graph.tensor import cut, leave, remade, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
@@ -157,25 +159,31 @@ class Pulled:
     def run(self, values: Values) -> None:
         made = values.rows.pop(self.number)
         given = {k: values(x, True) for k, x in self.given.items()}
-        values.put(made.pull(given, self.asked, True), self.results)
+        parts, futures = made.parts(given, self.asked, True)
+        values.put(parts, self.results)
+        if futures:
+            values.begun.append(futures)
 
 
 Part = Computed | Rowed | Pulled
+_serial = attrgetter("committed.serial")
 
 
 @dataclass
 class Plan:
-    """A run: its parts, the nodes and Variables that have what these make."""
+    """A run: its parts; the rows, other nodes and Variables that have what it makes."""
 
     parts: list[Part]
     slots: int
+    rows: list[tuple[Slot, int]]  # place
     nodes: list[tuple[Slot, int, Op]]  # place, what it is cut to
     changes: list[tuple[Slot, Variable]]
 
     def run(self, look: Look) -> None:
         """Run all parts for this graph, settle and cut its nodes, and commit."""
         values = Values(look, self.slots)
-        bases = [variable.committed.serial for _, variable in self.changes]
+        changing = [variable for _, variable in self.changes]
+        bases = list(map(_serial, changing))
         try:
             self._run_parts(values)
         except LateError as error:
@@ -183,21 +191,23 @@ class Plan:
                 raise Failed from None
             raise
         mark_run()
-        for (_, variable), base in zip(self.changes, bases, strict=True):
-            if variable.committed.serial != base:  # by another thread
-                raise outdated(variable).located("step", repr(variable.type))
+        if list(map(_serial, changing)) != bases:  # by another thread
+            pairs = zip(changing, bases, strict=True)
+            changed = next(v for v, base in pairs if _serial(v) != base)
+            raise outdated(changed).located("step", repr(changed.type))
+        nodes, made = look.nodes, values.made
+        rows = [nodes[place] for _, place in self.rows]
+        leave(rows, [made[slot] for slot, _ in self.rows], SPENT)
         for slot, place, leaf in self.nodes:
-            node = look.nodes[place]
-            settle(node, values(slot))
-            cut(node, leaf)
+            settle(nodes[place], values(slot))
+            cut(nodes[place], leaf)
         for slot, variable in self.changes:
-            before = variable.committed
-            made = values.made[slot]
-            if made is None:  # its array has the new value, and nobody knew the old one
+            before, array = variable.committed, made[slot]
+            if array is None:  # its own has the new value, and nobody knew the old one
                 before.serial = next_serial()
                 continue
             version = remade(before, variable.version, (), variable.type)
-            settle(version, newer(made, before.stored))
+            settle(version, newer(array, before.stored))
             variable.commit(version)
 
     def _run_parts(self, values: Values) -> None:

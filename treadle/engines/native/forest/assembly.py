@@ -88,13 +88,16 @@ class Table:
             x.records[:, :, PLACE] += firsts
             places.append((firsts + x.slots).ravel())
             place = ends
-        table = np.concatenate([x.tables.ravel() for x in steps])
-        self.places = np.concatenate(places)
-        self.blocks, table[self.places] = split(table[self.places])
-        self.table = table
+        found = [*(x.tables.ravel() for x in steps), np.zeros(1, np.int64)]  # status
+        self.table = np.concatenate(found)
+        addresses = np.concatenate(places)
+        self.blocks = np.zeros(len(self.table), np.int64)
+        own, self.table[addresses] = split(self.table[addresses])
+        self.blocks[addresses] = own
         own = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
         self.records = np.zeros((len(own), FIELDS), np.int64)
         self.records[:, :OWN] = own[turns]
+        self._place = int(self.records.ctypes.data)
         self.told, self.turns = [(x.told, len(x.order)) for x in steps], turns
         sizes = [len(x.order) * x.records.shape[1] for x in steps]
         checks = np.repeat([x.check for x in steps], sizes)
@@ -102,45 +105,56 @@ class Table:
         checking = np.flatnonzero(checks[turns])
         self.sure = 1 + int(checking.max(initial=-1))
 
+    def space(self, threads: int) -> int:
+        """Bytes that the steps need besides, of so many threads."""
+        return self.arena + self.scratch * pool(threads).threads
+
+    def words(self) -> Numbers:
+        """Room for what the steps are told in one call."""
+        return np.empty(len(self.table), np.int64)
+
     def run(
-        self, bases: Numbers, threads: int, done: Done | None = None, late: bool = False
+        self,
+        bases: Numbers,
+        words: Numbers,
+        threads: int,
+        done: Done | None = None,
+        late: bool = False,
     ) -> Ticket | None:
-        """Do all steps; `bases` has the addresses of blocks by number, those of what
-        is needed for this call alone are filled in. A position out of range raises.
+        """Do all steps, told by `words`, which lie where `bases` has STATUS; it has the
+        addresses of blocks by number. A position out of range raises.
 
         Where there is one to be told when it is `done`, who holds all memory of the
         blocks, what cannot fail is only begun, or everything if errors may come `late`.
         """
         workers = pool(threads)
-        size = self.arena + self.scratch * workers.threads
-        space, base = memory(size + 128)
-        status = np.zeros(1, np.int64)
-        bases[number(ARENA)], bases[number(SCRATCH)] = base, base + self.arena
-        bases[number(STATUS)] = status.ctypes.data
-        table, records = self.table.copy(), self.records
-        table[self.places] += bases[self.blocks]
-        pointers = table.ctypes.data, status.ctypes.data
-        first, count = records.ctypes.data, 0 if late else self.sure
+        place = int(bases[number(STATUS)])
+        status = place + 8 * (len(words) - 1)
+        bases[number(SCRATCH)] = bases[number(ARENA)] + self.arena
+        bases[number(STATUS)] = status
+        np.add(bases[self.blocks], self.table, out=words)
+        pointers = place, status
+        first, count = self._place, 0 if late else self.sure
         if done is None:
-            count = len(records)
-        timing = Timing(records, workers.threads) if watchers else None
-        log = timing.address if timing else 0
+            count = len(self.records)
+        timing = Timing(self.records, workers.threads) if watchers else None
         if count:
+            log = timing.address if timing else 0
             workers.run(first, count, *pointers, log)
         if timing:
             every = [x for told, groups in self.told for x in [*told] * groups]
             timing.tell([every[k] for k in self.turns.tolist()])
-        if status[0]:
+        if words[-1]:
             raise PositionError
         if done is None:
             return None
-        kept = self, space, status, table
+        kept = self, words
 
         def over(well: bool, kept: Any = kept) -> None:
             done(well)
 
-        rest = first + count * records.itemsize * FIELDS
-        return workers.queue(rest, len(records) - count, *pointers, over)
+        rest = first + count * FIELDS * 8
+        return workers.queue(rest, len(self.records) - count, *pointers, over)
 
 
 class Assembly:
@@ -263,7 +277,11 @@ def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
     )
     table = steps.table()
     if table is not None:
-        table.run(np.zeros(FIRST, np.int64), 1)
+        bases, words = np.zeros(FIRST, np.int64), table.words()
+        space, bases[number(ARENA)] = memory(table.space(1))
+        bases[number(STATUS)] = words.ctypes.data
+        table.run(bases, words, 1)
+        del space
     return results
 
 

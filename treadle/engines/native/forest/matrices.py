@@ -81,6 +81,8 @@ class Read:
         """Where each value lies, and what is to be kept alive; arrays of `whole`."""
         if self.most > WIDEST:  # a single element lies in one piece anyway
             arrays = [straight(x) for x in arrays]
+        if not self.views:  # all are whole
+            return addresses_of(arrays), arrays
         found = np.zeros(self.count, np.int64)
         found[self.whole] = addresses_of(arrays)
         self.place_views(found)

@@ -13,9 +13,11 @@ from treadle.batch.columns import Numbers
 from treadle.batch.room import COARSE, room
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
+    ARENA,
     FIRST,
     INDEX,
     SPACE,
+    STATUS,
     VALUES,
     number,
 )
@@ -78,8 +80,8 @@ class Run:
         self.program = program
         self.shared = [straight(x) for x in shared]
         places, self.leaves = program.read.addresses(leaves)
-        (self.values,), _ = blocks((), [program.values])
         forward = program.forward
+        (self.values,), (space,) = blocks((), [program.values], [_space(forward.table)])
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
@@ -87,7 +89,8 @@ class Run:
         self.futures = Futures() if begin and beside() else None
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
-        index, address = where[forward.index], {VALUES: self.values.address}
+        index = where[forward.index]
+        address = {VALUES: self.values.address, ARENA: space}
         results = [*self.taken, *self._ids]
         self._call(forward.table, index, address, results, self.futures, late=late)
 
@@ -107,14 +110,15 @@ class Run:
         """
         if table is None:
             return
-        own = addresses_of([*self.shared, *results])
-        bases = np.zeros(FIRST + len(own), np.int64)
-        bases[FIRST:] = own
+        words, threads = table.words(), current().threads
+        own = addresses_of([index, words, *self.shared, *results])
+        bases = np.zeros(FIRST + len(own) - 2, np.int64)
+        bases[FIRST:] = own[2:]
+        bases[number(INDEX)], bases[number(STATUS)] = own[:2]
         for base, address in places.items():
             bases[number(base)] = address
-        bases[number(INDEX)] = index.ctypes.data
         if futures is None:
-            table.run(bases, current().threads)
+            table.run(bases, words, threads)
             return
         under = [memory_under(x) for x in (*self.leaves, *self.shared)]
         own_memory = self.values, under, list(results), index, held
@@ -122,7 +126,7 @@ class Run:
         def done(well: bool, held: Any = own_memory) -> None:
             futures.done(well)
 
-        futures.ticket = table.run(bases, current().threads, done, late)
+        futures.ticket = table.run(bases, words, threads, done, late)
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of
@@ -156,7 +160,8 @@ class Run:
         zeros, others = [places.grads, places.leaves], [places.fresh]
         if back.partial:
             zeros, others = zeros + others, []
-        made, (sink, space) = blocks(zeros, others, (read.most, places.space))
+        more = read.most, places.space, _space(back.table)
+        made, (sink, space, arena) = blocks(zeros, others, more)
         grads, leaves, _ = made
         ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
         for k, _ in read.floats:
@@ -166,7 +171,8 @@ class Run:
         totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
         tables = [_roomy(count, t) for _, count, t in back.sparse]
         own = [self.values, *made]
-        addresses = {x.matrices.base: x.address for x in own} | {SPACE: space}
+        addresses = {x.matrices.base: x.address for x in own}
+        addresses |= {SPACE: space, ARENA: arena}
         found = Derived()
         if begin and not asked and beside():
             found.futures = Futures()
@@ -186,6 +192,11 @@ class Run:
                 serial = int(forest.all.leaves.serials[k])
                 found.dense.setdefault(serial, []).append(array)
         return found
+
+
+def _space(table: Table | None) -> int:
+    """Bytes that the steps of a table need besides."""
+    return table.space(current().threads) if table is not None else 0
 
 
 def _roomy(count: int, row: Type) -> Array:
