@@ -83,10 +83,10 @@ def look(
         numbers.append(part)
     parts[found.heads[leaves]] = numbers
     # Cotangents are summed, and parameters listed, in the order of their making.
-    aged = np.argsort(ages)[: int(np.count_nonzero(ages != AGELESS))]
-    ops, held = tuple(map(number_of, found.ops)), np.array(found.held, np.int64)
-    order = len(asked), len(asked) + len(more)
-    key = *order, ops, *(x.tobytes() for x in (parts, aged, held))
+    # They mostly lie in runs of falling ones, which a stable sort takes as they are.
+    aged = ages.argsort(kind="stable")[: np.count_nonzero(ages != AGELESS)]
+    ops, order = tuple(map(number_of, found.ops)), (len(asked), len(more))
+    key = *order, ops, tuple(found.held), parts.tobytes(), aged.tobytes()
     return Look(nodes, len(asked), *_left(found), key)
 
 

@@ -23,7 +23,8 @@ from treadle.graph.tensor import Tensor
 __all__ = ["outlined"]
 
 READ = 4  # operands of a node there is room for, on average
-FOUND = 4  # numbers that are told: parts, leaves, held nodes, whether none is marked
+# Numbers that are told: parts, leaves, held nodes, whether none is marked, nodes, ops.
+FOUND = 6
 
 # The space has a table of nodes and one of ops, then these: parts, room for them,
 # heads, ages, others, leaves, where each op comes first, held; and what is told.
@@ -74,6 +75,8 @@ entry:
   %ops = getelementptr i64, ptr %space, i64 $TABLE
   %parts = call ptr @array(ptr %space, i64 12)
   %room = call i64 @word(ptr %space, i64 13)
+  %told0 = getelementptr i64, ptr %space, i64 20
+  store [3 x i64] zeroinitializer, ptr %told0
   %plain = getelementptr i64, ptr %space, i64 23
   store i64 1, ptr %plain
   br label %begin
@@ -219,6 +222,12 @@ no:
   br label %out
 out:
   %y2 = phi ptr [%none, %no], [%found, %list], [%found, %next]
+  %all = call i64 @emptied(ptr %space)
+  %allp = getelementptr i64, ptr %space, i64 24
+  store i64 %all, ptr %allp
+  %kinds = call i64 @emptied(ptr %ops)
+  %kindsp = getelementptr i64, ptr %space, i64 25
+  store i64 %kinds, ptr %kindsp
   ret ptr %y2
 }
 """
@@ -243,18 +252,13 @@ class _Space:
         own += [x.ctypes.data for x in self.arrays]
         words = [*self.nodes.words(), *self.ops.words(), *own, *[0] * FOUND]
         self.words = np.array(words, np.int64)
+        self.told = self.words[-FOUND:]
         self.address = int(self.words.ctypes.data)
 
     def outline(self, function: Any, roots: list[Tensor]) -> Outline | None:
         """As of Python; what is told is the caller's own."""
-        words = self.words
         nodes = function(roots, self.address, None, addresses())
-        count, ops = int(words[TABLE - 1]), int(words[2 * TABLE - 1])
-        self.nodes.clear(count)
-        self.ops.clear(ops)
-        *_, parts, leaves, held, plain = words.tolist()
-        words[[TABLE - 1, 2 * TABLE - 1]] = 0
-        words[-FOUND:] = 0
+        parts, leaves, held, plain, count, ops = self.told.tolist()
         if nodes is None or not plain:
             return None
         return Outline(

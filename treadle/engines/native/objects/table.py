@@ -82,6 +82,30 @@ insert:
 end:
   ret i64 -1
 }}
+
+; Forget all objects of a table; how many there were.
+define internal i64 @emptied(ptr %table) {{
+entry:
+  %slots = call ptr @array(ptr %table, i64 0)
+  %places = call ptr @array(ptr %table, i64 4)
+  %count = call i64 @word(ptr %table, i64 5)
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %one]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %one, label %end
+one:
+  %p = getelementptr i64, ptr %places, i64 %k
+  %place = load i64, ptr %p
+  %slot = getelementptr [2 x i64], ptr %slots, i64 %place
+  store i64 0, ptr %slot
+  %k1 = add i64 %k, 1
+  br label %loop
+end:
+  %own = getelementptr i64, ptr %table, i64 5
+  store i64 0, ptr %own
+  ret i64 %count
+}}
 """
 
 
