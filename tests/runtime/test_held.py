@@ -156,3 +156,26 @@ def test_expressions_of_before_a_step() -> None:
         factor = 2 if k % 3 == 2 else 1
         np.testing.assert_array_equal(later.numpy(), before * factor)
         assert not np.array_equal(w.numpy(), before)
+
+
+@pytest.mark.parametrize("lengths", [[12] * 9, range(8, 44, 4), [12, 30] * 5])
+def test_weights_lie_where_they_did(lengths: Any) -> None:
+    """Of sequences as long as before, longer, and both; rows are held over a step."""
+    cell = td.nn.LSTMCell(8, 8)
+    optimizer = td.optim.Adam(lr=0.05)
+    turn = td.function(lambda x, state: cell(x, state))
+    zero = td.zeros(8)
+
+    def states(length: int) -> list[Any]:
+        state, found = (zero, zero), []
+        for k in range(length):
+            state = turn(td.constant(np.full(8, k, np.float32)), state)
+            found.append(state[0])
+        return found
+
+    places = []
+    for length in lengths:
+        held = [y for k in range(4) for y in states(length + k)]
+        optimizer.step(td.sum(td.stack(held)))
+        places.append(int(cell.weight_hh.numpy().ctypes.data))
+    assert len(set(places[2:])) == 1

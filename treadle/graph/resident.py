@@ -140,29 +140,43 @@ class Futures:
             future.arrive(well)
 
 
-class InPlace(Futures):
-    """Arrays that one run after another writes over where they lie: for good, each has
-    one Future. A run that fails leaves what was there.
+class Runs(Futures):
+    """Runs that write the same arrays, one after the other. One that fails leaves what
+    was there.
     """
 
-    def __init__(self, types: Sequence[Type], arrays: Sequence[Any]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        pairs = zip(types, arrays, strict=True)
-        self.values = tuple([Future(t, x, self) for t, x in pairs])
-        self.turn = next(_turns)
-        self._left = 0  # runs that are to be over
-        for x in arrays:
-            _written[id(x)] = self
+        self._left = 0  # that are to be over
 
     def begin(self) -> None:
-        """A run is about to write over all of them."""
-        self.turn = next(_turns)
+        """One more is about to begin."""
         self._left += 1
         self._over = False
 
     def done(self, well: bool) -> None:
         self._left -= 1
         self._over = not self._left
+
+
+class InPlace:
+    """Arrays that one run after another writes over where they lie: for good, each has
+    one Future.
+    """
+
+    def __init__(self, types: Sequence[Type], arrays: Sequence[Any]) -> None:
+        self.runs = Runs()
+        pairs = zip(types, arrays, strict=True)
+        self.values = tuple([Future(t, x, self.runs) for t, x in pairs])
+        self.turn = next(_turns)
+        for x in arrays:
+            _written[id(x)] = self
+
+    def begin(self) -> Runs:
+        """A run is about to write over all of them: to be told its ticket and end."""
+        self.turn = next(_turns)
+        self.runs.begin()
+        return self.runs
 
 
 _turns = itertools.count(1)

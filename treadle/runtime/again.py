@@ -94,6 +94,8 @@ class Plans:
         """Tell `note` of the run inside, which cuts what depends on the `chosen`
         Variables, and keep the plan for the next ones.
         """
+        for variables in self._together.values():
+            variables.let_go()  # a run that makes new versions may write over the old
         if note is not None:
             note.chosen, note.together = chosen, self._together
         with recording(note):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import TWICE, Tape, TapeGradient
 from treadle.base import trees
@@ -112,7 +113,7 @@ def run(
     del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
-        _close(_prepare(wanted, begin=bool(spent)), spent)
+        _close(_prepare(wanted, begin=bool(spent)), spent, wanted)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep, old = work(wanted, spent)
     told = recorder()
@@ -158,16 +159,21 @@ def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     return []
 
 
-def _close(tapes: Sequence[Tape], spent: Sequence[Tensor]) -> None:
-    """Let go of tapes whose rows are cut with what is spent: then a table that they
-    have read is changed where it lies.
+def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
+    """Let go of tapes that are cut with what is spent, as they have read Variables that
+    are to be updated: then these are changed where they lie.
     """
     if not tapes or not spent:
         return
     inside = {node.serial for node in reach(spent)}
+    chosen = {id(x.op.variable) for x in wanted if isinstance(x.op, Update)}
     for tape in tapes:
-        if all(row.serial in inside for row in tape.rows):
-            tape.close()
+        spent_row = next((row for row in tape.rows if row.serial in inside), None)
+        if spent_row is not None:
+            read = {id(variable_of(x)) for x in behind([spent_row])}
+            del spent_row
+            if not chosen.isdisjoint(read):
+                tape.close()
 
 
 def work(

@@ -23,6 +23,10 @@ class Together:
         self.variables = tuple(variables)
         self.held: InPlace | None = None
 
+    def let_go(self) -> None:
+        """Have them lie anywhere."""
+        self.held = None
+
     def hold(self) -> None:
         """Have the newest values stay where they are."""
         versions = [v.committed for v in self.variables]
@@ -52,7 +56,14 @@ class Moved:
         self._order = [order[k] for k in range(len(sources))]
 
     def lies(self, look: Look) -> bool:
-        """Whether all lie where they did, and nobody looks at one."""
+        """Whether all lie where they did, and nobody looks at one; else they are let go
+        of.
+        """
+        if not self._lies(look):
+            self.together.let_go()
+        return self.together.held is not None
+
+    def _lies(self, look: Look) -> bool:
         held, others = self.together.held, look.others
         if held is None or any(others[k] > 1 for k in self._places):
             return False
@@ -61,7 +72,6 @@ class Moved:
 
     def settle(self, spent: Set[int]) -> bool:
         """Have them lie there from now on, if all are spent; whether they do."""
-        self.together.held = None
         if spent != self.free:
             return False
         self.together.hold()

@@ -104,7 +104,7 @@ class Computed:
         arrays = moved.arguments([values(x, True) for x in moved.rest])
         made = self.program.begin(arrays, moved.free, held)
         values.put(made, [(k, slot) for k, slot in results if k in made])
-        values.begun.append(held)
+        values.begun.append(held.runs)
 
     def _spent(self, look: Look) -> set[int]:
         """The arguments whose arrays are their Variable's and this graph's alone."""

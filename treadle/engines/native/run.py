@@ -137,10 +137,12 @@ class Run:
         found, futures = self._found(alive), Futures()
         values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
 
+        runs = None if held is None else held.begin()
+
         def done(well: bool) -> None:
             futures.done(well)
-            if held is not None:
-                held.done(well)
+            if runs is not None:
+                runs.done(well)
             if well:
                 panels.done()
             self.__exit__()
@@ -151,11 +153,9 @@ class Run:
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
-        if held is not None:
-            held.begin()
         futures.ticket = self.threads.queue(place, piece.records, *pointers, done)
-        if held is not None:
-            held.ticket = futures.ticket
+        if runs is not None:
+            runs.ticket = futures.ticket
         return values
 
     def _placed(
