@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 import threading
 from dataclasses import fields
 from operator import is_
@@ -13,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treadle as td
+from treadle.autodiff.tape import SPENT
 from treadle.batch.columns import Columns, columns
-from treadle.engines.native.objects import walk
+from treadle.engines.native.objects import left, lies, walk
 from treadle.engines.native.objects.layout import offsets, usable
 from treadle.graph import traversal
-from treadle.graph.tensor import Tensor
+from treadle.graph.references import in_place
+from treadle.graph.resident import Future, InPlace, Runs
+from treadle.graph.tensor import Tensor, leave_late
 
 needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
 
@@ -155,3 +160,60 @@ def test_a_walk_that_was_interrupted_leaves_nothing_behind(
     monkeypatch.undo()
     y = td.sin(x) * x
     assert len(assert_same([y]).nodes) == 3
+
+
+@needs_layout
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("leave", [leave_late, left.left])
+def test_nodes_are_left_with_what_a_run_writes(leave: Any, late: bool) -> None:
+    x = td.constant(np.ones(2))
+    nodes = [td.exp(x), td.sin(x) * x, td.exp(x)]
+    nodes[1].mark = {"program": 1, "other": 2}
+    arrays = [np.full(2, k, np.float32) for k in range(3)]
+    counts, runs = sys.getrefcount(SPENT), Runs()
+    leave(nodes, arrays, runs if late else None, SPENT)
+    for k in range(3):  # no pair refers to an array
+        node, array = nodes[k], arrays[k]
+        assert node.op is SPENT and node.inputs == () and node.array is array
+        assert sys.getrefcount(array) == 4  # with the list, the value and the call
+        if late:
+            value = node.stored
+            assert type(value) is Future and value.run is runs
+            assert value.type is node.type and value.before is None
+            assert sys.getrefcount(value) == 3
+    assert [node.mark for node in nodes] == [None, {"other": 2}, None]
+    assert sys.getrefcount(SPENT) == counts + 3
+
+
+# What somebody holds of a Variable, and whether it lies where it did all the same: if
+# its version may be held, and if not.
+HOLD = {
+    "nothing": (lambda v: None, True, True),
+    "the version": (lambda v: v.committed, True, False),
+    "an expression": (lambda v: v * 2, True, False),
+    "the value": (lambda v: v.committed.stored, False, False),
+    "the array": (lambda v: v.numpy(), False, False),
+    "a part": (lambda v: v.numpy()[1:], False, False),
+    "a part of a part": (lambda v: v.numpy().T[1:][:, 1], False, False),
+    "a buffer": (lambda v: memoryview(v.numpy()), False, False),
+    "a copy": (copy.deepcopy, False, False),
+    "another value": (lambda v: v.assign(v * 2).numpy(), False, False),
+}
+
+
+@pytest.mark.parametrize(("hold", "held", "alone"), HOLD.values(), ids=list(HOLD))
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("ask", [in_place, lies.lies])
+def test_who_looks_at_variables(
+    ask: Any, which: int, hold: Any, held: bool, alone: bool
+) -> None:
+    variables = tuple([td.Variable(np.arange(6.0).reshape(2, 3)) for _ in range(3)])
+    versions = [v.committed for v in variables]
+    together = InPlace([x.type for x in versions], [x.array for x in versions])
+    for version, value in zip(versions, together.values, strict=True):
+        version.stored = value
+    del versions, version, value
+    kept = hold(variables[which])
+    assert ask(variables, together.values, bytes(3)) is held
+    assert ask(variables, together.values, bytes([1, 1, 1])) is alone
+    del kept

@@ -100,8 +100,12 @@ class Tape:
 
     def close(self) -> None:
         """Cut the rows, and let go of the run: what it read may be written over now."""
-        for row in self.rows:  # which have their values already
-            cut(row, SPENT)
+        for ref in self._rows:  # thousands, which have their values already
+            row = ref()
+            if row is not None:
+                row.op = SPENT
+                if row.mark:
+                    cut(row, SPENT)
         self.run, self.sources, self.parts = None, (), ()
 
     @property

@@ -32,11 +32,11 @@ def agenda(
     span = int(depths.max(initial=0)) + 1
     codes, classes, counts = _different(signatures * span + depths)
     own, lies = codes // span, codes % span
-    edges = _different(classes[readers] * len(codes) + classes[read])[0]
-    waits = np.bincount(edges // len(codes), minlength=len(codes)).tolist()
-    follow: list[list[int]] = [[] for _ in codes]
-    for edge in edges.tolist():
-        follow[edge % len(codes)].append(edge // len(codes))
+    # By what is read: the readers of one class lie side by side.
+    edges = _different(classes[read] * len(codes) + classes[readers])[0]
+    behind, ends = edges % len(codes), np.arange(len(codes) + 1) * len(codes)
+    waits = np.bincount(behind, minlength=len(codes)).tolist()
+    follow, starts = behind.tolist(), edges.searchsorted(ends).tolist()
     many = int(signatures.max(initial=0)) + 1
     left = np.bincount(own, counts, many).tolist()
     depth = np.bincount(own, counts * lies, many).tolist()
@@ -53,7 +53,7 @@ def agenda(
             step[k] = done
             left[chosen] -= counts[k]
             depth[chosen] -= counts[k] * lies[k]
-            for reader in follow[k]:
+            for reader in follow[starts[k] : starts[k + 1]]:
                 waits[reader] -= 1
                 if not waits[reader]:
                     ready.setdefault(own[reader], []).append(reader)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,182 +14,17 @@ from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
+from treadle.engines.lowered import CacheInfo, Lowered
+from treadle.graph.op import Op
 from treadle.graph.outline import Outline, outline
 from treadle.graph.references import in_place
-from treadle.graph.resident import Future, InPlace
-from treadle.graph.tensor import Tensor, makers
+from treadle.graph.resident import Future, Futures, InPlace
+from treadle.graph.tensor import Tensor, leave_late, makers
 from treadle.graph.variable import Variable
 
 Values = dict[int, Any]
 MANY = 50_000  # nodes of a graph that takes seconds to compile
 TINY = 256  # bytes of a node on average
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """Bytes a program takes: its arena, the most that is alive at once, its results.
-
-    `scratch` is what its threads have beside the arena, and the `workspace` is both.
-    Of the results those `in_place` are written over arguments if nobody else holds
-    them. `constants` belong to the program; `packed` are weights in the form that
-    kernels read, kept from run to run while they are the same and no limit forbids it.
-    """
-
-    arena: int
-    largest_live_set: int
-    results: int
-    scratch: int = 0
-    in_place: int = 0
-    constants: int = 0
-    packed: int = 0
-
-    @property
-    def workspace(self) -> int:
-        """What `td.options(workspace=)` limits."""
-        return self.arena + self.scratch
-
-
-@dataclass(frozen=True)
-class Stay:
-    """Bytes of the arena that one value takes from one step to another.
-
-    `holds` is the name of the value or of the op that makes it, `type` its type, and
-    `line` the user's line.
-    """
-
-    bytes: int
-    offset: int
-    first: int
-    last: int
-    holds: str
-    type: str
-    line: str
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """What lies in the arena of a program when: stays, and what each step does."""
-
-    stays: tuple[Stay, ...] = ()
-    steps: tuple[str, ...] = ()
-
-    @cached_property
-    def live(self) -> tuple[int, ...]:
-        """The bytes that are alive in each step."""
-        change = [0] * (len(self.steps) + 1)
-        for stay in self.stays:
-            change[stay.first] += stay.bytes
-            change[stay.last + 1] -= stay.bytes
-        return tuple(accumulate(change[:-1]))
-
-    @property
-    def fullest(self) -> int:
-        """The number of the step in which the most is alive; 0 if there is none."""
-        return max(range(len(self.live)), key=self.live.__getitem__, default=0)
-
-    def at(self, step: int) -> list[Stay]:
-        """What is alive in a step, the largest first."""
-        found = [s for s in self.stays if s.first <= step <= s.last]
-        return sorted(found, key=lambda s: -s.bytes)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """An array of a program, for pictures: `block` tells which share memory.
-
-    Those of the arena that begin at one `offset` have one block; `place` is that of the
-    program's buffer, and others than "arena" have the block -1.
-    """
-
-    number: int
-    type: str
-    bytes: int
-    place: str
-    block: int = -1
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Outlined:
-    """A step of a program, for pictures: what it reads and writes, by their numbers."""
-
-    title: str
-    lines: tuple[str, ...]
-    read: tuple[int, ...]
-    written: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A graph at each level, as text that is written when it is first asked for.
-
-    `steps` counts the program's steps; `fallbacks` lists the ops without kernels;
-    `writers` make the texts by name, `placed` tells what lies in memory when.
-    """
-
-    graph: str
-    memory: Footprint
-    steps: int
-    fallbacks: tuple[str, ...]
-    writers: Mapping[str, Callable[[], str]] = field(repr=False)
-    outline: Callable[[], tuple[list[Piece], list[Outlined]]] = field(repr=False)
-    placed: Callable[[], Occupancy] = field(default=Occupancy, repr=False)
-
-    @cached_property
-    def occupancy(self) -> Occupancy:
-        """What lies in the arena when."""
-        return self.placed()
-
-    @cached_property
-    def kernels(self) -> str:
-        """The loops of each distinct kernel."""
-        return self.writers["kernels"]()
-
-    @cached_property
-    def program(self) -> str:
-        """The buffers, and a line for each step."""
-        return self.writers["program"]()
-
-    @cached_property
-    def llvm(self) -> str:
-        """The kernels as LLVM IR."""
-        return self.writers["llvm"]()
-
-    @cached_property
-    def asm(self) -> str:
-        """The kernels as this machine's assembly."""
-        return self.writers["asm"]()
-
-
-@dataclass(frozen=True)
-class CacheInfo:
-    """What an engine keeps: programs by structure, kernels in memory and on disk.
-
-    `hits` and `misses` count look-ups of programs since the process began, `compiled`
-    and `from_disk` the kernels that were made and read.
-    """
-
-    programs: int = 0
-    program_limit: int = 0
-    program_bytes: int = 0
-    hits: int = 0
-    misses: int = 0
-    kernels: int = 0
-    kernel_bytes: int = 0
-    compiled: int = 0
-    from_disk: int = 0
-    disk: str = ""
-    disk_files: int = 0
-    disk_bytes: int = 0
-
-    def __str__(self) -> str:
-        return (
-            f"programs: {self.programs} of at most {self.program_limit}, "
-            f"{self.program_bytes:,} bytes, {self.hits:,} hits, "
-            f"{self.misses:,} misses\n"
-            f"kernels: {self.kernels:,} in memory, {self.kernel_bytes:,} bytes, "
-            f"{self.compiled:,} compiled, {self.from_disk:,} read from disk"
-        )
 
 
 class Program(Protocol):
@@ -272,6 +105,12 @@ class Engine:
         takes others along, and new ones find memory in order.
         """
         nodes.clear()
+
+    def leave(
+        self, nodes: list[Tensor], arrays: Sequence[Any], run: Futures | None, leaf: Op
+    ) -> None:
+        """As `leave_late`."""
+        leave_late(nodes, arrays, run, leaf)
 
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         """How the graph below some roots is built."""

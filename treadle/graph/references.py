@@ -15,7 +15,6 @@ from treadle.graph.variable import Variable
 
 __all__: list[str] = []
 
-MANY = 1 << 30  # references, if it does not matter how many
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -68,12 +67,12 @@ def in_place(
     """Whether Variables still have these Futures and nobody else looks at one; nor at
     the newest version, where `alone` says 1 and not 0.
     """
-    return all(
-        v.committed.stored is x
-        and sys.getrefcount(v.committed) < ALONE + (not own) * MANY
-        and untouched(v.committed, listed=2)
-        for v, x, own in zip(variables, values, alone, strict=True)
-    )
+    for k, v in enumerate(variables):  # no name and no pair refers to a value
+        if v.committed.stored is not values[k] or not untouched(v.committed, listed=1):
+            return False
+        if alone[k] and sys.getrefcount(v.committed) >= ALONE:
+            return False
+    return True
 
 
 def _alone() -> int:

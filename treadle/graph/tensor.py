@@ -14,7 +14,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
-from treadle.graph.resident import Resident
+from treadle.graph.resident import Future, Futures, Resident
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 
 if TYPE_CHECKING:
@@ -356,6 +356,16 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
         node.stored, node.op, node.inputs = value, leaf, ()
         if node.mark:
             _unmark(node)
+
+
+def leave_late(
+    nodes: Sequence[Tensor], arrays: Iterable[Any], run: Futures | None, leaf: Op
+) -> None:
+    """The same with what a run is yet to write, if there is one."""
+    if run is not None:
+        pairs = zip(nodes, arrays, strict=True)
+        arrays = [Future(node.type, x, run) for node, x in pairs]
+    leave(nodes, arrays, leaf)
 
 
 def settle(node: Tensor, value: Stored) -> None:

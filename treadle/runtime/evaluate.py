@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import TWICE, Tape, TapeGradient
+from treadle.autodiff.tape import TWICE, Tape, TapeGradient, tape_of
 from treadle.base import trees
 from treadle.base.collector import held_back
 from treadle.base.errors import StateError
@@ -165,13 +165,12 @@ def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
     """
     if not tapes or not spent:
         return
-    inside = {node.serial for node in reach(spent)}
     chosen = {id(x.op.variable) for x in wanted if isinstance(x.op, Update)}
+    rows = {id(tape_of(node)): node for node in reach(spent)}
     for tape in tapes:
-        spent_row = next((row for row in tape.rows if row.serial in inside), None)
-        if spent_row is not None:
-            read = {id(variable_of(x)) for x in behind([spent_row])}
-            del spent_row
+        row = rows.pop(id(tape), None)
+        if row is not None:
+            read = {id(variable_of(x)) for x in behind([row])}
             if not chosen.isdisjoint(read):
                 tape.close()
 

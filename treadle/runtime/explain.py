@@ -9,7 +9,8 @@ from typing import Any
 
 from treadle.base import trees
 from treadle.base.options import current
-from treadle.engines.base import Lowered, engine
+from treadle.engines.base import engine
+from treadle.engines.lowered import Lowered
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor, copied

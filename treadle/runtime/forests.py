@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
-from treadle.graph.resident import Future, Futures
+from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
 
@@ -108,17 +108,14 @@ class RowsRun:
         self.exits = rows.exits
         self.made = made
 
-    def values(self) -> list[Any]:
-        """The values of the exits, Futures if the run goes on."""
-        arrays, futures = self.arrays(), self.made.futures
-        if not futures:
-            return arrays
-        # There may be thousands, each for one reader: nobody keeps a list of them.
-        pairs = zip(self.exits.types, arrays, strict=True)
-        return [Future(t, x, futures) for t, x in pairs]
+    @property
+    def futures(self) -> Futures | None:
+        """What the exits are yet to come of, if the run goes on."""
+        found: Futures | None = self.made.futures
+        return found
 
     def arrays(self) -> list[Any]:
-        """The arrays of these: single rows of one matrix lie side by side."""
+        """The arrays of the exits: single rows of one matrix lie side by side."""
         exits, taken = self.exits, self.made.taken
         for array in taken:
             array.flags.writeable = False

@@ -6,7 +6,8 @@ from typing import Any
 
 from treadle.base import trees
 from treadle.base.options import current
-from treadle.engines.base import CacheInfo, Lowered, engine
+from treadle.engines.base import engine
+from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.leaves import as_tensor
 from treadle.graph.text import text
 from treadle.graph.traversal import pending

@@ -11,7 +11,8 @@ from treadle.base import trees
 from treadle.base.errors import ArgumentError, WorkspaceError
 from treadle.base.options import current, options
 from treadle.base.sizes import as_text
-from treadle.engines.base import Lowered, Occupancy, Stay, engine
+from treadle.engines.base import engine
+from treadle.engines.lowered import Lowered, Occupancy, Stay
 from treadle.graph.frame import top
 from treadle.graph.leaves import LITERAL, as_tensor
 from treadle.graph.tensor import Tensor

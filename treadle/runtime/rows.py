@@ -20,7 +20,7 @@ from treadle.engines.base import Failed, engine
 from treadle.graph.frame import state, top
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
-from treadle.graph.tensor import Tensor, leave, settle
+from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
@@ -122,7 +122,6 @@ def _pays(
     except Failed:
         return False  # node by node it is told which position was out of range
     tape = _tape(forest, run) if gradient else None
-    values = run.values()
     told = recorder()
     if told is not None:
         told.rows(rows, (leaves, shared), tape)
@@ -131,9 +130,10 @@ def _pays(
     forest.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
-    leave(rows.exits.nodes, values, Row(tape))
+    own = engine(options.engine)
+    own.leave(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
     rows.exits.forget()
-    engine(options.engine).forget(every)
+    own.forget(every)
     return True
 
 

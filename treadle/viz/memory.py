@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.base.errors import ArgumentError
 from treadle.base.sizes import as_text
-from treadle.engines.base import Stay
+from treadle.engines.lowered import Stay
 from treadle.runtime.memory import Memory, Stepping, memory
 from treadle.viz.boxes import Picture
 from treadle.viz.curve import nice_ticks

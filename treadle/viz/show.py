@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError
-from treadle.engines.base import Outlined, Piece
+from treadle.engines.lowered import Outlined, Piece
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor

@@ -18,16 +18,8 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
-from treadle.engines.base import (
-    CacheInfo,
-    Engine,
-    Failed,
-    Found,
-    Lowered,
-    Values,
-    engine,
-    provide_engine,
-)
+from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
+from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.elements import is_float
@@ -38,6 +30,7 @@ from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.objects.forget import forgotten
+from treadle.engines.native.objects.left import left
 from treadle.engines.native.objects.lies import lies
 from treadle.engines.native.objects.outlined import outlined
 from treadle.engines.native.objects.provide import provide_nodes
@@ -50,8 +43,9 @@ from treadle.engines.native.run import PositionError, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
+from treadle.graph.op import Op
 from treadle.graph.outline import Outline
-from treadle.graph.resident import Future, InPlace, Resident
+from treadle.graph.resident import Future, Futures, InPlace, Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.call import place_inside
@@ -161,6 +155,11 @@ class Native(Engine):
 
     def forget(self, nodes: list[Tensor]) -> None:
         forgotten(nodes)
+
+    def leave(
+        self, nodes: list[Tensor], arrays: Sequence[Any], run: Futures | None, leaf: Op
+    ) -> None:
+        left(nodes, arrays, run, leaf)
 
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         return outlined(roots, most)

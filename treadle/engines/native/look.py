@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.base.options import current
-from treadle.engines.base import Footprint, Lowered, Occupancy, Outlined, Piece, Stay
+from treadle.engines.lowered import Footprint, Lowered, Occupancy, Outlined, Piece, Stay
 from treadle.engines.native.jit import assembly
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool

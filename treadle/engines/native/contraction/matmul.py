@@ -86,11 +86,8 @@ class MatmulPlan:
         if x is None:
             return None
         given = _Problem(x.machine, x.dtype, batch, sizes, a, b, c, x.plain, x.sources)
-        problem = given.swap() if given.swaps else given
-        if given.swaps != self.swapped or problem.goes_to_blas:
-            return None
-        cut = _lawful(problem, None)
-        return _numbers(problem, cut) if _kind(problem, cut) == self.kind else None
+        numbers, kind = _resized(given, self.swapped)
+        return numbers if kind == self.kind else None
 
 
 @dataclass(frozen=True)
@@ -203,6 +200,18 @@ def _planned(
         given if blocking is None and blas is None else None,
         _kind(problem, cut),
     )
+
+
+@lru_cache(maxsize=4096)
+def _resized(given: _Problem, swapped: bool) -> tuple[Numbers | None, _Kind | None]:
+    """The numbers of a product and the kind of its code; None if it is of no kind that
+    `swapped` tells. Other directions, and the way back, have equal ones.
+    """
+    problem = given.swap() if given.swaps else given
+    if given.swaps != swapped or problem.goes_to_blas:
+        return None, None
+    cut = _lawful(problem, None)
+    return _numbers(problem, cut), _kind(problem, cut)
 
 
 def _numbers(problem: _Problem, cut: Blocking) -> Numbers:

@@ -18,7 +18,7 @@ from treadle.batch.units import Leaves, View
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
-from treadle.engines.native.tables import straight
+from treadle.engines.native.tables import memory_under, straight
 
 __all__ = [
     "LINE",
@@ -76,17 +76,30 @@ class Read:
         # Those that a derivative can be taken by, with their types.
         added = [(t, own.tolist()) for t, own in leaves.types if adds(t.dtype)]
         self.floats = [(k, t) for t, own in added for k in own if k not in inside]
+        # Which of the whole ones may lie in pieces: a single element does not.
+        place = (
+            {k: at for at, k in enumerate(self.whole)} if views else range(self.count)
+        )
+        wide = [own.tolist() for t, own in leaves.types if t.nbytes > WIDEST]
+        self.wide = [place[k] for own in wide for k in own if k not in inside]
 
-    def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, Sequence[Array]]:
-        """Where each value lies, and what is to be kept alive; arrays of `whole`."""
-        if self.most > WIDEST:  # a single element lies in one piece anyway
-            arrays = [straight(x) for x in arrays]
+    def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, list[Any]]:
+        """Where each value lies, and what is to be kept alive; arrays of `whole`.
+
+        Of what may be the value of a Variable that is the memory, not the array.
+        """
+        arrays = list(arrays)
+        for k in self.wide:
+            arrays[k] = straight(arrays[k])
+        kept: list[Any] = arrays.copy()
+        for k in self.wide:
+            kept[k] = memory_under(arrays[k])
         if not self.views:  # all are whole
-            return addresses_of(arrays), arrays
+            return addresses_of(arrays), kept
         found = np.zeros(self.count, np.int64)
         found[self.whole] = addresses_of(arrays)
         self.place_views(found)
-        return found, arrays
+        return found, kept
 
     def place_views(self, addresses: Numbers) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""

@@ -120,8 +120,8 @@ class Run:
         if futures is None:
             table.run(bases, words, threads)
             return
-        under = [memory_under(x) for x in (*self.leaves, *self.shared)]
-        own_memory = self.values, under, list(results), index, held
+        under = [memory_under(x) for x in self.shared]
+        own_memory = self.values, self.leaves, under, list(results), index, held
 
         def done(well: bool, held: Any = own_memory) -> None:
             futures.done(well)
