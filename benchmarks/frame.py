@@ -101,7 +101,11 @@ def trusted(apart: Mapping[str, float]) -> str:
 
     >>> trusted({"x": 0.01, "y": 0.02})
     '1.5% apart in the median, 2.0% at worst'
+    >>> trusted({})
+    'no case was asked for'
     """
+    if not apart:
+        return "no case was asked for"
     median, worst = statistics.median(apart.values()), max(apart.values())
     warning = "" if median <= TRUST else "; not quiet: enlarge the work or wait"
     return f"{median:.1%} apart in the median, {worst:.1%} at worst{warning}"
