@@ -179,3 +179,22 @@ def test_weights_lie_where_they_did(lengths: Any) -> None:
         optimizer.step(td.sum(td.stack(held)))
         places.append(int(cell.weight_hh.numpy().ctypes.data))
     assert len(set(places[2:])) == 1
+
+
+def test_optimizers_that_share_a_weight() -> None:
+    """One of all weights, one of some, and steps of a part, by turns."""
+    ends = []
+    for careful in (False, True):
+        v, w = (td.param(n, init=np.linspace(0.1, 0.9, 6)) for n in "vw")
+        both, one = td.optim.Adam(lr=0.05), td.optim.Adam([w], lr=0.02)
+        held = []
+        for k in range(30):
+            loss = td.sum(td.tanh(v * w)) + td.sum(w * w)
+            if careful:
+                held += [v.numpy(), w.numpy()]
+            if k % 5 == 4:
+                both.update_subset([v], loss)
+            else:
+                (one if k % 3 else both).step(loss)
+        ends.append([v.numpy(), w.numpy()])
+    np.testing.assert_array_equal(*ends)

@@ -39,10 +39,12 @@ class Program(Protocol):
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
-        over: InPlace | None = None,
+        held: InPlace | None = None,
     ) -> dict[int, Any]:
-        """As `run`, which may go on beside the caller: then results are Futures. Those
-        of arguments that are `over` what is spent are not among them.
+        """As `run`, which may go on beside the caller: then results are Futures.
+
+        What is spent may be `held` in its place: what is written there is not among
+        them.
         """
 
 

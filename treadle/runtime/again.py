@@ -27,7 +27,7 @@ from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
 from treadle.runtime.look import Look, Owned
-from treadle.runtime.moved import Moved, Together
+from treadle.runtime.moved import Moved, Together, let_go
 from treadle.runtime.recorder import Read, Recorder, recording
 from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
 
@@ -94,8 +94,7 @@ class Plans:
         """Tell `note` of the run inside, which cuts what depends on the `chosen`
         Variables, and keep the plan for the next ones.
         """
-        for variables in self._together.values():
-            variables.let_go()  # a run that makes new versions may write over the old
+        let_go(chosen)
         if note is not None:
             note.chosen, note.together = chosen, self._together
         with recording(note):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence, Set
 from typing import Any
 
@@ -11,7 +12,7 @@ from treadle.graph.resident import InPlace
 from treadle.graph.variable import Variable
 from treadle.runtime.look import Look
 
-__all__ = ["Moved", "Together"]
+__all__ = ["Moved", "Together", "let_go"]
 
 
 class Together:
@@ -21,11 +22,8 @@ class Together:
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = tuple(variables)
+        self.ids = frozenset(map(id, variables))
         self.held: InPlace | None = None
-
-    def let_go(self) -> None:
-        """Have them lie anywhere."""
-        self.held = None
 
     def hold(self) -> None:
         """Have the newest values stay where they are."""
@@ -34,6 +32,20 @@ class Together:
         held = self.held = InPlace([x.type for x in versions], arrays)
         for version, value in zip(versions, held.values, strict=True):
             version.stored = value
+        _holding.add(self)
+
+
+_holding: weakref.WeakSet[Together] = weakref.WeakSet()
+
+
+def let_go(variables: Set[int]) -> None:
+    """Have these Variables, by their ids, lie anywhere: whoever makes new values of
+    them otherwise may write over the old ones.
+    """
+    for x in list(_holding):
+        if not variables.isdisjoint(x.ids):
+            x.held = None
+            _holding.discard(x)
 
 
 class Moved:
@@ -59,9 +71,10 @@ class Moved:
         """Whether all lie where they did, and nobody looks at one; else they are let go
         of.
         """
-        if not self._lies(look):
-            self.together.let_go()
-        return self.together.held is not None
+        lies = self._lies(look)
+        if not lies:
+            let_go(self.together.ids)
+        return lies
 
     def _lies(self, look: Look) -> bool:
         held, others = self.together.held, look.others

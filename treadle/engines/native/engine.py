@@ -315,9 +315,9 @@ class _Known:
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
-        over: InPlace | None = None,
+        held: InPlace | None = None,
     ) -> dict[int, Any]:
-        return self._linked().begin(arrays, spent, over)
+        return self._linked().begin(arrays, spent, held)
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)

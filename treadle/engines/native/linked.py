@@ -268,13 +268,15 @@ class Linked:
         self,
         arrays: Arrays,
         spent: Set[int] = frozenset(),
-        over: InPlace | None = None,
+        held: InPlace | None = None,
     ) -> dict[int, Any]:
-        """As `run`, beside the caller where that can be: the results as Futures. Those
-        of arguments that are `over` what is spent are not among them then.
+        """As `run`, beside the caller where that can be: the results as Futures.
+
+        What is spent may be `held` in its place: what is written there is not among
+        them.
         """
         if len(self.runs) == 1 and self.runs[0].records and beside():
-            return Run(self).begin(arrays, spent, over)
+            return Run(self).begin(arrays, spent, held)
         arrived()  # arguments may be results of what goes on
         return self.run(arrays, spent)
 

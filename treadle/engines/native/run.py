@@ -136,7 +136,6 @@ class Run:
         linked, tables, types = self.linked, self.tables, self.linked.program.results
         found, futures = self._found(alive), Futures()
         values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
-
         runs = None if held is None else held.begin()
 
         def done(well: bool) -> None:
