@@ -305,3 +305,22 @@ def test_functions_alike_have_one_program() -> None:
             (g,) = td.grad(y, [w])
             slope = (1 - one**2) * (np.tanh(1.0) + 1 - np.tanh(1.0) ** 2)
             np.testing.assert_allclose(g.numpy(), np.full((3, 3), slope))
+
+
+def test_what_had_a_value_is_not_asked_of_graphs_where_it_is_data() -> None:
+    """A call has its value before a run that reads it; others like that run have data."""
+    w = td.param("w", init=rows(8, 8))
+    inside = td.function(lambda x: td.exp(td.tanh(x @ w)) * td.sin(x))
+    given = td.constant(rows(4, 8, seed=1))
+    for _ in range(2):
+        first = inside(given)
+        first.numpy()
+        value = td.sigmoid(first) * first
+        value.numpy()
+        td.grad(value.sum(), w).numpy()
+        x = rows(4, 8, seed=2)
+        expected = x / (1 + np.exp(-x))
+        data = td.constant(x)
+        np.testing.assert_allclose(
+            (td.sigmoid(data) * data).numpy(), expected, rtol=1e-5
+        )

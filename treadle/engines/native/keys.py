@@ -152,17 +152,19 @@ def lies(node: Tensor) -> tuple[int, ...]:
 class Structure:
     """The nodes of a run in an order that structure alone decides, and their key."""
 
-    __slots__ = ("nodes", "parts", "place", "recipes")
+    __slots__ = ("leaves", "nodes", "parts", "place", "recipes")
 
     def __init__(self) -> None:
         self.nodes: list[Tensor] = []
         self.place: dict[int, int] = {}
         self.parts: list[int] = []
+        self.leaves: set[int] = set()  # what has a value, and is nothing else here
         self.recipes: set[int] = set()  # what has a value and is yet derived
 
     def leaf(self, x: Tensor) -> None:
         """Give a place to a node that has a value."""
         self.place[x.serial] = len(self.nodes)
+        self.leaves.add(x.serial)
         self.nodes.append(x)
         t: Any = x.type
         if x.op is LITERAL:

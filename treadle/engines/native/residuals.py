@@ -30,7 +30,8 @@ Key = tuple[int, ...]
 PROGRAMS = 256
 BYTES = 256 << 20
 IDLE = 8  # runs without a gradient after which nothing is kept any more
-NOTE = "program"  # the mark of a value: the key it was made under, and the places
+# The mark of a value: the key it was made under, the places, and what had values.
+NOTE = "program"
 INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
 
 
@@ -136,7 +137,8 @@ class Residuals:
         for serial in keep:
             node = made.nodes[made.place[serial]]
             if node.inputs:
-                node.mark = {**(node.mark or {}), NOTE: (key, made.place)}
+                made_by = key, made.place, made.leaves
+                node.mark = {**(node.mark or {}), NOTE: made_by}
 
     def ask(
         self,
@@ -156,9 +158,10 @@ class Residuals:
             mark = made.nodes[made.place[serial]].mark
             if not mark or NOTE not in mark:
                 continue
-            key, places = mark[NOTE]
-            own = {places[s] for s in again if s in places}
-            inside = {(places[s], n) for s, n in calls if s in places}
+            key, places, leaves = mark[NOTE]
+            computed = places.keys() - leaves
+            own = {places[s] for s in again if s in computed}
+            inside = {(places[s], n) for s, n in calls if s in computed}
             if size > BYTES:  # more than is kept: it is computed again each time
                 continue
             with self._lock:
