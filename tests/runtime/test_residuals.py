@@ -308,7 +308,7 @@ def test_functions_alike_have_one_program() -> None:
 
 
 def test_what_had_a_value_is_not_asked_of_graphs_where_it_is_data() -> None:
-    """A call has its value before a run that reads it; others like that run have data."""
+    """A call has its value before a run reads it; others like that run have data."""
     w = td.param("w", init=rows(8, 8))
     inside = td.function(lambda x: td.exp(td.tanh(x @ w)) * td.sin(x))
     given = td.constant(rows(4, 8, seed=1))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.engines.native.objects.interpreter import INTERPRETER, numbers
 from treadle.engines.native.objects.layout import offsets, place_of, slots
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.references import in_place
@@ -24,13 +25,6 @@ define internal i64 @count(ptr %object) {
   ret i64 %x
 }
 
-define internal ptr @one(ptr %tuple, i64 %k) {
-  %items = getelementptr i8, ptr %tuple, i64 $ITEMS
-  %p = getelementptr ptr, ptr %items, i64 %k
-  %x = load ptr, ptr %p
-  ret ptr %x
-}
-
 ; `references.in_place` of two tuples and bytes.
 define i64 @treadle_lies(ptr %variables, ptr %values, ptr %alone, ptr %arrays) {
 entry:
@@ -42,7 +36,7 @@ loop:
   %more = icmp slt i64 %k, %n
   br i1 %more, label %version, label %yes
 version:
-  %v = call ptr @one(ptr %variables, i64 %k)
+  %v = call ptr @item(ptr %variables, i64 %k)
   %node = call ptr @field(ptr %v, i64 $committed)
   %ap = getelementptr i8, ptr %alone, i64 %k
   %a = load i8, ptr %ap
@@ -52,7 +46,7 @@ version:
   %seen = and i1 %asked, %others
   br i1 %seen, label %no, label %value
 value:
-  %x = call ptr @one(ptr %values, i64 %k)
+  %x = call ptr @item(ptr %values, i64 %k)
   %stored = call ptr @field(ptr %node, i64 $stored)
   %is = icmp eq ptr %x, %stored
   %c = call i64 @count(ptr %x)
@@ -112,7 +106,8 @@ def _function() -> Any:
     if base is None or any(x is None for x in every):
         return None
     fields = {name: place for x in every for name, place in (x or {}).items()}
-    made = loaded("treadle_lies", _TEXT, fields, base=base)
+    text = INTERPRETER + _TEXT
+    made = loaded("treadle_lies", text, fields, base=base, **numbers())
     function = _LIES(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function
