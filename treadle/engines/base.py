@@ -118,6 +118,10 @@ class Engine:
         """How the graph below some roots is built."""
         return outline(roots, most)
 
+    def beside(self) -> bool:
+        """Whether what is begun goes on beside the caller."""
+        return False
+
     def in_place(
         self,
         variables: Sequence[Variable],

@@ -25,7 +25,7 @@ class Together:
         self.ids = frozenset(map(id, variables))
         self.held: InPlace | None = None
 
-    def hold(self) -> None:
+    def hold(self) -> InPlace:
         """Have the newest values stay where they are."""
         versions = [v.committed for v in self.variables]
         arrays = [x.array for x in versions]
@@ -33,6 +33,7 @@ class Together:
         for version, value in zip(versions, held.values, strict=True):
             version.stored = value
         _holding.add(self)
+        return held
 
 
 _holding: weakref.WeakSet[Together] = weakref.WeakSet()
@@ -67,31 +68,23 @@ class Moved:
         order = {k: at for at, k in enumerate([*numbers, *others])}
         self._order = [order[k] for k in range(len(sources))]
 
-    def lies(self, look: Look) -> bool:
-        """Whether all lie where they did, and nobody looks at one; else they are let go
+    def lies(self, look: Look) -> InPlace | None:
+        """What all lie in where they did, if nobody looks at one; else they are let go
         of.
         """
-        lies = self._lies(look)
-        if not lies:
-            let_go(self.together.ids)
-        return lies
-
-    def _lies(self, look: Look) -> bool:
         held, others = self.together.held, look.others
-        if held is None or any(others[k] > 1 for k in self._places):
-            return False
-        variables = self.together.variables
-        return engine(current().engine).in_place(variables, held.values, self._alone)
+        if held is not None and not any(others[k] > 1 for k in self._places):
+            given = self.together.variables, held.values, self._alone
+            if engine(current().engine).in_place(*given):
+                return held
+        let_go(self.together.ids)
+        return None
 
-    def settle(self, spent: Set[int]) -> bool:
-        """Have them lie there from now on, if all are spent; whether they do."""
-        if spent != self.free:
-            return False
-        self.together.hold()
-        return True
+    def settle(self, spent: Set[int]) -> InPlace | None:
+        """Have them lie there from now on, if all are spent."""
+        return self.together.hold() if spent == self.free else None
 
-    def arguments(self, rest: Sequence[Any]) -> list[Any]:
+    def arguments(self, held: InPlace, rest: Sequence[Any]) -> list[Any]:
         """The arrays of all arguments, with those of the others."""
-        held = self.together.held
-        arrays = [] if held is None else [x.array for x in held.values]
+        arrays = [x.array for x in held.values]
         return list(map([*arrays, *rest].__getitem__, self._order))

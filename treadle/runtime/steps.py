@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from treadle.autodiff.tape import SPENT
-from treadle.engines.base import Failed, Program
+from treadle.base.options import current
+from treadle.engines.base import Failed, Program, engine
 from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
@@ -86,24 +87,20 @@ class Computed:
     def run(self, values: Values) -> None:
         if values.begun and not self.begins:
             values.begun[-1].wait()
-        moved, begins, results = self.moved, self.begins, self.results
-        # Transactions hold what is there now.
-        if state.transactions:
-            moved, spent = None, set()
-        elif moved is None or not moved.lies(values.look):
-            spent = self._spent(values.look)
-            if moved is not None and not moved.settle(spent):
-                moved = None
-        if moved is None:
-            arrays = [values(x, begins) for x in self.sources]
-            run = self.program.begin if begins else self.program.run
-            values.put(run(arrays, spent), results)
+        # Transactions hold what is there now, and no run goes on beside them.
+        moved = self.moved if engine(current().engine).beside() else None
+        held = None if moved is None else moved.lies(values.look)
+        if held is None:
+            spent = set() if state.transactions else self._spent(values.look)
+            held = None if moved is None else moved.settle(spent)
+        if moved is None or held is None:
+            arrays = [values(x, self.begins) for x in self.sources]
+            run = self.program.begin if self.begins else self.program.run
+            values.put(run(arrays, spent), self.results)
             return
-        held = moved.together.held
-        assert held is not None
-        arrays = moved.arguments([values(x, True) for x in moved.rest])
+        arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
         made = self.program.begin(arrays, moved.free, held)
-        values.put(made, [(k, slot) for k, slot in results if k in made])
+        values.put(made, [(k, slot) for k, slot in self.results if k in made])
         values.begun.append(held.runs)
 
     def _spent(self, look: Look) -> set[int]:

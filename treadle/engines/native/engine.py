@@ -39,7 +39,7 @@ from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
-from treadle.engines.native.run import PositionError, memory_of
+from treadle.engines.native.run import PositionError, beside, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.leaves import Unbound
@@ -163,6 +163,9 @@ class Native(Engine):
 
     def outline(self, roots: list[Tensor], most: int) -> Outline | None:
         return outlined(roots, most)
+
+    def beside(self) -> bool:
+        return beside()
 
     def in_place(
         self, variables: Sequence[Variable], values: Sequence[Future], alone: bytes
