@@ -76,12 +76,11 @@ class Read:
         # Those that a derivative can be taken by, with their types.
         added = [(t, own.tolist()) for t, own in leaves.types if adds(t.dtype)]
         self.floats = [(k, t) for t, own in added for k in own if k not in inside]
-        # Which of the whole ones may lie in pieces: a single element does not.
-        place = (
-            {k: at for at, k in enumerate(self.whole)} if views else range(self.count)
-        )
-        wide = [own.tolist() for t, own in leaves.types if t.nbytes > WIDEST]
-        self.wide = [place[k] for own in wide for k in own if k not in inside]
+        # All but ids, of which there are most. A single element lies in one piece.
+        place = dict(zip(self.whole, range(self.count), strict=False))
+        wide = [own for t, own in leaves.types if t.nbytes > WIDEST or adds(t.dtype)]
+        every = [k for own in wide for k in own.tolist()]
+        self.wide = [place[k] for k in every if k not in inside]
 
     def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, list[Any]]:
         """Where each value lies, and what is to be kept alive; arrays of `whole`.
