@@ -24,7 +24,7 @@ from treadle.engines.native.contraction import (
     plan_matmul,
     store,
 )
-from treadle.engines.native.contraction.blocking import Blocking
+from treadle.engines.native.contraction.blocking import Blocking, choose
 from treadle.engines.native.contraction.machine import Machine, machine
 
 Array = np.ndarray[Any, Any]
@@ -422,6 +422,19 @@ def test_an_epilogue_gets_every_finished_vector_once(
     bound = np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(bias) + number
     assert (np.abs(c - want) <= 2 * (k + 2) * unit(np.float32) * bound).all()
     np.testing.assert_array_equal(other, -c)
+
+
+def test_rows_from_memory_that_begin_off_sixteen_bytes_are_copied() -> None:
+    m, n, k = 1002, 9, 2700  # 10.8 MB
+
+    def copied(m: int, k: int, a: tuple[int, int]) -> bool:
+        return choose(machine(), 4, (1, m, n, k), a, (n, 1)).copied
+
+    assert copied(m, k, (1, m))
+    assert not copied(1000, k, (1, 1000))  # on sixteen bytes
+    assert not copied(m, k, (k, 1))  # consecutive along k
+    assert not copied(m, k // 9, (1, m))  # in a near cache
+    product((1, m, n, k), ("column", "row", "row"), "float")
 
 
 def test_a_kernel_holds_structure_but_no_sizes() -> None:

@@ -19,6 +19,7 @@ Pair = tuple[int, int]
 
 AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves
 ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
+FAR = 10 << 20  # bytes of A that no near cache holds
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def choose(
         tiles = "row"
     large = m >= 512 and k * n * size >= 2 << 20
     packed = tiles != "dot" and (b[1] != 1 or large)
-    rows = 512 if packed or m >= 1536 else 128
+    fetched = _is_fetched_late(m, k, a, size)
+    rows = 512 if (packed or m >= 1536) and not fetched else 128
     blocks_m = max(1, round(m / rows))
     blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
     tile_m, tile_n = tile_size(machine, size, tiles)
@@ -80,9 +82,9 @@ def choose(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        _block_k(tiles, m, k, packed),
+        _block_k(tiles, k, packed or fetched),
         packed,
-        copied=_is_worth_a_copy(m, n, max(a) * size),
+        copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=batch * m * n * size > 1 << 20,
     )
@@ -96,11 +98,21 @@ def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
     return step % 4096 == 0 and ((m >= 28 and n >= 512) or (m >= 128 and n >= 256))
 
 
-def _block_k(tiles: str, m: int, k: int, packed: bool) -> int:
-    """How many terms are summed before C is touched."""
+def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> bool:
+    """Whether an A that is consecutive along rows lies in memory so that it comes late.
+
+    Tiles that walk down k in it wait where its lines of k do not begin on 16 bytes.
+    """
+    return a[0] == 1 and a[1] * size % 16 != 0 and m >= 28 and m * k * size > FAR
+
+
+def _block_k(tiles: str, k: int, near: bool) -> int:
+    """How many terms are summed before C is touched; `near` panels of B or blocks of A
+    are copies.
+    """
     if tiles == "dot":
         return k
-    return _even(k, 1024 if packed or tiles == "flat" else 512)
+    return _even(k, 1024 if near or tiles == "flat" else 512)
 
 
 def grain(sizes: tuple[int, ...], size: int, total: int) -> int:
