@@ -369,6 +369,27 @@ def test_a_loose_block_grows_and_serves_smaller_ones() -> None:
     del held
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no mremap")
+def test_what_a_pool_would_not_keep_is_made_as_large_as_what_comes() -> None:
+    pool = Pool(fitting=True, keep=1 << 20)
+    sizes = [8, 9, 12, 11, 10]  # MB: a loop over results of several lengths
+    first = pool.take(sizes[0] << 20)
+    pool.give(first)
+    for size in sizes * 3:
+        next_run()
+        block = pool.take(size << 20)
+        assert block is first and block.bytes == rounded(size << 20)
+        assert block.address % HUGE == 0
+        found = np.frombuffer(block.memory, np.uint8)
+        found[[block.offset, block.offset + block.bytes - 1]] = 1
+        del found
+        assert pool.live_bytes() == block.bytes and pool.idle_bytes() == 0
+        pool.give(block)
+    assert pool.made == 1
+    far = pool.take(50 << 20)
+    assert far is not first, "its pages are worth little there"
+
+
 def test_idle_memory_is_bounded() -> None:
     pool = Pool(fitting=True, keep=1 << 20)
     held = [pool.take(300_000) for _ in range(20)]

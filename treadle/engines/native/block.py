@@ -1,4 +1,4 @@
-"""Pieces of memory from the system, which may grow."""
+"""Pieces of memory from the system, which may be resized."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Block:
             self.memory = mapped(bytes + step - PAGE)
         self._begin(bytes, step)
 
-    def grow(self, bytes: int) -> bool:
+    def resize(self, bytes: int) -> bool:
         """Become as large, if it can: the pages that it has move along."""
         if self.bytes < MAPPED or not sys.platform.startswith("linux"):
             return False
@@ -54,7 +54,7 @@ class Block:
         self.offset = -start % step
         self.address = start + self.offset
         if step == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            # All of it: what is mapped in pieces cannot grow.
+            # All of it: what is mapped in pieces cannot be resized.
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
 

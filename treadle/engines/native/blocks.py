@@ -32,7 +32,8 @@ class Pool:
     Idle blocks take at most `keep` bytes, or as many as are in use, or what was in use
     beside them in one of the last runs, or one block, the newest: a loop whose steps
     take much and give it back asks the system once. `fitting` pools reuse blocks of the
-    same class only, others any that holds the bytes. `give` may be called from a
+    same class only, others any that holds the bytes; where no more are kept, one of a
+    class near by is made as large, with the pages it has. `give` may be called from a
     destructor, at any moment and in any thread.
 
     What a pool asks of the system anew is first paid for by blocks of all pools that
@@ -170,15 +171,19 @@ class Pool:
             return self._out(self._classes[min(able)][-1])
         if not self._fitting:  # what comes will serve in place of smaller ones
             self._shrink(0)
-        return self._grown(size) if loose else None
+        if loose or self._idle_bytes + size > self._most_kept(size):
+            return self._resized(size, loose)
+        return None
 
-    def _grown(self, size: int) -> Block | None:
-        """An idle block that was smaller, if one can become as large."""
-        smaller = [s for s in self._classes if MAPPED <= s < size <= LOOSE * s]
-        if not smaller:
+    def _resized(self, size: int, loose: bool) -> Block | None:
+        """An idle block that was smaller, or had any size not too far off."""
+        able = [s for s in self._classes if s >= MAPPED and size <= LOOSE * s]
+        able = [s for s in able if s < size or (not loose and s <= LOOSE * size)]
+        if not able:
             return None
-        block = self._out(self._classes[max(smaller)][-1])
-        return block if block.grow(size) else None
+        near = min(able, key=lambda s: abs(s - size))
+        block = self._out(self._classes[near][-1])
+        return block if block.resize(size) else None
 
     def _make(self, size: int) -> Block:
         with contextlib.suppress(MemoryError, OSError):
@@ -205,16 +210,16 @@ class Pool:
             self._idle_bytes += block.bytes
             self._classes.setdefault(block.bytes, []).append(block)
             if self._idle_bytes > self._keep:
-                again = self._most() - self._live
-                self._shrink(max(self._keep, self._live, block.bytes, again))
+                self._shrink(self._most_kept(block.bytes))
 
-    def _most(self) -> int:
-        """The most bytes in use at a time, of late."""
+    def _most_kept(self, newest: int) -> int:
+        """How many idle bytes are kept beside what is in use."""
         runs = self._clock.runs
         if runs - self._since >= WINDOW:
             self._before, self._high = self._high, self._live
             self._since = runs
-        return max(self._high, self._before)
+        again = max(self._high, self._before) - self._live
+        return max(self._keep, self._live, newest, again)
 
     def _release(self) -> None:
         """Drops the blocks that are no longer reserved."""
