@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from treadle.batch.template import Template
 from treadle.batch.units import Leaves, Units
 from treadle.batch.views import carries
 
-__all__ = ["Forest", "Groups", "Instance"]
+__all__ = ["OFTEN", "Forest", "Groups", "Instance"]
+
+OFTEN = 4  # units of a kind, which may be rows one after the other
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,19 @@ class Instance:
 
     `sources` has, by argument of the body, the number of the value each row reads;
     `aligned` the instance and the output that an argument is, row for row. What is
-    done ahead for the rows of another instance has no units.
+    done ahead for the rows of another instance has no units. `often`: as in `_often`.
     """
 
     groups: Groups
     template: Template
 
-    def __init__(self, signature: Signature, units: Numbers, count: int) -> None:
+    def __init__(
+        self, signature: Signature, units: Numbers, count: int, often: bool = False
+    ) -> None:
         self.signature = signature
         self.units = units
         self.count = count
+        self.often = often
         self.sources: dict[int, Numbers] = {}
         self.aligned: dict[int, tuple[int, int]] = {}
 
@@ -64,20 +70,21 @@ class Forest:
         )
         makers = self.makers(read)
         step = agenda(own, units.walk.depths[units.nodes], readers, makers)
-        kept = _needed(own, step, readers, makers)
+        often = _often(units)
+        kept = _needed(own, step, readers, makers, often)
         self.kept = kept
         self.instances: list[Instance] = []
         self.instance = np.full(len(own), -1, np.int64)  # of each unit
         self.row = np.zeros(len(own), np.int64)
         found: list[Groups] = []
-        for kind in units.kinds:
+        for kind, many in zip(units.kinds, often.tolist(), strict=True):
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
                 continue
             places = places[order_of(step[kind.units[places]])]
             mine = kind.units[places]
             number = len(self.instances)
-            instance = Instance(kind.signature, mine, len(mine))
+            instance = Instance(kind.signature, mine, len(mine), many)
             self.instances.append(instance)
             self.instance[mine] = number
             self.row[mine] = np.arange(len(mine))
@@ -160,10 +167,18 @@ class Forest:
         """All units that are rows."""
         return sum(len(x.units) for x in self.instances)
 
-    def own_groups(self, cells: bool) -> int:
-        """The groups of units that are `cells`, or of others: not of what is ahead."""
-        own = [x for x in self.instances if len(x.units) and x.signature.cell == cells]
-        return sum(len(x.groups.turns) for x in own)
+    @property
+    def often(self) -> int:
+        """The rows among them that there are often of a kind."""
+        return sum(len(x.units) for x in self.instances if x.often)
+
+    def own_groups(self, cells: bool, often: bool) -> int:
+        """The groups of units that are `cells`, or of others, with or without those of
+        kinds that are there `often`: not of what is ahead.
+        """
+        own = [x for x in self.instances if x.signature.cell == cells]
+        asked = [x for x in own if len(x.units) and (often or not x.often)]
+        return sum(len(x.groups.turns) for x in asked)
 
     def makers(self, values: Numbers) -> Numbers:
         """The units that make some values, which are no leaves."""
@@ -219,14 +234,27 @@ def _edges(units: Units) -> tuple[Numbers, Numbers]:
     return every[values >= 0], values[values >= 0]
 
 
-def _needed(own: Numbers, step: Numbers, readers: Numbers, makers: Numbers) -> Any:
-    """Which units are rows: not those whose kind is alone in every group, if no row
-    reads them.
+def _often(units: Units) -> Marks:
+    """The kinds there are many units of, if some of these multiply matrices.
+
+    They are rows even one after the other: a program has each written out, and another
+    number of them is another program. Without products it is one kernel of them all.
+    """
+    many = np.array([len(x.units) >= OFTEN for x in units.kinds], np.bool_)
+    heavy = any(x.signature.multiplies for x in compress(units.kinds, many.tolist()))
+    return many & heavy
+
+
+def _needed(
+    own: Numbers, step: Numbers, readers: Numbers, makers: Numbers, often: Marks
+) -> Any:
+    """Which units are rows: not those whose kind is alone in every group and not there
+    `often`, if no row reads them.
     """
     sizes = np.bincount(step)[step]
-    largest = np.zeros(int(own.max(initial=0)) + 1, np.int64)
+    largest = np.zeros(len(often), np.int64)
     np.maximum.at(largest, own, sizes)
-    kept = largest[own] > 1
+    kept = ((largest > 1) | often)[own]
     (single,) = np.nonzero(~kept[makers])
     order = single[np.argsort(-step[readers[single]], kind="stable")]
     edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)

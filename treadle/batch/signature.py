@@ -17,6 +17,7 @@ from treadle.graph.rows import batched
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.call import Call
+from treadle.ops.contract import Contract
 from treadle.ops.control import Cond
 from treadle.ops.families import outputs_of
 from treadle.ops.loop import Scan
@@ -77,6 +78,15 @@ class Signature:
         self.origin: Origin | None = None
         self.cell = False
         self.outputs = len(body.outputs)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether there are products of matrices among what a unit does."""
+        memo = self.body.memo
+        if "multiplies" not in memo:
+            found = any(isinstance(x.op, Contract) for x in self.body.nodes)
+            memo["multiplies"] = found
+        return bool(memo["multiplies"])
 
     def forget(self) -> None:
         """Let go of the nodes; the serials stay."""

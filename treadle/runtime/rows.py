@@ -13,7 +13,7 @@ from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.batch.columns import Columns, Numbers
-from treadle.batch.forest import Forest
+from treadle.batch.forest import OFTEN, Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
@@ -40,21 +40,32 @@ PAYS, CELLS = 1.5, 1.25
 
 
 def irregular(found: Columns) -> bool:
-    """Whether it may pay to look for rows: many nodes do the same at one depth."""
+    """Whether it may pay to look for rows: many nodes do the same at one depth, or one
+    after the other.
+    """
     count = len(found.nodes)
     if count < FEW:
         return False
     codes = found.depths * found.count + found.kinds
     if count > LOOK and ALIKE * _distinct(codes[:LOOK]) <= LOOK:
         return True
-    return ALIKE * _distinct(codes) <= count
+    if ALIKE * _distinct(codes) <= count:
+        return True
+    alike = _repeats(found.types * found.count + found.kinds)
+    return 2 * int(alike[alike >= OFTEN].sum()) >= count
 
 
-def _distinct(codes: np.ndarray[Any, Any]) -> int:
+def _distinct(codes: Numbers) -> int:
     """How many different numbers there are, of at least one."""
+    return len(_repeats(codes))
+
+
+def _repeats(codes: Numbers) -> Numbers:
+    """How often each number is there, of at least one."""
     # np.unique would load the package of masked arrays.
     found = np.sort(codes)
-    return 1 + int(np.count_nonzero(found[1:] != found[:-1]))
+    (ends,) = np.nonzero(found[1:] != found[:-1])
+    return np.diff(ends, prepend=-1, append=len(codes) - 1)
 
 
 _declined: OrderedDict[Any, None] = OrderedDict()
@@ -107,8 +118,7 @@ def _pays(
     """Run units as rows, if they are enough for it; `held` as a walk tells it."""
     options = current()
     forest = Forest(units, asked)
-    least = PAYS * forest.own_groups(False) + CELLS * forest.own_groups(True)
-    if forest.rows < least or not forest.groups:
+    if not forest.groups or not _enough(forest):
         return False
     gradient = not state.no_grad and _derivable(forest)
     exits = _exits(forest, roots, held)
@@ -137,10 +147,22 @@ def _pays(
     return True
 
 
+def _enough(forest: Forest) -> bool:
+    """Whether there are rows enough for the groups, or enough of kinds that are there
+    often for the groups of others.
+    """
+
+    def least(often: bool) -> float:
+        others, cells = (forest.own_groups(own, often) for own in (False, True))
+        return PAYS * others + CELLS * cells
+
+    return forest.rows >= least(True) or forest.often >= max(1.0, least(False))
+
+
 def _looks(found: Columns) -> Any:
     """What graphs have in common that were built by the same steps."""
     ends = [type(x.op) for x in (*found.nodes[:SEEN], *found.nodes[-SEEN:])]
-    return len(found.nodes), int(found.depths[-1]), tuple(ends)
+    return len(found.nodes), int(found.depths[-1] - found.depths[0]), tuple(ends)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
