@@ -55,7 +55,8 @@ def arrangements(monkeypatch: pytest.MonkeyPatch) -> list[Arrangement]:
 
 @pytest.mark.parametrize("loss", [recurrence, images])
 def test_operands_are_what_members_read(loss: Any, arrangements: Any) -> None:
-    td.optim.Adam(lr=0.01).step(loss())
+    with td.options(autobatch=False):
+        td.optim.Adam(lr=0.01).step(loss())
     units: list[Unit] = [u for own in arrangements for u in own.units if u.region]
     assert len(units) > 10
     for unit in units:
@@ -64,7 +65,8 @@ def test_operands_are_what_members_read(loss: Any, arrangements: Any) -> None:
 
 @pytest.mark.parametrize("loss", [recurrence, images])
 def test_a_value_is_read_after_it_is_made(loss: Any, arrangements: Any) -> None:
-    td.optim.Adam(lr=0.01).step(loss())
+    with td.options(autobatch=False):
+        td.optim.Adam(lr=0.01).step(loss())
     times = [Timeline(arranged) for arranged in arrangements]
     assert max(len(time.kept) for time in times) > 5
     for time in times:

@@ -67,12 +67,15 @@ def cotangents(
     return recorded(found, ys, gs, xs, used=False)
 
 
-def looked_at(ys: Sequence[Tensor], targets: Targets) -> tuple[list[Tensor], Reached]:
+def looked_at(
+    ys: Sequence[Tensor], targets: Targets, once: bool = False
+) -> tuple[list[Tensor], Reached]:
     """What a derivative reaches, with derivatives among the results written out.
 
-    What can run as rows does so now: a derivative goes through its tape as a whole.
+    What can run as rows does so now: a derivative goes through its tape as a whole,
+    and `once` at most, if that is known.
     """
-    functions.run_rows(ys, targets.nodes)
+    functions.run_rows(ys, targets.nodes, once)
     found = reached(ys, targets)
     if not found.derivatives:
         return list(ys), found

@@ -59,8 +59,12 @@ class Forest:
     `groups` is their number: each has a turn below it, in which it is done.
     """
 
-    def __init__(self, units: Units, asked: Container[int] = ()) -> None:
-        """`asked` has the serials of leaves that a derivative is taken by."""
+    def __init__(
+        self, units: Units, asked: Container[int] = (), once: bool = False
+    ) -> None:
+        """`asked` has the serials of leaves that a derivative is taken by; `once`: even
+        units that come one after the other are rows, if there are many (`_often`).
+        """
         self.all = units
         own, first = units.own, units.first
         readers, read = _edges(units)
@@ -70,7 +74,7 @@ class Forest:
         )
         makers = self.makers(read)
         step = agenda(own, units.walk.depths[units.nodes], readers, makers)
-        often = _often(units)
+        often = _often(units) & once
         kept = _needed(own, step, readers, makers, often)
         self.kept = kept
         self.instances: list[Instance] = []

@@ -291,7 +291,7 @@ class Optimizer(OptimizerState):
         return roots, *self._changes(work, now), chosen
 
     def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
-        (whole,), below = looked_at([loss], Trainable())
+        (whole,), below = looked_at([loss], Trainable(), once=True)
         read = below.trainable()
         known = {id(v) for v in read if only is None or id(v) in only}
         pairs = [

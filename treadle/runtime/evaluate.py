@@ -154,7 +154,7 @@ def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     nodes = few(wanted, FEW)
     if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
-        run_rows(wanted)
+        run_rows(wanted, (), bool(state.no_grad))
         return _pull_tapes(wanted, begin)
     return []
 

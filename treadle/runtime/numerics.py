@@ -227,15 +227,17 @@ _recipes = weakref.WeakKeyDictionary()
 
 
 @provide  # in the place of the one that it calls
-def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
+def run_rows(
+    roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
+) -> bool:
     """`rows.run_rows`, and a look at the values if they are to be watched.
 
     Rows lose their recipes, so that a copy of these is kept for as long as their tape.
     """
     if not current().check_numerics:
-        return rows.run_rows(roots, asked)
+        return rows.run_rows(roots, asked, once)
     copies = _copies(roots)
-    if not rows.run_rows(roots, asked):
+    if not rows.run_rows(roots, asked, once):
         return False
     for node in pending(roots):
         if type(node.op) is Row and node.serial in copies:

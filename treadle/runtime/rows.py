@@ -39,9 +39,9 @@ ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 PAYS, CELLS = 1.5, 1.25
 
 
-def irregular(found: Columns) -> bool:
-    """Whether it may pay to look for rows: many nodes do the same at one depth, or one
-    after the other.
+def irregular(found: Columns, once: bool) -> bool:
+    """Whether it may pay to look for rows: many nodes do the same at one depth, or even
+    one after the other.
     """
     count = len(found.nodes)
     if count < FEW:
@@ -51,6 +51,8 @@ def irregular(found: Columns) -> bool:
         return True
     if ALIKE * _distinct(codes) <= count:
         return True
+    if not once:
+        return False
     alike = _repeats(found.types * found.count + found.kinds)
     return 2 * int(alike[alike >= OFTEN].sum()) >= count
 
@@ -72,10 +74,13 @@ _declined: OrderedDict[Any, None] = OrderedDict()
 
 
 @provide
-def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
+def run_rows(
+    roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
+) -> bool:
     """Run what of these roots can run as rows, if that pays; whether something ran.
 
-    `asked` has the serials of nodes that a derivative is taken by.
+    `asked` has the serials of nodes that a derivative is taken by; `once` tells that
+    none is taken later on, by data or a second time, which a batched run cannot give.
     """
     options = current()
     if not options.autobatch or options.eager or top().tracing or not options.optimize:
@@ -83,12 +88,12 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     if options.check or options.workspace or options.engine not in ("auto", "native"):
         return False
     found = engine(options.engine).columns(roots)
-    if not irregular(found):
+    if not irregular(found, once):
         return False
-    key = _looks(found)
+    key = once, _looks(found)
     if key in _declined:
         return False
-    if _run_rows(roots, found, asked):
+    if _run_rows(roots, found, asked, once):
         return True
     _declined[key] = None
     if len(_declined) > DECLINED:
@@ -96,7 +101,9 @@ def run_rows(roots: Sequence[Tensor], asked: Container[int] = ()) -> bool:
     return False
 
 
-def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) -> bool:
+def _run_rows(
+    roots: Sequence[Tensor], found: Columns, asked: Container[int], once: bool
+) -> bool:
     walk = Walk(found)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
@@ -105,7 +112,7 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
     if units.work < FEW or units.size > LARGE:
         return False
     fresh = _evaluate(units.expressions)
-    if _pays(roots, units, held, asked):
+    if _pays(roots, units, held, asked, once):
         return True
     for node in fresh:  # who looks again, and does not try, sees the same graph
         node.stored = None
@@ -113,11 +120,15 @@ def _run_rows(roots: Sequence[Tensor], found: Columns, asked: Container[int]) ->
 
 
 def _pays(
-    roots: Sequence[Tensor], units: Any, held: Numbers, asked: Container[int]
+    roots: Sequence[Tensor],
+    units: Any,
+    held: Numbers,
+    asked: Container[int],
+    once: bool,
 ) -> bool:
     """Run units as rows, if they are enough for it; `held` as a walk tells it."""
     options = current()
-    forest = Forest(units, asked)
+    forest = Forest(units, asked, once)
     if not forest.groups or not _enough(forest):
         return False
     gradient = not state.no_grad and _derivable(forest)
@@ -162,7 +173,8 @@ def _enough(forest: Forest) -> bool:
 def _looks(found: Columns) -> Any:
     """What graphs have in common that were built by the same steps."""
     ends = [type(x.op) for x in (*found.nodes[:SEEN], *found.nodes[-SEEN:])]
-    return len(found.nodes), int(found.depths[-1] - found.depths[0]), tuple(ends)
+    waiting = found.depths[found.waiting]  # Variables lie deeper after each update
+    return len(found.nodes), int(waiting[-1] - waiting[0]), tuple(ends)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
