@@ -178,6 +178,36 @@ class Forest:
         found = td.evaluate(loss, *grads, *held)
         return [np.array(read), *found]
 
+    def train(self) -> list[Array]:
+        """What steps of an optimizer over a few sequences and trees come to: losses,
+        what was held meanwhile, parameters.
+        """
+        rng = random.Random(f"steps {self.number}")
+        optimizer = td.optim.SGD(lr=0.01)
+        found: list[Any] = []
+        for _ in range(3):
+            self.pool, self.computed = [], []
+            roots = [
+                rng.choice((self._sequence, self._tree))(rng, rng.randint(1, 30))
+                for _ in range(rng.randint(1, 3))
+            ]
+            # Whatever they read, there is something to learn.
+            loss = self._loss(rng, roots) + (self.top * self.top).sum()
+            held = rng.sample(self.pool, k=min(rng.choice((0, 2)), len(self.pool)))
+            found.append(optimizer.step(loss))
+            found += [x.numpy() for x in held]
+        return [np.array(x) for x in (*found, *td.evaluate(*self.parameters))]
+
+    def _sequence(self, rng: random.Random, length: int) -> Any:
+        """A state that one cell goes on with, from leaf to leaf."""
+        k = rng.randrange(len(self.cells))
+        state = self._leaf(rng)
+        for _ in range(length):
+            given = [state, self._leaf(rng), self._leaf(rng)][: self.cells[k].arity]
+            state, *_ = made = list(self.calls[k](*given))
+            self.pool += made
+        return state
+
     def _tree(self, rng: random.Random, leaves: int) -> Any:
         """A tree over so many leaves, some of them trees that were built before."""
         if leaves == 1:
@@ -222,23 +252,26 @@ class Forest:
         return td.stack([F.cross_entropy(h @ self.top, y) for h, y in pairs]).sum()
 
 
-def compare(number: int, cells: int = 500) -> tuple[str, bool]:
+def compare(number: int, cells: int = 500, trains: bool = False) -> tuple[str, bool]:
     """What differs between a forest as rows and node by node, or between two runs of
-    some, and whether there were rows.
+    some, and whether there were rows. It is run, or `trains`.
     """
+    run = Forest.train if trains else Forest.run
     before = counts.runs
     try:
-        got = Forest(number, cells).run()
+        got = run(Forest(number, cells))
     except Exception as error:
         return f"{type(error).__name__}: {error}", counts.runs > before
     batched = counts.runs > before
     if number % 5 == 0:
         with td.options(threads=1 + number // 5 % 4):
-            again = Forest(number, cells).run()
+            again = run(Forest(number, cells))
         if any(x.tobytes() != y.tobytes() for x, y in zip(got, again, strict=True)):
             return "a second run has other bits", batched
     with td.options(autobatch=False, engine="reference"):
-        want = Forest(number, cells).run()
+        want = run(Forest(number, cells))
+    if not _finite(want):  # a sequence that squares overflows
+        return "it is finite here alone" if _finite(got) else "", batched
     # Small gradients may come of large values that cancel: one scale for all.
     scale = max(1.0, *(float(np.abs(y).max(initial=0)) for y in want))
     for k, (x, y) in enumerate(zip(got, want, strict=True)):
@@ -250,15 +283,20 @@ def compare(number: int, cells: int = 500) -> tuple[str, bool]:
     return "", batched
 
 
+def _finite(values: Sequence[Array]) -> bool:
+    return all(bool(np.isfinite(x).all()) for x in values)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", type=int, default=500, help="kinds of cells")
+    parser.add_argument("--train", action="store_true", help="sequences, too")
     given = parser.parse_args()
     start, failures, rows = time.monotonic(), 0, 0
     for number in range(given.seed, given.seed + given.count):
-        wrong, batched = compare(number, given.cells)
+        wrong, batched = compare(number, given.cells, given.train)
         rows += batched
         if wrong:
             failures += 1

@@ -9,9 +9,11 @@ from tests.batch.forests import compare
 COUNT, KINDS = 25, 12
 
 
+@pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("part", range(4))
-def test_random_forests(part: int) -> None:
-    found = [compare(k, KINDS) for k in range(part * COUNT, (part + 1) * COUNT)]
+def test_random_forests(part: int, trains: bool) -> None:
+    numbers = range(part * COUNT, (part + 1) * COUNT)
+    found = [compare(k, KINDS, trains) for k in numbers]
     wrong = {part * COUNT + k: said for k, (said, _) in enumerate(found) if said}
     assert not wrong
     assert sum(batched for _, batched in found) > COUNT / 2
