@@ -10,6 +10,7 @@ from treadle.engines.native.builder import (
     I8,
     I64,
     LINE,
+    PARTS,
     PTR,
     Builder,
     Value,
@@ -377,11 +378,12 @@ class Access:
         mask = self._mask(s.guards, True)
         if s.index.coefficient(self.vector) == 1 and self._plain(s.index):  # type: ignore[arg-type]
             pointer = self.pointer(s.buffer, s.index, memory)
-            whole = self.lanes * dtype.itemsize % LINE == 0
+            size = self.lanes * dtype.itemsize
+            whole = size % LINE == 0 or size in PARTS
             if mask is not None:
                 b.masked_store(value, pointer, mask)
             elif whole and self.kernel.arguments[s.buffer].streamed:
-                b.stream(value, pointer)
+                b.stream(value, pointer, size)
             else:
                 b.store(value, pointer)
             return

@@ -19,6 +19,7 @@ __all__ = ["Builder", "Loop", "Value", "element", "lanes", "vector"]
 I1, I8, I16, I32, I64 = "i1", "i8", "i16", "i32", "i64"
 F16, F32, F64, PTR = "half", "float", "double", "ptr"
 LINE = 64  # bytes of a line of the cache
+PARTS = (16, 32)  # of one that are stored past the caches at once
 BITS = {I1: 1, I8: 8, I16: 16, I32: 32, I64: 64, F16: 16, F32: 32, F64: 64, PTR: 64}
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 
@@ -252,13 +253,16 @@ class Builder:
         align = align or max(BITS[element(x.type)] // 8, 1)
         self.emit(f"store {x}, {pointer}, align {align}")
 
-    def stream(self, x: Value, pointer: Value) -> None:
-        """Store past the caches, where the address is that of a line of them."""
+    def stream(self, x: Value, pointer: Value, size: int) -> None:
+        """Store so many bytes past the caches, where a line of them begins at the
+        address, or a part of one as large as what is stored.
+        """
+        align = min(size, LINE)
         place = self.define("i64", f"ptrtoint {pointer} to i64")
-        low = self.and_(place, self.i64(LINE - 1))
+        low = self.and_(place, self.i64(align - 1))
         aligned = self.compare("eq", low, self.i64(0))
         with self.when(aligned):
-            self.emit(f"store {x}, {pointer}, align {LINE}, !nontemporal !0")
+            self.emit(f"store {x}, {pointer}, align {align}, !nontemporal !0")
         with self.when(self.xor(aligned, self.constant("i1", 1))):
             self.store(x, pointer)
         self.metadata = "\n!0 = !{i32 1}"
