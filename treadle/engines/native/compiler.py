@@ -11,6 +11,11 @@ times, and none of them makes a kernel faster by more than the noise of 3 %: the
 SSA with explicit vectors, and code generation itself folds constants, hoists invariants
 and reduces strength. Its level 2 takes 3 to 6 ms a kernel; level 1 saves 7 % of that
 and loses 12 % on integer index code, level 3 gains nothing.
+
+What a text has as functions of its own is called, unless it is `alwaysinline`: then it
+is put in where it is used, without further passes. The engine's own functions, which
+read the interpreter's objects by dozens of little ones, are a quarter faster for it,
+and compiled sooner.
 """
 
 from __future__ import annotations
@@ -43,11 +48,12 @@ _LEVEL = 2
 # "small": constants lie at offsets from the program counter, not at full addresses.
 _RELOCATION, _CODE_MODEL = "pic", "small"
 # What code depends on besides text, host and versions: to change with what is done.
-FLAGS = f"level {_LEVEL} {_RELOCATION} {_CODE_MODEL} no passes"
+FLAGS = f"level {_LEVEL} {_RELOCATION} {_CODE_MODEL} no passes but inlining"
 VERSIONS = (".".join(map(str, llvm.llvm_version_info)), llvmlite.__version__)
 
 _DEFINITION = re.compile(r"^(define\b[^{]*\)[^{()]*?)\s*\{", re.MULTILINE)
 _GROUP = 700  # of function attributes; texts have none or few of their own
+_INLINE = "alwaysinline"  # the attribute of what is put in where it is used
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -118,12 +124,13 @@ def prepare(text: str, host: Host) -> str:
 
 def assembly(text: str, host: Host) -> str:
     """The machine instructions of a text, to look at."""
-    return str(make_machine(host).emit_assembly(_parse(prepare(text, host))))
+    machine = make_machine(host)
+    return str(machine.emit_assembly(_parse(prepare(text, host), machine)))
 
 
 def optimized(text: str, host: Host) -> str:
-    """The IR that code generation begins with, to look at: no passes run before it."""
-    return str(_parse(prepare(text, host)))
+    """The IR that code generation begins with, to look at."""
+    return str(_parse(prepare(text, host), make_machine(host)))
 
 
 # -- target machines -------------------------------------------------------------------
@@ -160,17 +167,22 @@ def _layout(host: Host) -> str:
 # -- one module ------------------------------------------------------------------------
 
 
-def _parse(text: str) -> llvm.ModuleRef:
+def _parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()
+    if _INLINE in text:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        settings = llvm.create_pipeline_tuning_options()
+        passes.run(module, llvm.create_pass_builder(machine, settings))
     return module
 
 
 def _emit(text: str, machine: llvm.TargetMachine) -> bytes:
     """The object code of one prepared text."""
     library = _unlocked()
-    if library is None:
-        return bytes(machine.emit_object(_parse(text)))
+    if library is None or _INLINE in text:
+        return bytes(machine.emit_object(_parse(text, machine)))
     context = library.ContextCreate()
     module = buffer = None
     errors = [ctypes.c_char_p() for _ in range(3)]

@@ -14,7 +14,7 @@ from treadle.graph.tensor import Tensor
 __all__ = ["forgotten"]
 
 _TEXT = """
-define internal void @fetch(ptr %object) {
+define internal void @fetch(ptr %object) alwaysinline {
   call void @llvm.prefetch.p0(ptr %object, i32 1, i32 3, i32 1)
   ret void
 }

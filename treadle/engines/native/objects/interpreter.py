@@ -59,34 +59,34 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
 ; Fetch the memory of what will soon be made behind an object: what an earlier graph had
 ; is mostly taken in order again, and lies in no cache any more.
-define internal void @soon(ptr %object, i64 %bytes) {
+define internal void @soon(ptr %object, i64 %bytes) alwaysinline {
   %p = getelementptr i8, ptr %object, i64 %bytes
   call void @llvm.prefetch.p0(ptr %p, i32 1, i32 3, i32 1)
   ret void
 }
 
-define internal ptr @item(ptr %tuple, i64 %k) {
+define internal ptr @item(ptr %tuple, i64 %k) alwaysinline {
   %items = getelementptr i8, ptr %tuple, i64 $ITEMS
   %p = getelementptr ptr, ptr %items, i64 %k
   %x = load ptr, ptr %p
   ret ptr %x
 }
 
-define internal ptr @api(ptr %self, i64 %k) {
+define internal ptr @api(ptr %self, i64 %k) alwaysinline {
   %table = getelementptr i8, ptr %self, i64 $BYTES
   %p = getelementptr ptr, ptr %table, i64 %k
   %x = load ptr, ptr %p
   ret ptr %x
 }
 
-define internal void @drop(ptr %self, ptr %x) {
+define internal void @drop(ptr %self, ptr %x) alwaysinline {
   %f = call ptr @api(ptr %self, i64 $DECREF)
   call void %f(ptr %x)
   ret void
 }
 
 ; Fill a field with one more reference to a value.
-define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) {
+define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) alwaysinline {
   %f = call ptr @api(ptr %self, i64 $INCREF)
   call void %f(ptr %x)
   %p = getelementptr i8, ptr %node, i64 %offset

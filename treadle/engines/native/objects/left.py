@@ -19,7 +19,7 @@ __all__ = ["left"]
 _FUTURE = ("type", "home", "array", "before", "run", "_node")
 _TEXT = """
 ; Put a value, with the reference there is to it, into a field.
-define internal void @put(ptr %api, ptr %node, i64 %offset, ptr %x) {
+define internal void @put(ptr %api, ptr %node, i64 %offset, ptr %x) alwaysinline {
   %p = getelementptr i8, ptr %node, i64 %offset
   %old = load ptr, ptr %p
   store ptr %x, ptr %p
@@ -27,7 +27,7 @@ define internal void @put(ptr %api, ptr %node, i64 %offset, ptr %x) {
   ret void
 }
 
-define internal ptr @listed(ptr %list, i64 %k) {
+define internal ptr @listed(ptr %list, i64 %k) alwaysinline {
   %items = call ptr @field(ptr %list, i64 $LIST_ITEMS)
   %p = getelementptr ptr, ptr %items, i64 %k
   %x = load ptr, ptr %p

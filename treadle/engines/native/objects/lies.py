@@ -19,7 +19,7 @@ from treadle.graph.variable import Variable
 __all__ = ["lies"]
 
 _TEXT = """
-define internal i64 @count(ptr %object) {
+define internal i64 @count(ptr %object) alwaysinline {
   %p = getelementptr i8, ptr %object, i64 $COUNT
   %x = load i64, ptr %p
   ret i64 %x

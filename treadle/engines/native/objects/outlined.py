@@ -29,7 +29,7 @@ FOUND = 6
 # The space has a table of nodes and one of ops, then these: parts, room for them,
 # heads, ages, others, leaves, where each op comes first, held; and what is told.
 _TEXT = """
-define internal void @set(ptr %space, i64 %array, i64 %k, i64 %x) {
+define internal void @set(ptr %space, i64 %array, i64 %k, i64 %x) alwaysinline {
   %own = call ptr @array(ptr %space, i64 %array)
   %p = getelementptr i64, ptr %own, i64 %k
   store i64 %x, ptr %p

@@ -6,7 +6,7 @@ __all__ = ["HOLDS", "SITE"]
 
 HOLDS = """
 ; An attribute of an object, a reference that is the caller's.
-define internal ptr @ask(ptr %self, i64 %object, i64 %name) {
+define internal ptr @ask(ptr %self, i64 %object, i64 %name) alwaysinline {
   %api = call ptr @item(ptr %self, i64 $own_api)
   %x = call ptr @item(ptr %self, i64 %object)
   %key = call ptr @item(ptr %self, i64 %name)
@@ -16,7 +16,7 @@ define internal ptr @ask(ptr %self, i64 %object, i64 %name) {
 }
 
 ; Whether a list is empty.
-define internal i1 @empty(ptr %self, i64 %list) {
+define internal i1 @empty(ptr %self, i64 %list) alwaysinline {
   %x = call ptr @item(ptr %self, i64 %list)
   %sp = getelementptr i8, ptr %x, i64 $SIZE
   %size = load i64, ptr %sp

@@ -12,7 +12,7 @@ __all__ = ["loaded"]
 
 # An int below two to the sixtieth; what a word of an object refers to.
 _COMMON = """
-define internal i64 @number(ptr %int) {
+define internal i64 @number(ptr %int) alwaysinline {
   %p = getelementptr i8, ptr %int, i64 $SIZE
   %size = load i64, ptr %p
   %digits = lshr i64 %size, $SHIFT
@@ -29,7 +29,7 @@ define internal i64 @number(ptr %int) {
   ret i64 %x
 }
 
-define internal ptr @field(ptr %object, i64 %offset) {
+define internal ptr @field(ptr %object, i64 %offset) alwaysinline {
   %p = getelementptr i8, ptr %object, i64 %offset
   %x = load ptr, ptr %p
   ret ptr %x

@@ -33,7 +33,7 @@ FIRST = 1 << 12  # nodes there is room for at first
 _TEXT = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
-define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) {
+define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) alwaysinline {
   %fields = call ptr @array(ptr %space, i64 12)
   %room = call i64 @word(ptr %space, i64 13)
   %base = mul i64 %room, %field
