@@ -180,6 +180,48 @@ def test_a_closure_cell_that_is_rebound_traces_anew() -> None:
     assert [float(f(x)), float(f(x))] == [15.0, 15.0] and f.count == 2
 
 
+def test_what_a_plan_has_seen_is_looked_at_in_each_call() -> None:
+    module, factor, x = space(), 2.0, td.constant(3.0)
+    linear = td.nn.Linear(1, 1, bias=False)
+    linear.load_state_dict({"weight": [[1.0]]})
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        y = x * factor + linear(x.reshape((1,))).sum()
+        return y if linear.training else -y
+
+    def total() -> list[float]:
+        # The first call makes the plan that the others follow.
+        return [float(g(x)) for g in (f, module.named) for _ in range(3)]
+
+    assert total() == [9.0] * 3 + [6.0] * 3
+    for change, want in (
+        (lambda: setattr(module, "FACTOR", 4.0), [9.0, 12.0]),
+        (lambda: linear.eval(), [-9.0, 12.0]),
+        (lambda: linear.train(), [9.0, 12.0]),
+    ):
+        change()
+        assert total() == [want[0]] * 3 + [want[1]] * 3
+    factor = 5.0
+    assert total() == [18.0] * 3 + [12.0] * 3
+    f.f.__code__ = f.f.__code__.replace(co_name="other")
+    count = f.count
+    assert total() == [18.0] * 3 + [12.0] * 3 and f.count == count + 1
+    w = td.param("w", init=1.0)
+    scaled = td.function(lambda x: x * w)
+    kept, free = [scaled(x) for _ in range(3)], []
+    with td.no_grad():
+        free = [scaled(x) for _ in range(3)]
+    assert [float(td.grad(y, [w])[0]) for y in (*kept, scaled(x))] == [3.0] * 4
+    for y in free:
+        with pytest.raises(td.GradientError):
+            td.grad(y, [w])
+    with td.options(dtype="float64"):
+        made = td.function(lambda: td.zeros(2) + 1.0)
+        assert [made().dtype.name for _ in range(3)] == ["float64"] * 3
+    assert [made().dtype.name for _ in range(3)] == ["float32"] * 3
+
+
 def test_modes_flags_and_options_are_part_of_the_signature() -> None:
     class Cell(td.nn.Module):
         def __init__(self) -> None:

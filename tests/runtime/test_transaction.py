@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ import pytest
 import treadle as td
 from treadle.graph.frame import state
 from treadle.nn.functional import cross_entropy
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_raised() -> Iterator[None]:
+    """Also where whoever started the tests has them ignored, as shells do behind &."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Training:

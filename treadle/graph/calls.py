@@ -33,6 +33,7 @@ from treadle.graph.variable import Variable, VariableItem
 __all__ = [
     "Called",
     "Plan",
+    "Seen",
     "Step",
     "follow",
     "recorded",
@@ -43,6 +44,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME = range(6)  # how an argument is told
+ATTRIBUTE, ITEM, STAMP = range(3)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
@@ -69,14 +71,30 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What stood in a place around a function when a call was traced.
+
+    The place is an ATTRIBUTE (of an attribute, where there are two names), or an ITEM
+    of a dict. A STAMP is an owner that has `seen` a number of `base/changes.py` and, if
+    that is another one by now, is asked by a call whether all is as it was.
+    """
+
+    kind: int
+    owner: Any
+    names: tuple[str, ...] = ()
+    value: Any = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """The nodes of a call. Values are numbered: the tensors among the arguments, the
     newest versions of `variables` (each a Variable, or the place in the signature of
     one that is an argument, which a plan does not keep alive), what is `captured`, then
     the steps. At the places in `data` an argument is an int, which becomes a leaf.
 
-    `form` says what the results are in. `holds` is asked before: whether the call still
-    means this. What a signature tells by identity is kept alive in `things`.
+    `form` says what the results are in. A call means this while what was `seen` is
+    there and `holds`, which is asked after that, says so. What a signature tells by
+    identity is kept alive in `things`.
     """
 
     given: int
@@ -88,6 +106,7 @@ class Plan:
     things: tuple[Any, ...]
     holds: Callable[[], bool] | None = None
     data: tuple[int, ...] = ()
+    seen: tuple[Seen, ...] = ()
 
     @property
     def size(self) -> int:

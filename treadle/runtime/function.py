@@ -94,6 +94,7 @@ class Traced:
 class Known:
     """A signature as it was called last: its trace, while what it names stays."""
 
+    guard: Guard
     holds: Callable[[], bool]
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
@@ -143,7 +144,7 @@ class Function(Wrapper, Called):
             self.known[signature] = known
         if known.tries and not kwargs and not known.entry.open:
             known.tries -= 1
-            plan = plan_of_call(args, known.entry, known.holds)
+            plan = plan_of_call(args, known.entry, *known.guard.apart())
             if plan is not None:
                 self.know(args, plan)
         return known.entry.call(tuple(tensors))
@@ -161,7 +162,7 @@ class Function(Wrapper, Called):
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return Known(guard.check(), entry, tuple(kinds))
+        return Known(guard, guard.check(), entry, tuple(kinds))
 
     def _find(
         self,

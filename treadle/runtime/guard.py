@@ -13,6 +13,7 @@ import numpy as np
 
 from treadle.base.changes import changes
 from treadle.base.options import here
+from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, Seen
 from treadle.graph.frame import state
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Variable
@@ -56,36 +57,44 @@ class Guard:
         self._values: list[Any] = []  # what the terms speak of
         self._named: dict[int, str] = {}
         self._stamped: list[str] = []  # terms that hold while the stamp stays
-        grad = "" if self.no_grad else "not "
-        self._terms = [
-            f"{self._name(here)}.current.dtype is {self._name(self.dtype)}",
-            f"{grad}{self._name(state)}.no_grad",
-        ]
+        self._terms: list[str] = []
+        self._seen = [Seen(ATTRIBUTE, here, ("current", "dtype"), self.dtype)]
+        if self.no_grad:
+            self._terms.append(f"{self._name(state)}.no_grad")
+        else:
+            self._seen.append(Seen(ATTRIBUTE, state, ("no_grad",), 0))
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""
-        text, values = self.terms()
-        names = ", ".join(f"v{k}" for k in range(len(values)))
-        check: Callable[[], bool] = compiled(
-            _CHECK.format(names=names, terms=text), "make"
-        )(*values)
-        return check
+        return self._checked([*map(self._text, self._plain), *self._terms])
 
-    def terms(self) -> tuple[str, list[Any]]:
-        """An expression that tells it, and the values of the names v0, v1, ... in it.
+    def apart(self) -> tuple[tuple[Seen, ...], Callable[[], bool] | None]:
+        """The same in two parts: what is to be seen, and what tells the rest."""
+        return self._plain, self._checked(self._terms) if self._terms else None
 
-        It raises AttributeError, KeyError or ValueError where something is gone.
-        """
-        terms = list(self._terms)
-        if self._stamped:
-            names = ", ".join(f"v{k}" for k in range(len(self._values)))
-            text = _CHECK.format(names=names, terms=" and ".join(self._stamped))
-            again = _Again(compiled(text, "make")(*self._values))
-            own, stamp = self._name(again), self._name(changes)
-            terms.append(f"({stamp}.now == {own}.seen or {own}())")
-        return " and ".join(terms), list(self._values)
+    @functools.cached_property
+    def _plain(self) -> tuple[Seen, ...]:
+        if not self._stamped:
+            return tuple(self._seen)
+        return *self._seen, Seen(STAMP, _Again(self._checked(self._stamped)))
 
     # -- terms ---------------------------------------------------------------------
+
+    def _checked(self, terms: list[str]) -> Callable[[], bool]:
+        """A function that tells whether terms hold; not where something is gone."""
+        names = ", ".join(f"v{k}" for k in range(len(self._values)))
+        text = _CHECK.format(names=names, terms=" and ".join(terms))
+        check: Callable[[], bool] = compiled(text, "make")(*self._values)
+        return check
+
+    def _text(self, seen: Seen) -> str:
+        """The term that tells whether something is where it was seen."""
+        owner = self._name(seen.owner)
+        if seen.kind == STAMP:
+            return f"({self._name(changes)}.now == {owner}.seen or {owner}())"
+        (first, *more) = seen.names
+        place = f"[{first!r}]" if seen.kind == ITEM else ".".join(("", first, *more))
+        return f"{owner}{place} is {self._name(seen.value)}"
 
     def _name(self, value: Any) -> str:
         """The name of an object in the terms."""
@@ -97,12 +106,11 @@ class Guard:
 
     def _item(self, holder: Any, key: str) -> None:
         """Note that a dict has a value under a name."""
-        place = f"{self._name(holder)}[{key!r}]"
-        self._terms.append(f"{place} is {self._name(holder[key])}")
+        self._seen.append(Seen(ITEM, holder, (key,), holder[key]))
 
     def _attribute(self, owner: Any, name: str, value: Any) -> None:
         """Note that an object has a value as an attribute."""
-        self._terms.append(f"{self._name(owner)}.{name} is {self._name(value)}")
+        self._seen.append(Seen(ATTRIBUTE, owner, (name,), value))
 
     def _parts(self, view: str, parts: Iterable[Any]) -> None:
         """Note what iterating over the object that `view` stands for comes to."""
@@ -204,7 +212,7 @@ class Guard:
         self._attribute(f, "__code__", code)
         names, loaded = names_of(code)
         self.names.update(names)
-        found: list[Any] = []
+        found: list[Any] = [code]
         for cell in f.__closure__ or ():
             try:
                 inside = cell.cell_contents

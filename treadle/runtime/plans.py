@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.graph.calls import SINGLE, TUPLE, Plan, Step, things_of
+from treadle.graph.calls import SINGLE, TUPLE, Plan, Seen, Step, things_of
 from treadle.graph.tensor import Tensor
 
 __all__ = ["plan_of_call"]
 
 
 def plan_of_call(
-    args: Sequence[Any], entry: Any, holds: Callable[[], bool]
+    args: Sequence[Any],
+    entry: Any,
+    seen: Sequence[Seen],
+    holds: Callable[[], bool] | None,
 ) -> Plan | None:
     """The plan of calls like this one; None where there is too much to them.
 
     The arguments are given by position. `entry` is the trace of the call, which they
-    mean while it `holds`.
+    mean while what was `seen` is there and the rest `holds`.
     """
     traced = entry.trace
     if traced.draws or not (entry.flat or entry.single):
@@ -44,4 +47,5 @@ def plan_of_call(
         tuple(range(first, leaves + len(steps))),
         tuple(x.type if isinstance(x, Tensor) else x for x in things),
         holds,
+        seen=tuple(seen),
     )

@@ -11,17 +11,19 @@ import ctypes
 import sys
 from collections.abc import Callable
 from functools import cache
+from types import CellType, FunctionType
 from typing import Any
 
+from treadle.base.changes import Changes, changes
 from treadle.engines.native.objects.interpreter import addresses, builtin, numbers
-from treadle.engines.native.objects.layout import offsets, place_of
+from treadle.engines.native.objects.layout import offsets, place_of, slots
 from treadle.engines.native.objects.make import FRESH
 from treadle.engines.native.objects.plan_key import SIGNATURE
 from treadle.engines.native.objects.plan_nodes import CALL, NODES
 from treadle.engines.native.objects.plan_site import HOLDS, SITE
 from treadle.engines.native.objects.text import loaded
 from treadle.graph import calls
-from treadle.graph.calls import Called, Plan
+from treadle.graph.calls import Called, Plan, Seen
 from treadle.graph.frame import state
 from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
 from treadle.graph.origin import capture, holding, library
@@ -56,9 +58,13 @@ _OWN = (
     "constant",
     "whole",
     "empty",
+    "changes",
 )
 # a plan one of these.
-_PLAN = ("numbers", "holds", "variables", "captured", "ops", "types", "things")
+_PLAN = ("numbers", "holds", "variables", "captured", "ops", "types", "things", "seen")
+# How something is seen: in a word of its owner, as an attribute, as one of an attribute
+# (nested), as an entry of a dict, or behind a stamp.
+_SEEN = {"FIELD": 0, "ATTRIBUTE": 1, "NESTED": 2, "ENTRY": 3, "STAMP": 4}
 _HEAD = 7  # numbers of a plan before the places of its results
 _TEXT = SIGNATURE + HOLDS + SITE + NODES + CALL
 _KEYWORDS = 0x82  # METH_FASTCALL | METH_KEYWORDS
@@ -83,9 +89,10 @@ def provide_calls() -> None:
 def _code() -> int | None:
     """The function; None where things do not lie as it expects."""
     fields, filename = offsets(), _filename()
-    if fields is None or filename is None:
+    stamp = slots(Changes, ["now"])
+    if fields is None or filename is None or stamp is None:
         return None
-    known = {**numbers(), "FILENAME": filename, "HEAD": _HEAD}
+    known = {**numbers(), **stamp, **_SEEN, "FILENAME": filename, "HEAD": _HEAD}
     known |= {f"own_{name}": k for k, name in enumerate(_OWN)}
     known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
     known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
@@ -117,6 +124,7 @@ def _own(known: Called, long: Callable[..., Any]) -> tuple[Any, ...]:
         "constant": CONSTANT,
         "whole": INTEGER,
         "empty": (),
+        "changes": changes,
     }
     return tuple(found.get(name, sys.intern(name)) for name in _OWN)
 
@@ -129,7 +137,7 @@ def _written(plan: Plan) -> tuple[Any, ...]:
         len(plan.steps),
         plan.form,
         len(plan.results),
-        plan.holds is not None or bool(plan.variables),  # whether a trace is another
+        bool(plan.seen or plan.holds or plan.variables),  # whether a trace is another
         len(plan.data),
         *plan.results,
         *plan.data,
@@ -144,8 +152,26 @@ def _written(plan: Plan) -> tuple[Any, ...]:
         "ops": tuple(step.op for step in plan.steps),
         "types": tuple(step.type for step in plan.steps),
         "things": plan.things,
+        "seen": tuple(map(_place_of, plan.seen)),
     }
     return tuple(known[name] for name in _PLAN)
+
+
+def _place_of(seen: Seen) -> tuple[int, object, object, object]:
+    """How something is seen, of which owner, where, and what it is."""
+    owner, names, value = seen.owner, seen.names, seen.value
+    if seen.kind == calls.STAMP:
+        place = slots(type(owner), ["seen"])
+        return _SEEN["STAMP"], owner, place["seen"] if place else None, value
+    if seen.kind == calls.ITEM:
+        return _SEEN["ENTRY"], owner, names[0], value
+    if len(names) > 1:
+        return _SEEN["NESTED"], owner, names, value
+    if type(owner) in (CellType, FunctionType):  # they keep these in a word each
+        word = place_of(owner, id(value))
+        if word is not None:
+            return _SEEN["FIELD"], owner, word, value
+    return _SEEN["ATTRIBUTE"], owner, names[0], value
 
 
 def _filename() -> int | None:

@@ -64,6 +64,93 @@ nothing:
   ret i1 0
 }
 
+; Whether all that a plan has seen around it is there; 2 where something was raised.
+define internal i8 @still(ptr %self, ptr %plan) {
+entry:
+  %api = call ptr @item(ptr %self, i64 $own_api)
+  %terms = call ptr @item(ptr %plan, i64 $plan_seen)
+  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
+  %sp = getelementptr i8, ptr %terms, i64 $SIZE
+  %count = load i64, ptr %sp
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %yes
+body:
+  %term = call ptr @item(ptr %terms, i64 %k)
+  %way = call ptr @item(ptr %term, i64 0)
+  %owner = call ptr @item(ptr %term, i64 1)
+  %place = call ptr @item(ptr %term, i64 2)
+  %value = call ptr @item(ptr %term, i64 3)
+  %kind = call i64 @number(ptr %way)
+  switch i64 %kind, label %no [i64 $FIELD, label %word i64 $ATTRIBUTE, label %attribute
+    i64 $NESTED, label %nested i64 $ENTRY, label %entry_of i64 $STAMP, label %stamp]
+word:
+  %offset = call i64 @number(ptr %place)
+  %w = call ptr @field(ptr %owner, i64 %offset)
+  br label %compare
+attribute:
+  %a = call ptr %getattr(ptr %owner, ptr %place)
+  br label %asked
+nested:
+  %first = call ptr @item(ptr %place, i64 0)
+  %second = call ptr @item(ptr %place, i64 1)
+  %middle = call ptr %getattr(ptr %owner, ptr %first)
+  %lost = icmp eq ptr %middle, null
+  br i1 %lost, label %gone, label %within
+within:
+  %b = call ptr %getattr(ptr %middle, ptr %second)
+  call void @drop(ptr %api, ptr %middle)
+  br label %asked
+asked:
+  %x = phi ptr [%a, %attribute], [%b, %within]
+  %none = icmp eq ptr %x, null
+  br i1 %none, label %gone, label %held
+held:  ; what is compared with it is alive, so it is not another at the same address
+  call void @drop(ptr %api, ptr %x)
+  br label %compare
+entry_of:
+  %getitem = call ptr @api(ptr %api, i64 $GETITEM)
+  %e = call ptr %getitem(ptr %owner, ptr %place)
+  %absent = icmp eq ptr %e, null
+  br i1 %absent, label %gone, label %compare
+compare:
+  %found = phi ptr [%w, %word], [%x, %held], [%e, %entry_of]
+  %same = icmp eq ptr %found, %value
+  br i1 %same, label %next, label %no
+stamp:
+  %changes = call ptr @item(ptr %self, i64 $own_changes)
+  %now = call ptr @field(ptr %changes, i64 $now)
+  %since = call i64 @number(ptr %place)
+  %seen = call ptr @field(ptr %owner, i64 %since)
+  %quiet = icmp eq ptr %now, %seen
+  br i1 %quiet, label %next, label %look
+look:
+  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
+  %said = call ptr %noargs(ptr %owner)
+  %raised = icmp eq ptr %said, null
+  br i1 %raised, label %failed, label %know
+know:
+  %true = call ptr @api(ptr %api, i64 $TRUE)
+  %well = icmp eq ptr %said, %true
+  call void @drop(ptr %api, ptr %said)
+  br i1 %well, label %next, label %no
+next:
+  %k1 = add i64 %k, 1
+  br label %loop
+gone:
+  %clear = call ptr @api(ptr %api, i64 $CLEAR)
+  call void %clear()
+  br label %no
+yes:
+  ret i8 1
+no:
+  ret i8 0
+failed:
+  ret i8 2
+}
+
 ; Whether a call may follow its plan here and now; 2 where something was raised.
 define internal i8 @allowed(ptr %self, ptr %plan, ptr %numbers) {
 entry:
@@ -81,6 +168,9 @@ trace:
   %outside = call i1 @outside(ptr %self)
   br i1 %outside, label %guard, label %no
 guard:
+  %still = call i8 @still(ptr %self, ptr %plan)
+  switch i8 %still, label %failed [i8 0, label %no i8 1, label %rest]
+rest:
   %holds = call ptr @item(ptr %plan, i64 $plan_holds)
   %none = call ptr @api(ptr %api, i64 $NONE)
   %always = icmp eq ptr %holds, %none
