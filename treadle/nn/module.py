@@ -14,7 +14,7 @@ from treadle.base.dtypes import as_dtype, kind
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
-from treadle.graph.tensor import Notes, scope
+from treadle.graph.noted import Noted
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.nn.state import Keys, Rename, choose, compare, in_dtype, members
 from treadle.nn.trained import released, settle, trains
@@ -29,7 +29,7 @@ _PRIVATE = frozenset(
 )
 
 
-class Module:
+class Module(Noted):
     """The base of all layers: assign parameters and parts, write `forward`.
 
     Attributes that are Variables or Modules, or lists, tuples or dicts of them, belong
@@ -50,10 +50,8 @@ class Module:
 
     training: bool
     _unseen = _PRIVATE  # attributes that no function that is traced depends on
-    _path: str
     _named: dict[str, str]
     _passing: set[str]
-    _notes: tuple[Any, Any, Any]  # as scope around, path, and what its nodes carry
     _trains: bool  # what `trainable` was set to
     _above: WeakSet[Module]  # the modules that hold this one
 
@@ -79,21 +77,6 @@ class Module:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The innermost module names the nodes; pictures put those of one in a box.
-        before = scope.notes
-        around, path, notes = self._notes
-        if around is not before or path is not self._path:
-            name = self._path or type(self).__name__
-            notes = Notes(before or (), module=name)
-            self.__dict__["_notes"] = before, self._path, notes
-        scope.notes = notes
-        try:
-            # Without keywords a call takes a tenth less.
-            return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
-        finally:
-            scope.notes = before
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)

@@ -15,7 +15,12 @@ from types import CellType, FunctionType
 from typing import Any
 
 from treadle.base.changes import Changes, changes
-from treadle.engines.native.objects.interpreter import addresses, builtin, numbers
+from treadle.engines.native.objects.interpreter import (
+    KEYWORDS,
+    addresses,
+    builtin,
+    numbers,
+)
 from treadle.engines.native.objects.layout import offsets, place_of, slots
 from treadle.engines.native.objects.make import FRESH
 from treadle.engines.native.objects.plan_key import SIGNATURE
@@ -67,7 +72,6 @@ _PLAN = ("numbers", "holds", "variables", "captured", "ops", "types", "things", 
 _SEEN = {"FIELD": 0, "ATTRIBUTE": 1, "NESTED": 2, "ENTRY": 3, "STAMP": 4}
 _HEAD = 7  # numbers of a plan before the places of its results
 _TEXT = SIGNATURE + HOLDS + SITE + NODES + CALL
-_KEYWORDS = 0x82  # METH_FASTCALL | METH_KEYWORDS
 
 
 def provide_calls() -> None:
@@ -78,7 +82,7 @@ def provide_calls() -> None:
 
     def made(known: Called, long: Callable[..., Any]) -> Callable[..., Any]:
         own = _own(known, long)
-        return builtin("call", code, own, _KEYWORDS)
+        return builtin("call", code, own, KEYWORDS)
 
     method = ctypes.pythonapi.PyInstanceMethod_New
     method.restype, method.argtypes = ctypes.py_object, (ctypes.py_object,)

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 
-__all__ = ["INTERPRETER", "addresses", "builtin", "numbers"]
+__all__ = ["INTERPRETER", "KEYWORDS", "addresses", "builtin", "numbers"]
 
 # Bytes hold the addresses of these, in order.
 _FUNCTIONS = {
@@ -40,6 +40,10 @@ _FUNCTIONS = {
     "SETITEM": "PyList_SetItem",
     "OCCURRED": "PyErr_Occurred",
     "CLEAR": "PyErr_Clear",
+    "SETATTR": "PyObject_SetAttr",
+    "METHOD": "PyObject_VectorcallMethod",
+    "FETCH": "PyErr_Fetch",
+    "RESTORE": "PyErr_Restore",
 }
 _OBJECTS = {
     "NEXT": next_serial,
@@ -94,7 +98,8 @@ define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) alwaysinli
   ret void
 }
 """
-_FASTCALL = 0x80  # arguments by position, in an array
+_FASTCALL = 0x80  # METH_FASTCALL: arguments by position, in an array
+KEYWORDS = _FASTCALL | 0x02  # and by name behind these
 
 
 class _Method(ctypes.Structure):

@@ -1,0 +1,45 @@
+"""What is called with notes of its own: the innermost module names its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treadle.graph.tensor import Notes, scope
+
+__all__ = ["Noted", "quicken"]
+
+
+class Noted:
+    """A call is one of `forward`, and what that makes carries the notes of its object.
+
+    Pictures put the nodes of one object in a box, by its `_path`.
+    """
+
+    _path: str
+    _notes: tuple[Any, Any, Any]  # as scope around, path, and what its nodes carry
+    forward: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        before = scope.notes
+        around, path, notes = self._notes
+        if around is not before or path is not self._path:
+            name = self._path or type(self).__name__
+            notes = Notes(before or (), module=name)
+            self.__dict__["_notes"] = before, self._path, notes
+        scope.notes = notes
+        try:
+            # Without keywords a call takes a tenth less.
+            return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
+        finally:
+            scope.notes = before
+
+
+def quicken(made: Callable[[Callable[..., Any]], Any]) -> None:
+    """Let calls whose notes are known be entered as a method `made` of machine code
+    does, which leaves all others to the one that it is given.
+    """
+    Noted.__call__ = made(_LONG)  # type: ignore[method-assign]
+
+
+_LONG = Noted.__call__
