@@ -155,8 +155,8 @@ def test_a_large_head_is_updated_before_what_is_computed_again() -> None:
             return [x.numpy().tobytes() for x in values], down.memory.arena
 
     wanted, natural = step(0)
-    found, arena = step(natural * 3 // 4)
-    assert arena <= natural * 3 // 4
+    found, arena = step(natural * 4 // 5)
+    assert arena <= natural * 4 // 5
     assert found == wanted
 
 
