@@ -64,6 +64,23 @@ nothing:
   ret i1 0
 }
 
+; Whether something that is called without arguments says True; 2 where it has raised.
+define internal i8 @says(ptr %api, ptr %what) {
+entry:
+  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
+  %said = call ptr %noargs(ptr %what)
+  %raised = icmp eq ptr %said, null
+  br i1 %raised, label %failed, label %know
+know:
+  %true = call ptr @api(ptr %api, i64 $TRUE)
+  %same = icmp eq ptr %said, %true
+  call void @drop(ptr %api, ptr %said)
+  %found = zext i1 %same to i8
+  ret i8 %found
+failed:
+  ret i8 2
+}
+
 ; Whether all that a plan has seen around it is there; 2 where something was raised.
 define internal i8 @still(ptr %self, ptr %plan) {
 entry:
@@ -127,15 +144,8 @@ stamp:
   %quiet = icmp eq ptr %now, %seen
   br i1 %quiet, label %next, label %look
 look:
-  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
-  %said = call ptr %noargs(ptr %owner)
-  %raised = icmp eq ptr %said, null
-  br i1 %raised, label %failed, label %know
-know:
-  %true = call ptr @api(ptr %api, i64 $TRUE)
-  %well = icmp eq ptr %said, %true
-  call void @drop(ptr %api, ptr %said)
-  br i1 %well, label %next, label %no
+  %said = call i8 @says(ptr %api, ptr %owner)
+  switch i8 %said, label %failed [i8 0, label %no i8 1, label %next]
 next:
   %k1 = add i64 %k, 1
   br label %loop
@@ -176,15 +186,8 @@ rest:
   %always = icmp eq ptr %holds, %none
   br i1 %always, label %yes, label %call
 call:
-  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
-  %said = call ptr %noargs(ptr %holds)
-  %raised = icmp eq ptr %said, null
-  br i1 %raised, label %failed, label %know
-know:
-  %true = call ptr @api(ptr %api, i64 $TRUE)
-  %same = icmp eq ptr %said, %true
-  call void @drop(ptr %api, ptr %said)
-  br i1 %same, label %yes, label %no
+  %said = call i8 @says(ptr %api, ptr %holds)
+  ret i8 %said
 yes:
   ret i8 1
 no:
