@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 
 __all__: list[str] = []
 
@@ -28,6 +29,26 @@ _numbers = itertools.count(1)
 def changed() -> None:
     """Something is not what it was; to be called after it was changed."""
     changes.now = next(_numbers)
+
+
+class Again:
+    """A check of what moves the stamp, which holds from one stamp to the next.
+
+    Who asks often compares `seen` with the stamp himself, and calls if it is another.
+    """
+
+    __slots__ = ("check", "seen")
+
+    def __init__(self, check: Callable[[], bool]) -> None:
+        self.check = check
+        self.seen = -1
+
+    def __call__(self) -> bool:
+        now = changes.now
+        if not self.check():
+            return False
+        self.seen = now
+        return True
 
 
 def unheard(name: str) -> None:

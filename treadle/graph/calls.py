@@ -75,8 +75,7 @@ class Seen:
     """What stood in a place around a function when a call was traced.
 
     The place is an ATTRIBUTE (of an attribute, where there are two names), or an ITEM
-    of a dict. A STAMP is an owner that has `seen` a number of `base/changes.py` and, if
-    that is another one by now, is asked by a call whether all is as it was.
+    of a dict. A STAMP is an owner that looks `Again` where the stamp has moved.
     """
 
     kind: int

@@ -16,7 +16,7 @@ from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Trace, effect_of, trace
-from treadle.graph.calls import Called
+from treadle.graph.calls import Called, Seen
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
@@ -94,8 +94,8 @@ class Traced:
 class Known:
     """A signature as it was called last: its trace, while what it names stays."""
 
-    guard: Guard
     holds: Callable[[], bool]
+    apart: tuple[tuple[Seen, ...], Callable[[], bool] | None]  # the same for plans
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
     tries: int = 8  # to plan calls like it: some have a number in the way
@@ -144,7 +144,7 @@ class Function(Wrapper, Called):
             self.known[signature] = known
         if known.tries and not kwargs and not known.entry.open:
             known.tries -= 1
-            plan = plan_of_call(args, known.entry, *known.guard.apart())
+            plan = plan_of_call(args, known.entry, *known.apart)
             if plan is not None:
                 self.know(args, plan)
         return known.entry.call(tuple(tensors))
@@ -162,7 +162,7 @@ class Function(Wrapper, Called):
         tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return Known(guard, guard.check(), entry, tuple(kinds))
+        return Known(guard.check(), guard.apart(), entry, tuple(kinds))
 
     def _find(
         self,

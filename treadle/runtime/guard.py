@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.changes import changes
+from treadle.base.changes import Again, changes
 from treadle.base.options import here
 from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, Seen
 from treadle.graph.frame import state
@@ -76,7 +76,7 @@ class Guard:
     def _plain(self) -> tuple[Seen, ...]:
         if not self._stamped:
             return tuple(self._seen)
-        return *self._seen, Seen(STAMP, _Again(self._checked(self._stamped)))
+        return *self._seen, Seen(STAMP, Again(self._checked(self._stamped)))
 
     # -- terms ---------------------------------------------------------------------
 
@@ -235,23 +235,6 @@ class Guard:
 def _same(parts: Iterable[Any], found: list[Any]) -> bool:
     """Whether the parts are these very objects, as far as there are any."""
     return all(map(is_, parts, found))
-
-
-class _Again:
-    """A check that holds from one stamp to the next."""
-
-    __slots__ = ("check", "seen")
-
-    def __init__(self, check: Callable[[], bool]) -> None:
-        self.check = check
-        self.seen = -1
-
-    def __call__(self) -> bool:
-        now = changes.now
-        if not self.check():
-            return False
-        self.seen = now
-        return True
 
 
 @functools.lru_cache(maxsize=1024)

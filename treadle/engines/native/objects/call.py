@@ -14,11 +14,12 @@ from functools import cache
 from types import CellType, FunctionType
 from typing import Any
 
-from treadle.base.changes import Changes, changes
+from treadle.base.changes import Again, Changes, changes
 from treadle.engines.native.objects.interpreter import (
     KEYWORDS,
     addresses,
     builtin,
+    method,
     numbers,
 )
 from treadle.engines.native.objects.layout import offsets, place_of, slots
@@ -84,8 +85,6 @@ def provide_calls() -> None:
         own = _own(known, long)
         return builtin("call", code, own, KEYWORDS)
 
-    method = ctypes.pythonapi.PyInstanceMethod_New
-    method.restype, method.argtypes = ctypes.py_object, (ctypes.py_object,)
     calls.follow(made, _written, method)
 
 
@@ -93,10 +92,10 @@ def provide_calls() -> None:
 def _code() -> int | None:
     """The function; None where things do not lie as it expects."""
     fields, filename = offsets(), _filename()
-    stamp = slots(Changes, ["now"])
-    if fields is None or filename is None or stamp is None:
+    now, seen = slots(Changes, ["now"]), slots(Again, ["seen"])
+    if fields is None or filename is None or now is None or seen is None:
         return None
-    known = {**numbers(), **stamp, **_SEEN, "FILENAME": filename, "HEAD": _HEAD}
+    known = {**numbers(), **now, **seen, **_SEEN, "FILENAME": filename, "HEAD": _HEAD}
     known |= {f"own_{name}": k for k, name in enumerate(_OWN)}
     known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
     known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
@@ -165,8 +164,7 @@ def _place_of(seen: Seen) -> tuple[int, object, object, object]:
     """How something is seen, of which owner, where, and what it is."""
     owner, names, value = seen.owner, seen.names, seen.value
     if seen.kind == calls.STAMP:
-        place = slots(type(owner), ["seen"])
-        return _SEEN["STAMP"], owner, place["seen"] if place else None, value
+        return _SEEN["STAMP"], owner, None, None
     if seen.kind == calls.ITEM:
         return _SEEN["ENTRY"], owner, names[0], value
     if len(names) > 1:

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 
-__all__ = ["INTERPRETER", "KEYWORDS", "addresses", "builtin", "numbers"]
+__all__ = ["INTERPRETER", "KEYWORDS", "addresses", "builtin", "method", "numbers"]
 
 # Bytes hold the addresses of these, in order.
 _FUNCTIONS = {
@@ -141,6 +141,13 @@ def builtin(
     make.argtypes = ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p
     made: Callable[..., Any] = make(ctypes.byref(method), own, None)
     return made
+
+
+def method(function: Callable[..., Any]) -> Any:
+    """A built-in function as a method: the object it is called on comes first."""
+    make = ctypes.pythonapi.PyInstanceMethod_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object,)
+    return make(function)
 
 
 def _address(name: str) -> int:

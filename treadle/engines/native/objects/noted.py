@@ -6,7 +6,6 @@ as the look-up of a row does that it then asks for.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +16,7 @@ from treadle.engines.native.objects.interpreter import (
     KEYWORDS,
     addresses,
     builtin,
+    method,
     numbers,
 )
 from treadle.engines.native.objects.layout import usable
@@ -162,11 +162,8 @@ def provide_noted() -> None:
         return
 
     def made(long: Callable[..., Any]) -> Any:
-        found = {"api": addresses(), "long": long, "scope": scope, "own": "_notes"}
-        found["path"] = "_path"
-        own = tuple(found.get(name, sys.intern(name)) for name in _OWN)
-        method = ctypes.pythonapi.PyInstanceMethod_New
-        method.restype, method.argtypes = ctypes.py_object, (ctypes.py_object,)
+        names = "notes", "_notes", "_path", "forward"
+        own = addresses(), long, scope, *map(sys.intern, names)
         return method(builtin("__call__", code, own, KEYWORDS))
 
     quicken(made)

@@ -139,8 +139,7 @@ compare:
 stamp:
   %changes = call ptr @item(ptr %self, i64 $own_changes)
   %now = call ptr @field(ptr %changes, i64 $now)
-  %since = call i64 @number(ptr %place)
-  %seen = call ptr @field(ptr %owner, i64 %since)
+  %seen = call ptr @field(ptr %owner, i64 $seen)
   %quiet = icmp eq ptr %now, %seen
   br i1 %quiet, label %next, label %look
 look:
