@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import treadle as td
 from tests.batch.nets import Net, Tree, trees
+from treadle.batch import signature
 from treadle.runtime import rows
 from treadle.runtime.rows import counts
 
@@ -402,3 +404,25 @@ def test_two_words_of_cells_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "CELLS", rows.PAYS)
     rows._declined.clear()
     assert tagged(2) == 0
+
+
+@pytest.mark.parametrize("cells", [True, False])
+def test_what_ran_without_gradients_is_derived_later(
+    monkeypatch: pytest.MonkeyPatch, cells: bool
+) -> None:
+    """Bodies are kept for all, whatever scope the first to need one was in."""
+    for name in ("_bodies", "_templates"):
+        monkeypatch.setattr(signature, name, OrderedDict())
+    net, forest = Net(cells), trees(6, 30)
+    with td.no_grad():
+        td.evaluate(*net.losses(forest))
+
+    def run() -> list[Any]:
+        losses = net.losses(forest)
+        td.evaluate(*losses)
+        grads = td.grad(sum(losses[:9]), net.parameters, unused="zero")
+        return [g.numpy() for g in grads]
+
+    found = both(run)
+    assert all(np.any(g) for g in found[0])
+    agree(found)

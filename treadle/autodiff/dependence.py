@@ -16,7 +16,7 @@ from treadle.autodiff.tape import Row, tape_of
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.body import sign_of
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument, Cut
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -166,7 +166,7 @@ def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
 
 def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
     """Which cotangents the op's rule makes."""
-    with pushed(TraceFrame("a derivative")):
+    with tracing("a derivative"):
         t = node.type
         if isinstance(t, TupleType):
             assert present is not None

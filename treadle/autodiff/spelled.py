@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from treadle.base.types import TupleType, has_names
 from treadle.graph.body import Body
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import LITERAL, Argument
 from treadle.graph.numbers import number, number_of
 from treadle.graph.operators import functions
@@ -127,7 +127,7 @@ def _made(own: Expression) -> Body | None:
     if any(isinstance(x.type, TupleType) or has_names(x.type) for x in own.read):
         return None  # rules know no names
     last = own.inside[-1]
-    with pushed(TraceFrame(last.op.name)):
+    with tracing(last.op.name):
         arguments = [Tensor(Argument(k), (), x.type) for k, x in enumerate(own.read)]
         pairs = zip(own.read, arguments, strict=True)
         found = functions.stabilized(rebuild([last], {x.serial: a for x, a in pairs}))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from treadle.base.types import TupleType
 from treadle.graph.body import Body
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import rebuild
@@ -45,7 +45,7 @@ def apart_from(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart |
         return None
     key = "apart", tuple(rows), tuple(early)
     if key not in body.memo:
-        with pushed(TraceFrame(body.name)):
+        with tracing(body.name):
             body.memo[key] = _apart(body, rows, early)
     found: Apart | None = body.memo[key]
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from treadle.base.dtypes import is_inexact
 from treadle.batch.template import Template
 from treadle.graph.body import Body, sign_of
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import LITERAL, Argument, Version
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
@@ -142,7 +142,7 @@ def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
     if key in _bodies:
         _bodies.move_to_end(key)
         return _bodies[key]
-    with pushed(TraceFrame(op.name)):
+    with tracing(op.name):
         arguments: list[Tensor] = []
         own = []
         for x in inputs:
@@ -171,7 +171,7 @@ def _works(body: Body, given: tuple[bool, ...]) -> bool:
     if key not in body.memo and _loops(body):
         body.memo[key] = False
     if key not in body.memo:
-        with pushed(TraceFrame(body.name)):
+        with tracing(body.name):
             body.memo[key] = batched(body, given, 2) is not None
     found: bool = body.memo[key]
     return found

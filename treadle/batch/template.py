@@ -16,7 +16,7 @@ from treadle.base.types import TupleType, Type
 from treadle.batch.part import Part
 from treadle.batch.sums import frontier, only_rows, summed
 from treadle.graph.body import Body
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -110,7 +110,7 @@ class Template:
 
     @cached_property
     def _derived(self) -> _Derived:
-        with pushed(TraceFrame(f"gradient of {self.body.name}")):
+        with tracing(f"gradient of {self.body.name}"):
             return _Derived(self)
 
     @cached_property
@@ -122,7 +122,7 @@ class Template:
         """The sums over n rows, as a body of the matrices."""
         part = self.total
         assert part is not None
-        with pushed(TraceFrame(f"totals of {self.body.name}")):
+        with tracing(f"totals of {self.body.name}"):
             return summed(part, n)
 
 

@@ -196,6 +196,16 @@ def apart() -> Iterator[None]:
 
 
 @contextmanager
+def tracing(name: str) -> Iterator[TraceFrame]:
+    """Inside, a graph is made that is kept for all who look for it: it reads and notes
+    nothing of what is around.
+    """
+    with apart(), pushed(TraceFrame(name)) as frame:
+        assert isinstance(frame, TraceFrame)
+        yield frame
+
+
+@contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
     """Inside, new nodes carry these notes; inner blocks add to outer ones.
 

@@ -16,7 +16,7 @@ from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
 from treadle.graph.body import Body, Called, with_bodies
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
 from treadle.graph.meaning import compute_at
 from treadle.graph.resident import Resident
@@ -54,7 +54,7 @@ class Device(Engine):
         keep: Set[int],
         spent: Set[int] = frozenset(),
     ) -> Values:
-        with pushed(TraceFrame("a run")):  # what derivatives build is launched here
+        with tracing("a run"):  # what derivatives build is launched here
             graph = prepare(nodes, feeds, keep, stages=())
         for leaf in graph.leaves:  # what other engines hold, before this one is locked
             if isinstance(leaf.stored, Resident) and not self._own(leaf.stored):

@@ -19,7 +19,7 @@ import numpy as np
 from treadle.base.types import TupleType
 from treadle.engines.native.keys import Structure
 from treadle.graph.body import effect_of
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
 from treadle.ops.families import Output
@@ -58,7 +58,7 @@ class Beside:
     @staticmethod
     def of(call: Tensor, inner: Iterable[int]) -> Beside:
         wanted = tuple(sorted(inner))
-        with pushed(TraceFrame("what is kept")):
+        with tracing("what is kept"):
             return Beside(call, wanted, tuple(inside(call, wanted)))
 
     def all(self) -> list[Tensor]:

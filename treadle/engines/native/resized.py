@@ -12,7 +12,7 @@ from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.engines.native.keys import EXTENTS, Structure, sized
 from treadle.graph.body import Body
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.leaves import LITERAL, Constant
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
@@ -36,7 +36,7 @@ def resized(
     bodies: dict[Body, Body] = {}
     nodes = found.nodes
     try:
-        with pushed(TraceFrame("other extents")), held():
+        with tracing("other extents"), held():
             for x in made.nodes:
                 if x.op is LITERAL or x.stored is not None or x.serial in feeds:
                     node = _number(x, given) if x.op is LITERAL else _leaf(x, given)

@@ -15,7 +15,7 @@ from treadle.engines.native.linked import Linked
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.body import Body, bodies
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.op import Op
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
@@ -118,7 +118,7 @@ def translated(
     """
     optimize = bool(current().optimize)
     # What rules build here is never run.
-    with pushed(TraceFrame("a program")), held():
+    with tracing("a program"), held():
         graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
         name = place.__getitem__ if place is not None else int
         roots = {name(serial): root for serial, root in graph.roots.items()}

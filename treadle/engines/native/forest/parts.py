@@ -17,7 +17,7 @@ from treadle.engines.native.forest.fit import Law
 from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
-from treadle.graph.frame import TraceFrame, pushed
+from treadle.graph.frame import tracing
 from treadle.graph.tolerance import difference
 from treadle.program.even import Uneven
 
@@ -64,7 +64,7 @@ class Rows:
         """The steps for n rows."""
         found = self.known.get(n)
         if found is None:
-            with self.lock, pushed(TraceFrame("rows")):
+            with self.lock, tracing("rows"):
                 found = self.known[n] = self._made(n)
                 if len(self.known) > KEPT:
                     self.known.popitem(last=False)
