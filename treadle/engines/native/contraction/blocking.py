@@ -6,7 +6,7 @@ README tells what each buys. None depends on the number of threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from treadle.engines.native.contraction.dot import DOT_ROWS
 from treadle.engines.native.contraction.machine import Machine
@@ -22,8 +22,7 @@ ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multip
 FAR = 10 << 20  # bytes of A that no near cache holds
 
 
-@dataclass(frozen=True)
-class Blocking:
+class Blocking(NamedTuple):
     """The cut of a product; sizes in elements.
 
     tiles: "tall", "flat" (few rows; all that blocks of fewer rows than half a tall tile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -76,22 +77,22 @@ class MatmulPlan:
     given: _Problem | None = None  # what was asked for, of a plan that can be resized
     kind: _Kind = ()
 
-    def at(
-        self, batch: int, sizes: Triple, a: Triple, b: Triple, c: Triple
-    ) -> Numbers | None:
-        """What a plan for other sizes and strides says in numbers, without its texts;
-        None if that has other code.
+    def at(self, extents: Sequence[int]) -> Numbers | None:
+        """What a plan for another batch, m, n, k and strides of A, B and C, in this
+        order, says in numbers, without its texts; None if that has other code.
         """
         x = self.given
         if x is None:
             return None
-        given = _Problem(x.machine, x.dtype, batch, sizes, a, b, c, x.plain, x.sources)
+        batch, m, n, k, *own = extents
+        a, b, c = zip(own[::3], own[1::3], own[2::3], strict=True)
+        sizes, strides = (m, n, k), (a, b, c)
+        given = _Problem(x.machine, x.dtype, batch, sizes, *strides, x.plain, x.sources)
         numbers, kind = _resized(given, self.swapped)
         return numbers if kind == self.kind else None
 
 
-@dataclass(frozen=True)
-class _Problem:
+class _Problem(NamedTuple):
     """A product as the kernel sees it: sizes m, n, k; strides in elements."""
 
     machine: Machine

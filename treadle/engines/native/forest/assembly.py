@@ -19,7 +19,7 @@ from treadle.engines.native.forest.bases import (
     number,
     split,
 )
-from treadle.engines.native.forest.compiled import Compiled
+from treadle.engines.native.forest.compiled import OWN, PLACE, Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.engines.native.pool import Done, Ticket, pool
@@ -29,9 +29,6 @@ from treadle.graph.body import Body
 from treadle.graph.origin import Origin
 
 __all__ = ["Assembly", "Table", "once", "places_of", "sizes_of"]
-
-OWN = 4  # fields of a record that say something
-PLACE = 1  # the field that has where a step's arguments stand in the table
 
 
 @dataclass
@@ -52,23 +49,23 @@ class _Steps:
 
 
 @dataclass
-class _Parts:
-    """Bodies that differ in numbers alone, with addresses by group and buffer."""
+class _Part:
+    """A body, with its numbers by group, and addresses by group and buffer."""
 
     steps: _Steps
-    made: Sequence[Compiled]
-    which: list[int]  # of the bodies, by group
+    like: Compiled
+    numbers: Numbers
     addresses: Numbers
 
     def write(self) -> None:
         """Fill in the addresses, of all that is known by now."""
-        like, own = self.made[0], self.addresses
+        like, own = self.like, self.addresses
         if like.offsets is not None:
             own[:, like.placed] = ARENA + like.offsets
         own[:, -2] = SCRATCH
         own[:, -1] = STATUS
-        shifts = _by_group([x.shifts for x in self.made], self.which)
-        self.steps.tables[:, like.slots] = own[:, like.which] + shifts
+        addresses = own[:, like.which] + like.shifts(self.numbers)
+        self.steps.tables[:, like.slots] = addresses
 
 
 class Table:
@@ -76,10 +73,11 @@ class Table:
 
     def __init__(self, assembly: Assembly) -> None:
         steps, turns = assembly.steps, assembly.turns()
-        made = [x for part in assembly.parts for x in part.made]
-        self.made = made  # the code, and the constants, shall live as long
-        self.arena = -(-max((x.arena for x in made), default=0) // 64) * 64
-        self.scratch = max((x.scratch for x in made), default=0)
+        parts = assembly.parts
+        self.made = [x.like for x in parts]  # code and constants shall live as long
+        self.arena = -(-max((x.arena for x in self.made), default=0) // 64) * 64
+        scratch = [x.like.scratch(x.numbers) for x in parts]
+        self.scratch = max(scratch, default=0)
         place, places = 0, []
         for x in steps:
             groups, size = x.tables.shape
@@ -165,7 +163,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.steps: list[_Steps] = []
-        self.parts: list[_Parts] = []
+        self.parts: list[_Part] = []
         self.moves = moves()
 
     def _move(
@@ -216,19 +214,19 @@ class Assembly:
     def part(
         self,
         order: Numbers,
-        made: Sequence[Compiled],
-        which: list[int],
+        like: Compiled,
+        numbers: Numbers,
         arguments: Numbers,
         results: Numbers,
         sizes: Numbers,
         origin: Origin | None = None,
     ) -> None:
-        """Bodies that differ in numbers alone: group k does `made[which[k]]`.
+        """A body for each group.
 
-        A row a group: the addresses of its arguments, and of its results and their
-        bytes. `origin` is the line that is told, if not those of the body.
+        A row a group: the body's numbers, which are changed, the addresses of its
+        arguments, and of its results and their bytes. `origin` is the line that is
+        told, if not those of the body.
         """
-        like = made[0]
         own = np.empty((len(order), len(like.fixed)), np.int64)
         own[:] = like.fixed
         # The last is set first: an argument that is not read has number -1.
@@ -237,14 +235,13 @@ class Assembly:
             own[:, buffer] = array.ctypes.data
         fresh = [k for k in range(results.shape[1]) if k not in like.copied]
         own[:, like.results[fresh]] = results[:, fresh]
-        records = _by_group([x.records for x in made], which)
-        tables = _by_group([x.table for x in made], which)
         told: Sequence[Told] = like.told
         if origin is not None:
             told = [replace(x, origins=(origin,)) for x in told]
-        steps = _Steps(order, records, tables, told, like.slots, like.checks)
+        both = like.records(numbers), like.table(numbers)
+        steps = _Steps(order, *both, told, like.slots, like.checks)
         self.steps.append(steps)
-        self.parts.append(_Parts(steps, made, which, own))
+        self.parts.append(_Part(steps, like, numbers, own))
         for k in like.copied:
             self.copy(order, own[:, like.results[k]], results[:, k], sizes[:, k])
 
@@ -260,7 +257,7 @@ class Assembly:
         return order_of(np.concatenate(turns))
 
 
-def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
+def once(like: Compiled, numbers: Numbers, body: Body) -> list[np.ndarray[Any, Any]]:
     """What steps make of some arguments of their body, always the same."""
     draw = np.random.default_rng(0)
     arrays = [
@@ -272,9 +269,8 @@ def once(made: Compiled, body: Body) -> list[np.ndarray[Any, Any]]:
     results = [np.empty(t.shape, t.dtype) for t in body.types]
     first = np.zeros(1, np.int64)
     steps = Assembly()
-    steps.part(
-        first, [made], [0], places_of(arrays), places_of(results), sizes_of(results)
-    )
+    places = places_of(arrays), places_of(results), sizes_of(results)
+    steps.part(first, like, numbers[None].copy(), *places)
     table = steps.table()
     if table is not None:
         bases, words = np.zeros(FIRST, np.int64), table.words()
@@ -297,8 +293,3 @@ def sizes_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
 
 def _add(dtype: DType) -> str:
     return f"add {dtype.name}"
-
-
-def _by_group(arrays: Sequence[Numbers], which: list[int]) -> Numbers:
-    """A copy of an array for each group."""
-    return np.array([arrays[k] for k in which])

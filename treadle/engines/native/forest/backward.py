@@ -104,7 +104,8 @@ class Backward:
         if part is None:
             return
         n = room(instance.count) if template.sums else instance.count
-        made = compiled((part.body.number, "total"), template.total_at, False).at(n)
+        rows = compiled((part.body.number, "total"), template.total_at, False)
+        like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]
         first = self._first + len(self.totals)
@@ -113,8 +114,8 @@ class Backward:
         results = [block(first + k) for k in range(len(types))]
         steps.part(
             self._last(program),
-            [made],
-            [0],
+            like,
+            numbers[None].copy(),
             np.array([arguments], np.int64),
             np.array([results], np.int64),
             np.array([[t.nbytes for t in types]], np.int64),

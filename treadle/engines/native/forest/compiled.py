@@ -8,18 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from treadle.batch.columns import Numbers
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.timing import Told
 
-__all__ = ["Compiled", "Sample", "Source"]
+__all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Sample", "Source"]
 
 Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
+
+# Fields of a record that say something; where arguments stand in the table is PLACE.
+FUNCTION, PLACE, TOTAL, GRAIN = range(4)
+OWN = 4
 
 
 class Compiled:
     """A body as steps, and where their table takes addresses from.
 
-    A `Sample` has the program that it was made of, too; the others do without.
+    `numbers` are all of its integers: its records, its table, how far into a buffer
+    addresses in the table's `slots` are, and bytes of scratch memory. The same body
+    for another number of rows may differ in these alone.
 
     `arguments` are the buffers of the body's arguments, -1 for one that is not read;
     `results` those of its outputs; `copied` the outputs that lie where an argument,
@@ -39,15 +46,17 @@ class Compiled:
         if not self.possible:
             return
         linked.link()
-        self.family = object()  # the same where only numbers differ
         # Kept alive: what the table has the addresses of.
         self.functions = linked.functions
         self.alive: list[Any] = [linked.constants]
-        self.records = linked.records[:, :4]
         # Bytes and operations are those for some number of rows.
         self.told = [Told(x.name, x.origins) for x in linked.about()]
-        self.table, self.slots = linked.table, linked.slots
-        self.which, self.shifts = linked.which, linked.shifts
+        self.slots, self.which = linked.slots, linked.which
+        records = linked.records[:, :OWN].ravel()
+        every = records, linked.table, linked.shifts, [linked.scratch]
+        self.numbers: Numbers = np.concatenate(every)
+        sizes = [len(x) for x in every]
+        self.ends: list[int] = np.cumsum(sizes)[:-1].tolist()
         # Whether a step may find a position out of range: it gets the status.
         self.checks = bool((self.which == len(linked.fixed) - 1).any())
         known = [k for k in order if isinstance(k, int)]
@@ -68,10 +77,26 @@ class Compiled:
                 self.copied.append(k)
             seen.add(n)
         self.fixed = linked.fixed
-        self.scratch = linked.scratch
         self.arena = linked.plan.size
         self.placed = linked.placed
         self.offsets = linked.plan.table[linked.places] if len(linked.places) else None
+
+    def records(self, numbers: Numbers) -> Numbers:
+        """The records among its numbers, or in each row of them."""
+        own = numbers[..., : self.ends[0]]
+        return own.reshape(*own.shape[:-1], -1, OWN)
+
+    def table(self, numbers: Numbers) -> Numbers:
+        """The table among its numbers, or in each row of them."""
+        return numbers[..., self.ends[0] : self.ends[1]]
+
+    def shifts(self, numbers: Numbers) -> Numbers:
+        """The shifts of addresses among its numbers, or in each row of them."""
+        return numbers[..., self.ends[1] : self.ends[2]]
+
+    def scratch(self, numbers: Numbers) -> int:
+        """Bytes of scratch memory that its numbers tell, or the most of all rows."""
+        return int(numbers[..., -1].max(initial=0))
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,20 @@ products cut their work by rules of their own, and are planned for the rows ther
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import Any
 
 import numpy as np
 
+from treadle.batch.columns import Numbers
 from treadle.engines.native.code import Code, coded
-from treadle.engines.native.forest.compiled import Compiled, Sample
+from treadle.engines.native.forest.compiled import (
+    FUNCTION,
+    GRAIN,
+    OWN,
+    PLACE,
+    TOTAL,
+    Sample,
+)
 from treadle.engines.native.jit import compile_functions
 from treadle.program.contract import Layout
 from treadle.program.even import Uneven, fit, same
@@ -22,16 +29,15 @@ from treadle.program.program import Product
 
 __all__ = ["Law"]
 
-PLACE, TOTAL = 1, 2  # fields of a record
-
 
 class _Product:
     """A step whose numbers are planned anew, and where these stand."""
 
     def __init__(self, made: dict[int, Sample], k: int, low: int, high: int) -> None:
         """`made` by numbers as `Law` counts them."""
-        steps = {n: x.linked.program.steps[k] for n, x in made.items()}
-        self.step = fit(steps[low], steps[high], low, high)
+        steps: dict[int, Any] = {n: x.linked.program.steps[k] for n, x in made.items()}
+        first, last = steps[low], steps[high]
+        self.step = fit(first, last, low, high)
         for n, step in steps.items():
             if not same(self.step(n), step):
                 raise Uneven
@@ -39,21 +45,38 @@ class _Product:
         self.like = like.steps
         self.codes = like.linked.codes[k]
         self.others: dict[frozenset[str], Mapping[str, int]] = {}
-        self.first = like.linked.spans[k][0]
-        slot = {place: k for k, place in enumerate(like.steps.slots.tolist())}
-        places = like.steps.records[self.first :, PLACE].tolist()
-        # Of each code: where its arguments begin, and which slots are among them.
-        self.places: list[tuple[int, list[int]]] = [
-            (
-                place,
-                [
-                    slot[place + i]
-                    for i, x in enumerate(code.arguments)
-                    if type(x) is tuple
-                ],
-            )
-            for place, code in zip(places, self.codes, strict=False)
+        own = self.codes[0]
+        self.plan = own.plan if isinstance(last.layout, Layout) else None
+        if self.plan is not None:
+            self.finish = fit(first.finish, last.finish, low, high)
+            ends = zip(_extents(first.layout), _extents(last.layout), strict=True)
+            pairs = [(x, (y - x) // (high - low)) for x, y in ends]
+            self.extents = [(x - slope * low, slope) for x, slope in pairs]
+        self.records, self.places, self.shifts = self._find(*like.linked.spans[k])
+        self.planned = self.places[0] + own.planned
+
+    def _find(
+        self, first: int, count: int
+    ) -> tuple[list[int], list[int], list[list[int]]]:
+        """Where among all numbers the record of each code is, where its arguments
+        begin, and the shifts of those that are addresses.
+        """
+        like = self.like
+        table, shifts, _ = like.ends
+        slot = {place: shifts + k for k, place in enumerate(like.slots.tolist())}
+        places = like.records(like.numbers)[first : first + count, PLACE].tolist()
+        addresses = [
+            [slot[p + i] for i, x in enumerate(code.arguments) if type(x) is tuple]
+            for p, code in zip(places, self.codes, strict=True)
         ]
+        records = [OWN * (first + k) for k in range(count)]
+        return records, [table + place for place in places], addresses
+
+    def own(self) -> list[int]:
+        """Where among all numbers those are that it plans."""
+        pairs = zip(self.places, self.codes, strict=True)
+        found = [p + i for p, code in pairs for i in range(len(code.arguments))]
+        return [*found, *(place + TOTAL for place in self.records)]
 
     def _functions(self, code: Code) -> Mapping[str, int]:
         """The addresses of what a code calls, asked for once: a name tells a text."""
@@ -61,55 +84,57 @@ class _Product:
         found = self.others.get(key)
         if found is None:
             found = self.others[key] = compile_functions(code.texts)
+            self.like.alive.append(found)
         return found
 
-    def write(self, made: Compiled, n: int) -> None:
-        """Put what this step is for a number, as `Law` counts, into its places."""
-        step = self.step(n)
-        if not self._resized(made, step):
-            self._anew(made, step)
+    def write(self, numbers: Numbers, n: int) -> None:
+        """Put what this step is for n, as `Law` counts, among the numbers of all."""
+        if not self._resized(numbers, n):
+            self._anew(numbers, self.step(n))
 
-    def _resized(self, made: Compiled, step: Product) -> bool:
+    def _resized(self, numbers: Numbers, n: int) -> bool:
         """Put other numbers into the code there is, if that serves the step."""
-        code, layout = self.codes[0], step.layout
-        if code.plan is None or not isinstance(layout, Layout):
+        if self.plan is None:
             return False
-        batch, m, n, k = layout.sizes
-        own = code.plan.at(batch, (m, n, k), layout.a, layout.b, layout.c)
-        if own is None:
+        made = self.plan.at([start + slope * n for start, slope in self.extents])
+        if made is None:
             return False
-        made.scratch = max(made.scratch, own.scratch)
-        made.records[self.first, TOTAL:] = own.total, max(own.grain, 1)
-        first = self.places[0][0]
-        place = first + code.planned
-        made.table[first:place] = self.like.table[first:place]
-        last = step.finish.integers if step.finish else ()
-        integers = (*own.arguments, *last)
-        made.table[place : place + len(integers)] = integers
+        numbers[-1] = max(numbers[-1], made.scratch)
+        record = self.records[0]
+        numbers[record + TOTAL : record + OWN] = made.total, max(made.grain, 1)
+        last = self.finish(n)
+        integers = (*made.arguments, *(last.integers if last else ()))
+        numbers[self.planned : self.planned + len(integers)] = integers
         return True
 
-    def _anew(self, made: Compiled, step: Product) -> None:
+    def _anew(self, numbers: Numbers, step: Product) -> None:
         """Put in whatever code the step has."""
         codes = coded(step)
         if len(codes) != len(self.codes):
             raise Uneven
-        for k, (code, like) in enumerate(zip(codes, self.codes, strict=True)):
+        every = zip(
+            codes, self.codes, self.records, self.places, self.shifts, strict=True
+        )
+        for code, like, record, place, shifts in every:
             if code.workspace > like.workspace:
                 raise Uneven
-            made.scratch = max(made.scratch, code.scratch)
-            functions: Mapping[str, int] = made.functions
+            numbers[-1] = max(numbers[-1], code.scratch)
+            functions: Mapping[str, int] = self.like.functions
             if code.texts.keys() != like.texts.keys():
                 functions = self._functions(code)
-                made.alive.append(functions)
-            place, slots = self.places[k]
-            own = functions[code.name], place, code.total, max(code.grain, 1)
-            made.records[self.first + k] = own
+            numbers[record + FUNCTION] = functions[code.name]
+            numbers[record + TOTAL : record + OWN] = code.total, max(code.grain, 1)
             # What goes into slots is written over when addresses are known.
-            made.table[place : place + len(code.arguments)] = [
+            numbers[place : place + len(code.arguments)] = [
                 functions[x] if type(x) is str else 0 if type(x) is tuple else x
                 for x in code.arguments
             ]
-            made.shifts[slots] = [x[1] for x in code.arguments if isinstance(x, tuple)]
+            numbers[shifts] = [x[1] for x in code.arguments if isinstance(x, tuple)]
+
+
+def _extents(layout: Layout) -> list[int]:
+    """Batch, sizes and strides of a product, as `MatmulPlan.at` takes them."""
+    return [*layout.sizes, *layout.a, *layout.b, *layout.c]
 
 
 class Law:
@@ -129,40 +154,30 @@ class Law:
         steps = made[high].linked.program.steps
         planned = [k for k, step in enumerate(steps) if isinstance(step, Product)]
         self.products = [_Product(made, k, low, high) for k in planned]
-        self.start, self.slope = _line(
-            _numbers(made[low].steps), _numbers(self.like), low, high
-        )
+        # How steps are cut does not change what is done: it stays as it is for the
+        # most rows, and so does where things lie in the arena.
+        grows = np.ones(len(self.like.numbers), np.int64)
+        self.like.records(grows)[:, [FUNCTION, PLACE, GRAIN]] = 0
+        grows[-1] = 0
+        checked = grows.copy()
+        self.like.records(checked)[:, FUNCTION] = 1
+        for product in self.products:
+            grows[product.own()] = 0
+        first, last = made[low].steps.numbers, self.like.numbers
+        self.slope = grows * ((last - first) // (high - low))
+        self.start = np.where(grows, first - self.slope * low, last)
         for n in (middle, high):
-            if not np.array_equal(_numbers(self.at(n * unit)), _numbers(made[n].steps)):
+            found, wanted = self.at(n * unit), made[n].steps.numbers
+            if (checked * (found - wanted)).any():
                 raise Uneven
 
-    def at(self, n: int) -> Compiled:
-        """The steps for n rows; raises Uneven if a product needs other code for it."""
-        like, n = self.like, n // self.unit
-        made = copy(like)
-        made.alive = list(like.alive)
-        values = self.start + self.slope * n
-        count, size = len(like.records), len(like.table)
-        made.records = like.records.copy()
-        made.records[:, TOTAL] = values[count : 2 * count]
-        made.table = values[2 * count : 2 * count + size]
-        made.shifts = values[2 * count + size :]
+    def at(self, n: int) -> Numbers:
+        """The numbers for n rows; raises Uneven if a product has other steps there."""
+        n //= self.unit
+        found: Numbers = self.start + self.slope * n
         for product in self.products:
-            product.write(made, n)
-        return made
-
-
-def _numbers(x: Compiled) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """All that may grow with the rows. How steps are cut does not change what is done:
-    it stays as it is for the most rows, and so does where things lie in the arena.
-    """
-    return np.concatenate([x.records[:, 0], x.records[:, TOTAL], x.table, x.shifts])
-
-
-def _line(x: Any, y: Any, low: int, high: int) -> tuple[Any, Any]:
-    """Where the numbers start and what a row adds; those of products do not count."""
-    slope = (y - x) // (high - low)
-    return x - slope * low, slope
+            product.write(found, n)
+        return found
 
 
 def _alike(one: Sample, other: Sample) -> bool:
@@ -172,13 +187,14 @@ def _alike(one: Sample, other: Sample) -> bool:
     steps = a.program.steps, b.program.steps
     if [type(s) for s in steps[0]] != [type(s) for s in steps[1]] or a.spans != b.spans:
         return False
+    us, them = x.records(x.numbers), y.records(y.numbers)
     for step, (first, count) in zip(steps[0], a.spans, strict=True):
-        functions = x.records[first : first + count, 0]
-        others = y.records[first : first + count, 0]
-        if not isinstance(step, Product) and not np.array_equal(functions, others):
+        own = slice(first, first + count), FUNCTION
+        if not isinstance(step, Product) and not np.array_equal(us[own], them[own]):
             return False
     pairs: list[tuple[Any, Any]] = [
-        (x.records[:, 1], y.records[:, 1]),
+        (us[:, PLACE], them[:, PLACE]),
+        (x.ends, y.ends),
         (x.slots, y.slots),
         (x.which, y.which),
         (x.placed, y.placed),
@@ -186,7 +202,7 @@ def _alike(one: Sample, other: Sample) -> bool:
         (x.results, y.results),
         (x.copied, y.copied),
     ]
-    if len(x.table) != len(y.table) or not all(np.array_equal(p, q) for p, q in pairs):
+    if not all(np.array_equal(p, q) for p, q in pairs):
         return False
     if not same(a.program.constants, b.program.constants):
         return False

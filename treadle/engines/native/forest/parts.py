@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from treadle.batch.columns import Numbers
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source
@@ -26,12 +27,15 @@ __all__ = ["Rows", "compiled"]
 KEPT = 1024  # row counts of a body
 SAMPLES = 12  # of a body
 BODIES = 512
-LEAST, FIRST, SPAN = 2, 32, 8  # laws begin here, at FIRST, and each SPAN times further
+LEAST, FIRST, SPAN = 2, 16, 16  # laws begin here, at FIRST, and each SPAN times further
 HALVES = 5  # how often a range is halved where there is no law
 TERMS = 1 << 12  # of sums, in what they may differ by where they are done otherwise
 # Ranges that may take the law of the next one.
 _LENT = ((LEAST, FIRST), (FIRST, SPAN * FIRST))
 NARROW = 3  # so many row counts are not worth a law
+
+
+Filled = tuple[Compiled, Numbers]
 
 
 def _translate(body: Body) -> Sample:
@@ -48,6 +52,10 @@ def _translate(body: Body) -> Sample:
     return Sample(Compiled(linked, order, outputs), linked)
 
 
+def _filled(sample: Sample) -> Filled:
+    return sample.steps, sample.steps.numbers
+
+
 class Rows:
     """A body for any number of rows: for most of them numbers are filled in."""
 
@@ -57,11 +65,11 @@ class Rows:
         # By the least and the most rows there is a law for.
         self.laws: dict[tuple[int, int], Law | None] = {}
         self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
-        self.known: OrderedDict[int, Compiled] = OrderedDict()
+        self.known: OrderedDict[int, Filled] = OrderedDict()
         self.lock = threading.RLock()
 
-    def at(self, n: int) -> Compiled:
-        """The steps for n rows."""
+    def at(self, n: int) -> Filled:
+        """The steps for n rows: what they are like, and their numbers."""
         found = self.known.get(n)
         if found is None:
             with self.lock, tracing("rows"):
@@ -70,25 +78,24 @@ class Rows:
                     self.known.popitem(last=False)
         return found
 
-    def alike(
-        self, counts: Sequence[int]
-    ) -> Iterator[tuple[list[Compiled], list[int], Any]]:
-        """The steps for some numbers of rows, in lists of those that differ in numbers
-        alone: with each the one that a count has, and which of the counts these are.
-        """
-        made = {n: self.at(n) for n in dict.fromkeys(counts)}
-        families: dict[Any, list[int]] = {}
-        for n, x in made.items():
-            families.setdefault(x.family, []).append(n)
-        for own in families.values():
-            place = {n: k for k, n in enumerate(own)}
-            every: Any = slice(None)
-            if len(families) > 1:
-                every = [k for k, n in enumerate(counts) if n in place]
-            which = [place[n] for n in counts if n in place]
-            yield [made[n] for n in own], which, every
+    def possible(self, counts: Numbers) -> bool:
+        """Whether there are native steps for these numbers of rows."""
+        return all(self.at(n)[0].possible for n in dict.fromkeys(counts.tolist()))
 
-    def _made(self, n: int) -> Compiled:
+    def alike(self, counts: Numbers) -> Iterator[tuple[Compiled, Numbers, Any]]:
+        """The steps for some numbers of rows, where these differ in numbers alone: what
+        they are like, a row of numbers for each, and which of the counts these are.
+        """
+        made = [self.at(n) for n in counts.tolist()]
+        families = {id(like): like for like, _ in made}
+        if len(families) == 1:
+            yield made[0][0], np.array([numbers for _, numbers in made]), slice(None)
+            return
+        for like in families.values():
+            own = [k for k, x in enumerate(made) if x[0] is like]
+            yield like, np.array([made[k][1] for k in own]), own
+
+    def _made(self, n: int) -> Filled:
         low, high, unit = self._range(n)
         for _ in range(HALVES + 1 if low <= n and not n % unit else 0):
             if high - low < NARROW * unit:
@@ -96,11 +103,11 @@ class Rows:
             law = self._law(low, high, unit)
             if law is not None:
                 with suppress(Uneven):
-                    return law.at(n)
+                    return law.like, law.at(n)
                 break
             middle = _middle(low, high, unit)
             low, high = (low, middle) if n <= middle else (middle + unit, high)
-        return self._sample(n).steps
+        return _filled(self._sample(n))
 
     def _range(self, n: int) -> tuple[int, int, int]:
         """Where a law for n rows may hold, and what its numbers are multiples of."""
@@ -170,9 +177,10 @@ class Rows:
     def _holds(self, law: Law, counts: Iterable[int]) -> bool:
         """Whether a law makes for some numbers of rows what is compiled for them."""
         for n in counts:
-            body, sample = self.make(n), self._sample(n).steps
+            body, sample = self.make(n), _filled(self._sample(n))
             try:
-                pairs = zip(once(law.at(n), body), once(sample, body), strict=True)
+                made = law.like, law.at(n)
+                pairs = zip(once(*made, body), once(*sample, body), strict=True)
             except (Uneven, PositionError):
                 return False
             if any(difference(x, y, "R", TERMS) for x, y in pairs):

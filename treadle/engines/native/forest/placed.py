@@ -68,6 +68,6 @@ class Placed:
         if given:
             results = np.concatenate([np.stack(given, 1), results], 1)
         sizes = groups.counts[:, None] * self.sizes
-        for made, which, k in self.rows.alike(groups.counts.tolist()):
+        for like, numbers, k in self.rows.alike(groups.counts):
             places = own[k, : self.count], results[k]
-            steps.part(groups.turns[k], made, which, *places, sizes[k], self.origin)
+            steps.part(groups.turns[k], like, numbers, *places, sizes[k], self.origin)

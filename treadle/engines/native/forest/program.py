@@ -32,11 +32,7 @@ class Program(Places):
     def possible(self) -> bool:
         """Whether every body has native steps alone."""
         pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
-        return all(
-            rows.at(n).possible
-            for rows, instance in pairs
-            for n in dict.fromkeys(instance.groups.counts.tolist())
-        )
+        return all(rows.possible(instance.groups.counts) for rows, instance in pairs)
 
     @cached_property
     def forward(self) -> Forward:
