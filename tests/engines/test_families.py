@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 from treadle.engines.base import engine
+from treadle.engines.native import families
 from treadle.program.even import Uneven, fit, same
 
 F = td.nn.functional
@@ -254,6 +255,16 @@ def test_what_was_compiled_to_foretell_is_not_compiled_again(
     td.clear_cache()
     for x, y in zip(got, values(GRAPHS["mean"], n), strict=True):
         assert x.tobytes() == y.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("here", "way", "last"),
+    [(1000, 1, 2000), (1000, -1, 500), (3000, 1, 4095), (6000, -1, 4096)],
+)
+def test_what_foretells_is_of_the_same_kind(here: int, way: int, last: int) -> None:
+    """Twice as far or half, but values of 4096 elements have other kernels."""
+    steps = families._room(np.array([here, 7]), np.array([way, 0]))
+    assert here + steps * way == last
 
 
 def test_work_is_cut_as_if_it_were_compiled(compiled: list[int]) -> None:

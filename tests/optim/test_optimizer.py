@@ -194,6 +194,21 @@ def test_sparse_rows_stay_sparse_and_right(make: Any) -> None:
     assert table.numpy()[[0, 2]].tobytes() == start[[0, 2]].astype("f4").tobytes()
 
 
+@pytest.mark.parametrize("count", [5, 300, 5000])
+def test_any_number_of_rows_is_updated_by_kernels(count: int) -> None:
+    """An id that occurs often has the sum of its rows, whichever way it is found."""
+    start = np.arange(80.0).reshape(40, 2)
+    table, dense = td.lookup("table", (40, 2), init=start), td.param("d", init=start)
+    ids = np.arange(count) * count % 37
+    weights = np.cos(np.arange(2.0 * count)).reshape(count, 2).astype("f4")
+    one, two = td.optim.Adagrad([table]), td.optim.Adagrad([dense])
+    one.step((td.rows(table, ids) * weights).sum())
+    assert not td.latest_program().fallbacks
+    places = td.one_hot(ids, 40)
+    two.step((places.T @ weights * dense).sum())
+    np.testing.assert_allclose(table.numpy(), dense.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_all_rows_are_updated_where_that_is_asked_for() -> None:
     table = td.lookup("table", (3, 1), init=np.ones((3, 1)))
     optimizer = td.optim.Momentum([table], lr=0.5)

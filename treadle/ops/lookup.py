@@ -31,10 +31,13 @@ from treadle.ops.flow import stop_gradient
 from treadle.ops.gather import Unindex, add_rows, in_range, integers_only
 from treadle.ops.movement import broadcast_to, reshape
 from treadle.ops.pick import TakeAlong, positions
+from treadle.ops.scatter import IndexSet
 
 __all__ = ["combine_rows", "embedding", "rows", "sparse_rows"]
 
-COMPARED = 4096  # ids that are compared each with each; more of them are sorted
+# Ids that are compared each with each, however small their table is, or at most: more
+# of them are sorted where it is not known.
+FEW, COMPARED = 128, 4096
 
 
 @op(tolerance="E")
@@ -276,9 +279,11 @@ def _multiple(x: Tensor) -> tuple[Tensor | None, Any]:
 class CombineRows(Composite):
     """Each row replaced by the sum of all rows with its id: inputs ids, values.
 
-    y[i] = sum of values[j] over the j with ids[j] = ids[i].
+    y[i] = sum of values[j] over the j with ids[j] = ids[i]. A `count` promises that
+    ids are less: the time it takes is in proportion to their number and `count` then.
     """
 
+    count: int | None = None
     arity = 2
 
     def infer(self, *types: Type) -> Type:
@@ -290,6 +295,8 @@ class CombineRows(Composite):
 
     def numpy(self, *arrays: Any) -> Array:
         ids, values = arrays
+        if self.count is not None:
+            in_range(ids, self.count, "id", negative=False)
         unique, where = np.unique(ids, return_inverse=True)
         flat = values.reshape(len(ids), math.prod(values.shape[1:]))
         total = add_rows(len(unique), where, flat)
@@ -300,43 +307,56 @@ class CombineRows(Composite):
         n = ids.type.shape[0]
         if not n:
             return values
-        # All rows of one id are summed up where the first of them stands.
-        if n <= COMPARED:
-            number = constant_node(np.arange(n))
+        # All rows of one id are summed up where one of them stands.
+        number = constant_node(np.arange(n))
+        within = n * n if self.count is None else self.count
+        if n <= FEW or (n <= COMPARED and n * n <= within):
             same = functions.equal(reshape(ids, (n, 1)), reshape(ids, (1, n)))
-            first = functions.min(functions.where(same, number, n), 1)
+            one = functions.min(functions.where(same, number, n), 1)
+        elif self.count is None:
+            one = functions.searchsorted(functions.sort(ids), ids)
         else:
-            first = functions.searchsorted(functions.sort(ids), ids)
-        first = functions.clip(first, 0, n - 1)  # which says that it is a position
-        return Embedding()(RowsToDense(n)(first, values), first)
+            empty = broadcast_to(constant_node(np.zeros((), np.int64)), (self.count,))
+            one = Embedding()(IndexSet((0,))(empty, number, ids), ids)
+        one = functions.clip(one, 0, n - 1)  # which says that it is a position
+        return Embedding()(RowsToDense(n)(one, values), one)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, self(xs[0], g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
+        many = np.arange(FEW + 40) * 7 % 30
         return [
             Sample(cls(), (np.array([2, 0, 2]), Input((3, 2)))),
             Sample(cls(), (np.array([1, 1, 1]), Input((3,)))),
-            Sample(cls(), (np.zeros((0,), np.int64), Input((0, 2)))),
+            Sample(cls(3), (np.zeros((0,), np.int64), Input((0, 2)))),
+            Sample(cls(3), (np.array([2, 0, 2]), Input((3,)))),
+            Sample(cls(31), (many, Input((len(many), 2)))),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, ids = as_tensor([1.0]), as_tensor(np.array([[5]]))
+        far = [as_tensor(np.full(FEW + 1, k)) for k in (5, 1.0)]
         return [
             Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
             Mistake(lambda: cls()(ids, x), ShapeError, "one row"),
             Mistake(lambda: cls()(ids, as_tensor([[1.0]])), ShapeError, "one dim"),
+            Mistake(lambda: cls(5)(*far).numpy(), RunError, "id 5 is out of"),
         ]
 
 
 @provide
-def combine_rows(ids: Any, values: Any) -> Tensor:
+def combine_rows(ids: Any, values: Any, count: int | None = None) -> Tensor:
     """Each row of `values` replaced by the sum of all rows that have its id.
+
+    A `count` promises that ids are less, which saves comparing or sorting them: the
+    time it takes is in proportion to their number and `count` then. RunError where it
+    turns out not to hold.
 
     >>> import treadle as td
     >>> td.combine_rows([7, 3, 7], [1.0, 2.0, 3.0]).tolist()
     [4.0, 2.0, 4.0]
     """
-    return CombineRows()(positions(ids), as_tensor(values))
+    return CombineRows(count)(positions(ids), as_tensor(values))

@@ -30,12 +30,13 @@ class Gradient:
     """A gradient in the dtype it is worked in; with `ids`, the rows of a sparse one.
 
     Each row then holds the sum over all occurrences of its id, so that rules that are
-    not linear see the whole gradient of a row. `frozen` is True where nothing is to
-    change, and the gradient is 0 there.
+    not linear see the whole gradient of a row, of which there are `rows`. `frozen` is
+    True where nothing is to change, and the gradient is 0 there.
     """
 
     value: Tensor
     ids: Tensor | None = None
+    rows: int | None = None
     frozen: Tensor | None = None
 
     def square_sum(self) -> Tensor:
@@ -44,7 +45,7 @@ class Gradient:
         if self.ids is None:
             return squares.sum()
         ones = np.ones(self.ids.type.shape, squares.type.dtype)
-        count = functions.combine_rows(self.ids, constant_node(ones))
+        count = functions.combine_rows(self.ids, constant_node(ones), self.rows)
         shape = (-1,) + (1,) * (squares.type.ndim - 1)
         return (squares / functions.reshape(count, shape)).sum()
 
@@ -68,18 +69,20 @@ def prepare(gradient: Tensor, rowwise: bool, frozen: Any = None) -> Gradient:
     dtype = accumulator(gradient.type.dtype)
     rows = sparse_rows(gradient) if rowwise and gradient.type.ndim else None
     if rows is None:
-        return _thawed(gradient.astype(dtype), None, frozen)
-    ids, values = rows
-    return _thawed(functions.combine_rows(ids, values.astype(dtype)), ids, frozen)
+        return _thawed(Gradient(gradient.astype(dtype)), frozen)
+    (ids, values), (count, *_) = rows, gradient.type.shape
+    total = functions.combine_rows(ids, values.astype(dtype), count)
+    return _thawed(Gradient(total, ids, count), frozen)
 
 
-def _thawed(value: Tensor, ids: Tensor | None, frozen: Any) -> Gradient:
+def _thawed(gradient: Gradient, frozen: Any) -> Gradient:
     """A gradient that is 0 in the rows that are frozen."""
     if frozen is None:
-        return Gradient(value, ids)
+        return gradient
+    value, ids = gradient.value, gradient.ids
     own = frozen if ids is None else functions.embedding(frozen, ids)
     wide = functions.reshape(own, (-1,) + (1,) * (value.type.ndim - 1))
-    return Gradient(functions.where(wide, 0.0, value), ids, wide)
+    return replace(gradient, value=functions.where(wide, 0.0, value), frozen=wide)
 
 
 def global_norm(gradients: Sequence[Gradient]) -> Tensor:

@@ -23,6 +23,7 @@ from treadle.engines.native.keys import Open
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.workspace import abreast
 from treadle.program.even import Law, Uneven, fit
+from treadle.program.group import MANY
 from treadle.program.program import Launch, Program
 
 __all__ = ["Families"]
@@ -228,10 +229,14 @@ def _chosen(run: Run) -> tuple[_Sample, _Sample, _Sample] | None:
 
 
 def _room(extents: Vector, way: Vector) -> int:
-    """How often some extents may go a way: to twice what they are, or to half of it."""
+    """How often some extents may go a way: to twice what they are, or to half of it,
+    if kernels are not other ones there.
+    """
     moving = np.flatnonzero(way)
-    steps = int((extents[moving] // np.abs(way[moving])).min())
-    return steps // 2 if (way[moving] < 0).any() else steps
+    here, step = extents[moving], way[moving]
+    last = np.where(step < 0, -(-here // 2), 2 * here)
+    last = np.where(here < MANY, np.minimum(last, MANY - 1), np.maximum(last, MANY))
+    return int(((last - here) // step).min())
 
 
 def _alike(run: Run, below: int) -> Run:
