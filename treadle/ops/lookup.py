@@ -35,9 +35,8 @@ from treadle.ops.scatter import IndexSet
 
 __all__ = ["combine_rows", "embedding", "rows", "sparse_rows"]
 
-# Ids that are compared each with each, however small their table is, or at most: more
-# of them are sorted where it is not known.
-FEW, COMPARED = 128, 4096
+COMPARED = 4096  # ids that are compared each with each; more of them are sorted
+FEW = 1 << 14  # rows of which all may have a number, however few ids there are
 
 
 @op(tolerance="E")
@@ -308,16 +307,16 @@ class CombineRows(Composite):
         if not n:
             return values
         # All rows of one id are summed up where one of them stands.
-        number = constant_node(np.arange(n))
-        within = n * n if self.count is None else self.count
-        if n <= FEW or (n <= COMPARED and n * n <= within):
+        if self.count is not None and self.count <= max(FEW, n * n):
+            empty = broadcast_to(constant_node(np.zeros((), np.int32)), (self.count,))
+            number = constant_node(np.arange(n, dtype=np.int32))
+            one = Embedding()(IndexSet((0,))(empty, number, ids), ids)
+        elif n <= COMPARED:
+            number = constant_node(np.arange(n))
             same = functions.equal(reshape(ids, (n, 1)), reshape(ids, (1, n)))
             one = functions.min(functions.where(same, number, n), 1)
-        elif self.count is None:
-            one = functions.searchsorted(functions.sort(ids), ids)
         else:
-            empty = broadcast_to(constant_node(np.zeros((), np.int64)), (self.count,))
-            one = Embedding()(IndexSet((0,))(empty, number, ids), ids)
+            one = functions.searchsorted(functions.sort(ids), ids)
         one = functions.clip(one, 0, n - 1)  # which says that it is a position
         return Embedding()(RowsToDense(n)(one, values), one)
 
@@ -326,24 +325,22 @@ class CombineRows(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        many = np.arange(FEW + 40) * 7 % 30
         return [
             Sample(cls(), (np.array([2, 0, 2]), Input((3, 2)))),
             Sample(cls(), (np.array([1, 1, 1]), Input((3,)))),
             Sample(cls(3), (np.zeros((0,), np.int64), Input((0, 2)))),
             Sample(cls(3), (np.array([2, 0, 2]), Input((3,)))),
-            Sample(cls(31), (many, Input((len(many), 2)))),
+            Sample(cls(FEW + 1), (np.array([2, 0, 2]), Input((3,)))),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, ids = as_tensor([1.0]), as_tensor(np.array([[5]]))
-        far = [as_tensor(np.full(FEW + 1, k)) for k in (5, 1.0)]
         return [
             Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
             Mistake(lambda: cls()(ids, x), ShapeError, "one row"),
             Mistake(lambda: cls()(ids, as_tensor([[1.0]])), ShapeError, "one dim"),
-            Mistake(lambda: cls(5)(*far).numpy(), RunError, "id 5 is out of"),
+            Mistake(lambda: cls(5)(ids[0], x).numpy(), RunError, "id 5 is out of"),
         ]
 
 

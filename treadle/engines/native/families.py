@@ -28,7 +28,7 @@ from treadle.program.program import Launch, Program
 
 __all__ = ["Families"]
 
-SAMPLES = 8  # of a family
+SAMPLES = 32  # of a family
 LAWS = 8
 MISSED = 3  # of a family, and nothing is compiled beyond what is asked for
 GAPS = 32
