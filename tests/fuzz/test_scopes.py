@@ -1,0 +1,12 @@
+"""A slice of the campaign over scopes; `python -m tests.fuzz.scopes` runs the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.scopes import differing
+
+
+@pytest.mark.parametrize("number", [*range(12), 25, 42])
+def test_what_was_run_before_in_scopes_changes_nothing(number: int) -> None:
+    assert differing(number) == ""
