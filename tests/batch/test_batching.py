@@ -426,3 +426,17 @@ def test_what_ran_without_gradients_is_derived_later(
     found = both(run)
     assert all(np.any(g) for g in found[0])
     agree(found)
+
+
+def test_expressions_of_variables_may_have_several_results() -> None:
+    draw = np.random.default_rng(2)
+    data = draw.normal(size=(40, 3, 3))
+    weights = [td.param("w", init=x, dtype="float64") for x in data]
+
+    def run() -> list[Any]:
+        loss = td.stack([td.tanh(td.linalg.qr(w)[1]).sum() for w in weights]).sum()
+        return [float(loss), *[g.numpy() for g in td.grad(loss, weights)]]
+
+    found = run()
+    with td.options(autobatch=False, engine="reference"):
+        agree((found, run()))

@@ -43,6 +43,14 @@ def test_the_first_node_of_a_fused_kernel_is_named() -> None:
     assert "operands: float32[3]" in text and "operand 0: -2 to 2" in text
 
 
+def test_nodes_that_run_at_once_are_watched_too() -> None:
+    with td.options(eager=True):
+        x = td.asarray(X)
+        assert (x + 1).tolist() == [2.0, 1.0, 0.0]
+        with pytest.raises(td.RunError, match="log"):
+            td.log(x)
+
+
 def test_an_overflow_is_named_before_the_nan_that_comes_of_it() -> None:
     x = td.param("x", init=X * 1000)
     big, line = td.exp(x), here()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.batch.columns import Marks, Numbers, order_of
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
 from treadle.batch.signature import Signature, shared_of
@@ -226,7 +226,9 @@ class _Shared:
         while True:
             more = walk.of_operands(fits, self.versions | self.literals | marks)
             for k in np.flatnonzero(more & ~marks).tolist():
-                fits[k] = more[k] = walk.nodes[k].serial not in asked
+                node = walk.nodes[k]
+                one_value = not isinstance(node.type, TupleType)
+                fits[k] = more[k] = one_value and node.serial not in asked
             if (more == marks).all():
                 break
             for members in _alike(code, more & ~marks):

@@ -34,6 +34,7 @@ class Compiled:
     """
 
     possible: bool
+    numbers: Numbers
 
     def __init__(
         self, linked: Linked, order: Sequence[Source], outputs: Sequence[int]
@@ -44,6 +45,7 @@ class Compiled:
         program = linked.program
         self.possible = not program.fallbacks
         if not self.possible:
+            self.numbers = np.zeros(0, np.int64)
             return
         linked.link()
         # Kept alive: what the table has the addresses of.
@@ -54,7 +56,7 @@ class Compiled:
         self.slots, self.which = linked.slots, linked.which
         records = linked.records[:, :OWN].ravel()
         every = records, linked.table, linked.shifts, [linked.scratch]
-        self.numbers: Numbers = np.concatenate(every)
+        self.numbers = np.concatenate(every)
         sizes = [len(x) for x in every]
         self.ends: list[int] = np.cumsum(sizes)[:-1].tolist()
         # Whether a step may find a position out of range: it gets the status.
