@@ -283,3 +283,16 @@ def test_no_grad_holds_after_an_interrupt_within_it(
     with td.no_grad():
         pass
     assert frame._note not in watchers
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_operands_may_have_one_cotangent(engine: str, checked: bool) -> None:
+    """A sum gives all its terms the same node, each of which is asked for."""
+    xs = [td.param("x", init=np.full(3, k), dtype="float64") for k in (0.5, 1.0)]
+    with td.options(engine=engine, check=checked, check_numerics=checked):
+        loss = td.tanh(xs[0] + xs[1]).sum()
+        found = td.evaluate([loss, *td.grad(loss, xs)])
+    want = 1 - np.tanh(1.5) ** 2
+    for g in found[1:]:
+        np.testing.assert_allclose(g, np.full(3, want))

@@ -1,14 +1,19 @@
-"""Small networks over trees, with cells and op by op, for the tests of batching."""
+"""Small networks over trees, with cells and op by op, and rows of single ops, for the
+tests of batching."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import treadle as td
+from tests.ops.test_rows import rows_of
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Sample
+from treadle.ops.families import outputs_of
 
 WIDTH, WORDS, CLASSES = 6, 11, 3
 Tree = Any  # a word or a pair
@@ -72,3 +77,40 @@ def trees(seed: int, count: int, most: int = 9) -> list[Tree]:
     """Trees of up to `most` leaves."""
     rng = random.Random(seed)
     return [tree(rng, rng.randint(1, most)) for _ in range(count)]
+
+
+def derived_rows(
+    sample: Sample, given: Sequence[bool], first: bool = False, n: int = 40
+) -> list[np.ndarray[Any, Any]]:
+    """A sample of an op done n times, each for itself, with other inputs where these
+    are `given`: a loss of what is in double precision, read `first` or not, and its
+    derivatives by all inputs.
+    """
+    _, each = rows_of(sample, given, n)
+    leaves: list[Any] = []
+
+    def operand(x: np.ndarray[Any, Any]) -> Any:
+        if x.dtype.kind != "f":
+            return as_tensor(x)
+        leaves.append(td.param("x", init=x, dtype="float64"))
+        return leaves[-1]
+
+    shared = [
+        None if rows else operand(np.asarray(x))
+        for x, rows in zip(each[0], given, strict=True)
+    ]
+    losses: list[Any] = []
+    for row in each:
+        own = [
+            operand(np.asarray(x)) if s is None else s
+            for x, s in zip(row, shared, strict=True)
+        ]
+        outputs = outputs_of(sample.op(*[as_tensor(x) for x in own]))
+        real = [y for y in outputs if y.type.dtype == td.float64]
+        losses += [td.tanh(y).sum() for y in real]
+    if not losses:
+        return []
+    loss = td.stack(losses).sum()
+    read = [loss.numpy()] if first else []
+    grads = td.grad(loss, leaves, unused="zero") if leaves else []
+    return [np.array(x) for x in (*read, *td.evaluate([loss, *grads]))]

@@ -24,11 +24,10 @@ import numpy as np
 
 import treadle as td
 from tests.batch.forests import Forest
+from tests.batch.nets import derived_rows
 from tests.fuzz.graphs import draw, results
 from tests.ops.test_contract import OPS, samples_of
-from tests.ops.test_rows import NONE, choices, rows_of
-from treadle.graph.leaves import as_tensor
-from treadle.ops.families import outputs_of
+from tests.ops.test_rows import NONE, choices
 
 __all__ = ["differing"]
 
@@ -96,40 +95,11 @@ def layers(number: int) -> list[Array]:
 
 
 def op_as_rows(number: int) -> list[Array]:
-    """A sample of an op, done for 40 rows one by one, and derived."""
+    """A sample of an op, done for rows one by one, and derived."""
     rng = random.Random(f"op {number}")
     cls = OPS[rng.choice([name for name in OPS if name not in NONE])]
     sample = rng.choice(samples_of(cls))
-    given = rng.choice(choices(sample))
-    _, each = rows_of(sample, given, 40)
-
-    leaves: list[Any] = []
-
-    def operand(x: Array) -> Any:
-        if x.dtype.kind != "f":
-            return as_tensor(x)
-        leaves.append(td.param("x", init=x, dtype="float64"))
-        return leaves[-1]
-
-    shared = [
-        None if rows else operand(np.asarray(x))
-        for x, rows in zip(each[0], given, strict=True)
-    ]
-    losses: list[Any] = []
-    for row in each:
-        own = [
-            operand(np.asarray(x)) if s is None else s
-            for x, s in zip(row, shared, strict=True)
-        ]
-        outputs = outputs_of(sample.op(*[as_tensor(x) for x in own]))
-        real = [y for y in outputs if y.type.dtype == td.float64]
-        losses += [td.tanh(y).sum() for y in real]
-    if not losses:
-        return []
-    loss = td.stack(losses).sum()
-    read = [loss.numpy()] if rng.random() < 0.5 else []
-    grads = td.grad(loss, leaves, unused="zero") if leaves else []
-    return [np.array(x) for x in (*read, *td.evaluate([loss, *grads]))]
+    return derived_rows(sample, rng.choice(choices(sample)), rng.random() < 0.5)
 
 
 def subject(number: int) -> Subject:

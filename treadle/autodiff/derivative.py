@@ -304,13 +304,13 @@ def derived(
 ) -> tuple[Sequence[Tensor], dict[int, int]]:
     """The nodes of a run without derivatives, for an engine that keeps no programs.
 
-    Also the serials that are to be kept, with the old one of each.
+    Also the new serial of each that is to be kept; several may have one in common.
     """
     if not any(type(node.op) is Derivative for node in nodes):
         return nodes, {serial: serial for serial in keep}
     made = spelled_out([n for n in nodes if n.stored is None])
     wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
-    own = {made.get(n.serial, n).serial: n.serial for n in wanted}
+    own = {n.serial: made.get(n.serial, n).serial for n in wanted}
     return pending([made.get(n.serial, n) for n in wanted]), own
 
 

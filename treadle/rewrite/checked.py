@@ -31,11 +31,11 @@ def judge(
 ) -> Reference | None:
     """The reference's values of a run's results, if all it starts from has values."""
     every, own = derived(nodes, keep)
-    back = {n.serial: n for n in every if n.serial in own}
+    back = {n.serial: n for n in every}
     roots = {
-        old: back[serial]
-        for serial, old in own.items()
-        if not isinstance(back[serial].type, TupleType)
+        serial: back[made]
+        for serial, made in own.items()
+        if not isinstance(back[made].type, TupleType)
     }
     known = {n.serial for n in every if n.stored is not None} | feeds.keys()
     if any(isinstance(n.op, Leaf) and n.serial not in known for n in every):

@@ -45,8 +45,8 @@ def refuse(
     if not bad:
         return
     every, own = derived(nodes, {n.serial for n in bad})
-    wrong = {n.serial for n in bad}
-    roots = [n for n in every if own.get(n.serial) in wrong]
+    made = set(own.values())
+    roots = [n for n in every if n.serial in made]
     _blame(roots, every, feeds)
     what = f"{_shown(values[bad[0].serial])} on the {engine} engine"
     error = RunError(f"{what}, where the reference engine's value is finite")
@@ -278,7 +278,8 @@ def refuse_pulled(node: Tensor, found: Sequence[Any]) -> None:
         with options(autobatch=False):  # which would take us here again
             roots = derivatives(ys, gs, sources, "zero")
         every, own = derived(pending(roots), {r.serial for r in roots})
-        _blame([n for n in every if n.serial in own], every, {})
+        made = set(own.values())
+        _blame([n for n in every if n.serial in made], every, {})
     error = RunError("the gradient of a batched run is not finite")
     error.hint = "td.options(autobatch=False) tells which node made it so"
     raise error.located("gradient", "", node.line)

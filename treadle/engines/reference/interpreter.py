@@ -28,7 +28,7 @@ class Reference(Engine):
         spent: Set[int] = frozenset(),
     ) -> Values:
         nodes, own = derived(nodes, keep)
-        keep = own.keys()
+        keep = set(own.values())
         last: dict[int, int] = {}
         for node in nodes:
             for x in node.inputs:
@@ -57,7 +57,7 @@ class Reference(Engine):
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
                     values.pop(x.serial, None)
-        return {own[serial]: values[serial] for serial in keep}
+        return {serial: values[made] for serial, made in own.items()}
 
 
 def _asked(node: Tensor, arrays: Sequence[Any]) -> tuple[Any, ...]:

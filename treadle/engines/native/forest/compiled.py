@@ -11,6 +11,7 @@ import numpy as np
 from treadle.batch.columns import Numbers
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.timing import Told
+from treadle.program.program import Fallback
 
 __all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Sample", "Source"]
 
@@ -43,7 +44,8 @@ class Compiled:
         program's result of each of the body's outputs.
         """
         program = linked.program
-        self.possible = not program.fallbacks
+        # A loop is driven from outside, though its body is native.
+        self.possible = not any(isinstance(s, Fallback) for s in program.steps)
         if not self.possible:
             self.numbers = np.zeros(0, np.int64)
             return
