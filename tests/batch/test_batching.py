@@ -440,3 +440,37 @@ def test_expressions_of_variables_may_have_several_results() -> None:
     found = run()
     with td.options(autobatch=False, engine="reference"):
         agree((found, run()))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_rows_of_variables_of_their_own_are_derived(first: bool) -> None:
+    """Each row reads another Variable, and the value may be read before a gradient."""
+    draw = np.random.default_rng(4)
+    data = draw.normal(size=(40, 3))
+    weights = [td.param("w", init=x, dtype="float64") for x in data]
+    cell = td.function(lambda x: (td.sin(x), td.tanh(x)))
+
+    def run() -> list[Any]:
+        states = [cell(td.asarray(w)) for w in weights]
+        loss = td.stack([(td.exp(a) * b).sum() for a, b in states]).sum()
+        read = [float(loss)] if first else []
+        return [*read, *[g.numpy() for g in td.grad(loss, weights)]]
+
+    agree(both(run))
+
+
+def test_a_variable_that_is_not_trained_may_be_derived_by() -> None:
+    net = Net()
+    shift = td.Variable(np.linspace(-1.0, 1.0, 6))
+
+    def run(first: bool) -> list[Any]:
+        leaves = [td.constant(np.full(6, k / 40.0), "float64") for k in range(40)]
+        tops = [net.leaf_cell(x * shift)[0] for x in leaves]
+        loss = td.stack([(h * h).sum() for h in tops]).sum()
+        read = [float(loss)] if first else []
+        return [*read, *[g.numpy() for g in td.grad(loss, [shift, net.below])]]
+
+    with td.options(dtype="float64"):
+        agree(both(lambda: run(False)))
+        with pytest.raises(td.GradientError, match="as data, for no derivative"):
+            run(True)

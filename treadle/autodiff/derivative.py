@@ -154,9 +154,9 @@ def _by_tapes(
             return total
         given = waiting.pop(max(waiting, key=lambda n: waiting[n].newest))
         targets, ys, gs = Targets(xs), [], []
-        for x in xs:
-            if isinstance(x, Tensor) and x.serial in given.tape.data:
-                raise unasked(x).located("gradient", repr(x.type), x.line)
+        for node in [x.node() for x in xs]:
+            if node.serial in given.tape.data:
+                raise unasked(node).located("gradient", repr(node.type), node.line)
         mine = [k for k, x in asked.items() if tape_of(x) is given.tape]
         sources, cotangents = through(given.tape, given.gs, [asked[k] for k in mine])
         for k, g in zip(mine, cotangents, strict=True):

@@ -104,7 +104,7 @@ class Forest:
         for view in units.views:
             self.whole[view.leaf] = False
             self.derived[view.leaf] = self.derived[view.of]
-        self._choose_templates()
+        self._choose_templates(asked)
 
     def _go_ahead(self, number: int, groups: Groups, step: Numbers) -> list[Groups]:
         """Let what the rows of an instance do with values that are there before its
@@ -150,7 +150,7 @@ class Forest:
             first = last
         return len(order)
 
-    def _choose_templates(self) -> None:
+    def _choose_templates(self, asked: Container[int]) -> None:
         """What is done to each instance, by which of its rows may get cotangents."""
         derived = self.derived
         for instance in reversed(self.instances):  # what is ahead comes last
@@ -163,8 +163,8 @@ class Forest:
                 behind = sources < 0
                 if not behind.all() or derived[-1 - sources[behind]].any():
                     wanted.append(k)
-            lasting = tuple(instance.aligned)
-            instance.template = template_of(instance.signature, wanted, lasting)
+            given = instance.signature, wanted, tuple(instance.aligned)
+            instance.template = template_of(*given, asked)
 
     @property
     def rows(self) -> int:

@@ -178,22 +178,28 @@ def _works(body: Body, given: tuple[bool, ...]) -> bool:
 
 
 def template_of(
-    signature: Signature, wanted: Sequence[int], lasting: Sequence[int] = ()
+    signature: Signature,
+    wanted: Sequence[int],
+    lasting: Sequence[int] = (),
+    asked: Container[int] = (),
 ) -> Template:
     """What is done to the rows of a signature; `wanted` rows may get cotangents, those
-    of the `lasting` ones stay.
+    of the `lasting` ones stay. What rows share gets one if it is trained or `asked`.
     """
     body, shared = signature.body, signature.shared
     given = tuple(k not in shared for k in range(len(body.arguments)))
-    asked = tuple(
-        is_inexact(x.type.dtype)
-        and (k in wanted if given[k] else _trainable(shared[k]))
-        for k, x in enumerate(body.arguments)
-    )
-    key = body.number, given, asked, tuple(lasting)
+
+    def gets(k: int) -> bool:
+        if given[k]:
+            return k in wanted
+        return _trainable(shared[k]) or shared[k].serial in asked
+
+    types = [x.type.dtype for x in body.arguments]
+    derived = tuple([is_inexact(t) and gets(k) for k, t in enumerate(types)])
+    key = body.number, given, derived, tuple(lasting)
     found = _templates.get(key)
     if found is None:
-        found = _templates[key] = Template(body, given, asked, lasting)
+        found = _templates[key] = Template(body, given, derived, lasting)
         if len(_templates) > TEMPLATES:
             _templates.popitem(last=False)
     return found

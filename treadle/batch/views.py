@@ -136,6 +136,8 @@ def carries(leaf: Tensor) -> bool:
     """Whether a derivative may go on below a node that has a value."""
     if not is_inexact(leaf.type.dtype):
         return False
+    if type(leaf.op) is Version:
+        return bool(leaf.op.variable.trainable)
     if type(leaf.op) is Row:
         return leaf.op.tape is not None
     if isinstance(leaf.op, Movement):  # a part of data may have been evaluated

@@ -18,6 +18,7 @@ from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import state, top
+from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, settle
@@ -142,7 +143,7 @@ def _pays(
         run = rows.run(_arrays(leaves), _arrays(shared))
     except Failed:
         return False  # node by node it is told which position was out of range
-    tape = _tape(forest, run) if gradient else None
+    tape = _tape(forest, run, asked) if gradient else None
     told = recorder()
     if told is not None:
         told.rows(rows, (leaves, shared), tape)
@@ -212,7 +213,7 @@ def _shared(forest: Forest) -> Iterable[Tensor]:
     return chain.from_iterable(x.signature.shared.values() for x in forest.instances)
 
 
-def _tape(forest: Forest, run: RowsRun) -> Tape:
+def _tape(forest: Forest, run: RowsRun, asked: Container[int]) -> Tape:
     """The tape of a run, with the parts of its gradient."""
     own = [forest.all.leaves.nodes[k] for k in forest.carried().tolist()]
     nodes = {x.serial: x for x in (*own, *_shared(forest))}
@@ -229,6 +230,12 @@ def _tape(forest: Forest, run: RowsRun) -> Tape:
     leaves = forest.all.leaves
     real = [own for t, own in leaves.types if is_inexact(t.dtype)]
     data = {serial for own in real for serial in leaves.serials[own].tolist()}
+    data |= {
+        x.serial
+        for x in _shared(forest)
+        if type(x.op) is Version and not x.op.variable.trainable
+    }
+    data = {serial for serial in data if serial not in asked}
     return Tape(run, list(sources.values()), parts, data)
 
 
