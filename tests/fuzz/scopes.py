@@ -7,13 +7,11 @@ again outside of them, where it has to be what the reference engine makes of it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import random
 import sys
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -25,6 +23,7 @@ import numpy as np
 import treadle as td
 from tests.batch.forests import Forest
 from tests.batch.nets import derived_rows
+from tests.fuzz.campaign import campaign
 from tests.fuzz.graphs import draw, results
 from tests.ops.test_contract import OPS, samples_of
 from tests.ops.test_rows import NONE, choices
@@ -154,24 +153,5 @@ def differing(number: int) -> str:
     return ""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    start, failures = time.monotonic(), 0
-    for number in range(given.seed, given.seed + given.count):
-        try:
-            found = differing(number)
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-        if found:
-            failures += 1
-            print(f"number {number}: {found}", flush=True)
-    took = time.monotonic() - start
-    print(f"{given.count} from {given.seed}: {failures} differ, {took:.0f} s")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(campaign(differing, 500))

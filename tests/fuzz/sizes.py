@@ -6,8 +6,6 @@ is compared, bit for bit, with what one gives that was compiled for its size.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from tests.fuzz.campaign import campaign
 from tests.fuzz.graphs import Recipe, Row, Shape, apply, compare, draw, results
 from treadle.engines.base import engine
 
@@ -126,20 +125,13 @@ def differing(seed: int, outcome: Outcome) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    start, failures, outcome = time.monotonic(), 0, Outcome()
-    for k in range(given.count):
-        with td.options(engine="native", arena="poison" if k % 2 else "fast"):
-            found = differing(given.seed + k, outcome)
-        if found:
-            failures += 1
-            print(f"seed {given.seed + k}: {found}", flush=True)
-    took = time.monotonic() - start
-    print(f"{outcome}: {failures} differ, {took:.0f} s")
-    return 1 if failures else 0
+    outcome = Outcome()
+
+    def one(seed: int) -> str:
+        with td.options(engine="native", arena="poison" if seed % 2 else "fast"):
+            return differing(seed, outcome)
+
+    return campaign(one, 1000, outcome)
 
 
 if __name__ == "__main__":

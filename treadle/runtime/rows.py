@@ -234,8 +234,8 @@ def _tape(forest: Forest, run: RowsRun, asked: Container[int]) -> Tape:
         x.serial
         for x in _shared(forest)
         if type(x.op) is Version and not x.op.variable.trainable
+        if x.serial not in asked
     }
-    data = {serial for serial in data if serial not in asked}
     return Tape(run, list(sources.values()), parts, data)
 
 
