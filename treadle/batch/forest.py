@@ -99,10 +99,11 @@ class Forest:
             if len(groups.turns) > 1:
                 found += self._go_ahead(number, groups, step)
         self.groups = self._take_turns(found)
-        self.derived = _derived(units.leaves, asked)
         self.whole = np.ones(len(units.leaves), np.bool_)
         for view in units.views:
             self.whole[view.leaf] = False
+        self.derived = _derived(units.leaves, self.whole, asked)
+        for view in units.views:
             self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates(asked)
 
@@ -218,11 +219,11 @@ def _groups(steps: Numbers) -> Groups:
     return Groups(steps[ends], starts, ends + 1 - starts)
 
 
-def _derived(leaves: Leaves, asked: Container[int]) -> Marks:
+def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:
     """The leaves below which a derivative may go on, or that it is taken by."""
     found = np.zeros(len(leaves), np.bool_)
-    for k in np.flatnonzero(~leaves.constant).tolist():
-        found[k] = leaves.nodes[k].stored is not None and carries(leaves.nodes[k])
+    for k in np.flatnonzero(whole & ~leaves.constant).tolist():
+        found[k] = carries(leaves.nodes[k])
     if asked:
         found |= np.array([serial in asked for serial in leaves.serials.tolist()])
     return found

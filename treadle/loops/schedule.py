@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from treadle.loops.index import Axis, Index, Quotient, Remainder
+from treadle.loops.intervals import in_intervals
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -350,4 +351,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     beside = any(i.coefficient(axis) == 1 for i in kernel.indices)
     if kernel.ordered and not beside:
         lanes = lanes_apart(axis.extent, width)
-    return put_together(kernel, nest, axis, lanes)
+    made = put_together(kernel, nest, axis, lanes)
+    if kernel.ordered:
+        return made
+    return in_intervals(made, width, lambda extent: lanes_for(extent, width))

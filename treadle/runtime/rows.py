@@ -112,12 +112,7 @@ def _run_rows(
     units = collect(walk, asked)
     if units.work < FEW or units.size > LARGE:
         return False
-    fresh = _evaluate(units.expressions)
-    if _pays(roots, units, held, asked, once):
-        return True
-    for node in fresh:  # who looks again, and does not try, sees the same graph
-        node.stored = None
-    return False
+    return _pays(roots, units, held, asked, once)
 
 
 def _pays(
@@ -139,10 +134,14 @@ def _pays(
         return False
     rows = Rows(program, forest, exits)
     leaves, shared = _read(forest, program)
+    # Not before: it waits for the step before, beside which all of this went on.
+    fresh = _evaluate(forest.all.expressions)
     try:
         run = rows.run(_arrays(leaves), _arrays(shared))
-    except Failed:
-        return False  # node by node it is told which position was out of range
+    except Failed:  # node by node it is told which position was out of range
+        for node in fresh:
+            node.stored = None
+        return False
     tape = _tape(forest, run, asked) if gradient else None
     told = recorder()
     if told is not None:

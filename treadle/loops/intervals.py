@@ -1,0 +1,123 @@
+"""Loops over intervals in which conditions are known (index-set splitting).
+
+Which part of a join an element is in, or whether it is in a border, is asked for each
+element. Where that depends on the step of a vector loop alone, a loop for each interval
+of steps in which the answer is the same asks nothing: it loads whole vectors and chooses
+among none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from treadle.base.dtypes import bool_
+from treadle.loops.index import Axis, Index
+from treadle.loops.kernel import (
+    Apply,
+    Expression,
+    Guard,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+)
+from treadle.loops.rewriting import rewritten
+from treadle.ops.select import Select
+
+__all__ = ["in_intervals"]
+
+MOST = 16  # loops that one becomes
+
+
+def in_intervals(kernel: Kernel, width: int, lanes: Callable[[int], int]) -> Kernel:
+    """The kernel with its vector loops, if inside of others, cut where conditions turn.
+
+    No loop gets shorter than a vector of `width` elements; `lanes` has the steps that
+    one of so many does at once.
+    """
+
+    def cut(s: Statement) -> tuple[Statement, ...]:
+        if not isinstance(s, Loop):
+            return (s,)
+        if s.kind == "vector":
+            return _cut(s, width, lanes)
+        inner = tuple([t for own in s.body for t in cut(own)])
+        return (s if inner == s.body else replace(s, body=inner),)
+
+    def around(s: Statement) -> Statement:
+        (found,) = cut(s) if isinstance(s, Loop) and s.kind != "vector" else (s,)
+        return found
+
+    body = tuple([around(s) for s in kernel.body])
+    return kernel if body == kernel.body else kernel.with_body(body)
+
+
+def _cut(loop: Loop, width: int, lanes: Callable[[int], int]) -> tuple[Statement, ...]:
+    """A vector loop as several; itself if it folds, or if one would be too short."""
+    if loop.folds or loop.bounds or not all(isinstance(s, Store) for s in loop.body):
+        return (loop,)
+    extent = loop.axis.extent
+    turns = {n for g in _guards(loop.body) for n in _turns(g, loop.axis)}
+    ends = [0, *sorted(n for n in turns if 0 < n < extent), extent]
+    parts = list(pairwise(ends))
+    if not 1 < len(parts) <= MOST or any(b - a < width for a, b in parts):
+        return (loop,)
+    return tuple([_part(loop, k, a, b, lanes) for k, (a, b) in enumerate(parts)])
+
+
+def _part(
+    loop: Loop, number: int, start: int, end: int, lanes: Callable[[int], int]
+) -> Loop:
+    """The steps of a loop from `start` to `end`."""
+    axis = Axis(f"{loop.axis.name}_{number}", end - start)
+    by = {loop.axis: Index.of(axis) + start}
+    body = rewritten(loop.body, lambda i: i.replaced(by), shared=_decided)
+    return replace(loop, axis=axis, body=body, lanes=lanes(axis.extent))
+
+
+def _guards(body: tuple[Statement, ...]) -> list[Guard]:
+    found = [g for s in body if isinstance(s, Store) for g in s.guards]
+    for x in expressions(body):
+        if isinstance(x, (Load, Inside)):
+            found += x.guards
+    return found
+
+
+def _turns(guard: Guard, axis: Axis) -> tuple[int, ...]:
+    """The steps from which on a guard holds, or does no more, if it asks no others."""
+    ((atom, c), *more) = guard.index.terms or ((None, 0),)
+    if more or atom != axis or abs(c) != 1:
+        return ()
+    first, last = guard.low - guard.index.constant, guard.high - guard.index.constant
+    return (first, last) if c == 1 else (1 - last, 1 - first)
+
+
+def _holds(guard: Guard) -> bool | None:
+    """Whether a guard always holds, or never; None if that depends."""
+    low, high = guard.index.bounds()
+    if guard.low <= low and high < guard.high:
+        return True
+    return False if high < guard.low or low >= guard.high else None
+
+
+def _decided(x: Expression | Statement) -> Expression | Statement:
+    """What is left of an expression or a statement where what is known is not asked."""
+    if isinstance(x, Apply) and isinstance(x.op, Select):
+        condition, yes, no = x.inputs
+        if isinstance(condition, Literal):
+            return yes if condition.value else no
+    if not isinstance(x, (Load, Inside, Store)) or not x.guards:
+        return x
+    held = [(g, _holds(g)) for g in x.guards]
+    if not isinstance(x, Store) and any(holds is False for _, holds in held):
+        return Literal(0, x.dtype)
+    left = tuple([g for g, holds in held if holds is not True])
+    if isinstance(x, Inside) and not left:
+        return Literal(1, bool_)
+    return x if left == x.guards else replace(x, guards=left)
