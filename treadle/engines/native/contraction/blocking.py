@@ -1,7 +1,7 @@
 """How a product is cut: tiles, panels, blocks, copies, work items.
 
-The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors; the
-README tells what each buys. None depends on the number of threads.
+The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors, and
+on one with 32 KB, 512 KB and 32-byte vectors; the README tells what each buys. None depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ def choose(
         tiles = "dot"
     if m == 1 and b[1] == 1:
         tiles = "row"
-    large = m >= 512 and k * n * size >= 2 << 20
-    packed = tiles != "dot" and (b[1] != 1 or large)
+    packed = tiles != "dot" and (b[1] != 1 or _is_packed(machine, m, k * n * size))
     fetched = _is_fetched_late(m, k, a, size)
     rows = 512 if (packed or m >= 1536) and not fetched else 128
     blocks_m = max(1, round(m / rows))
@@ -81,12 +80,22 @@ def choose(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        _block_k(tiles, k, packed or fetched),
+        _block_k(tiles, k, packed or fetched, machine.vector == 32 and a[0] == 1),
         packed,
         copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
         ahead=m >= 16 and k * n * size > 1 << 18,
         far=batch * m * n * size > 1 << 20,
     )
+
+
+def _is_packed(machine: Machine, m: int, size: int) -> bool:
+    """Whether panels are copied of a B of that many bytes, for m rows.
+
+    Machines with 32-byte vectors have caches with room for fewer lines that fall on the
+    same place: rows of B a power of two apart push each other out.
+    """
+    rows, least = (96, 1 << 17) if machine.vector == 32 else (512, 2 << 20)
+    return m >= rows and size >= least
 
 
 def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
@@ -105,12 +114,14 @@ def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> bool:
     return a[0] == 1 and a[1] * size % 16 != 0 and m >= 28 and m * k * size > FAR
 
 
-def _block_k(tiles: str, k: int, near: bool) -> int:
+def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
     """How many terms are summed before C is touched; `near` panels of B or blocks of A
-    are copies.
+    are copies. Down a `steep` A each term is on a line of its own.
     """
     if tiles == "dot":
         return k
+    if near and steep:
+        return _even(k, 256)
     return _even(k, 1024 if near or tiles == "flat" else 512)
 
 
