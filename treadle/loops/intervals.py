@@ -2,8 +2,8 @@
 
 Which part of a join an element is in, or whether it is in a border, is asked for each
 element. Where that depends on the step of a vector loop alone, a loop for each interval
-of steps in which the answer is the same asks nothing: it loads whole vectors and chooses
-among none.
+of steps in which the answer is the same asks nothing: it loads whole vectors and
+chooses among none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a product is cut: tiles, panels, blocks, copies, work items.
 
 The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors, and
-on one with 32 KB, 512 KB and 32-byte vectors; the README tells what each buys. None depends on the number of threads.
+on one with 32 KB, 512 KB and 32-byte vectors; the README tells what each buys. None
+depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def choose(
         tiles = "dot"
     if m == 1 and b[1] == 1:
         tiles = "row"
-    packed = tiles != "dot" and (b[1] != 1 or _is_packed(machine, m, k * n * size))
+    worth = _is_worth_panels(machine, m, k * n * size, b[0] * size)
+    packed = tiles != "dot" and (b[1] != 1 or worth)
     fetched = _is_fetched_late(m, k, a, size)
     rows = 512 if (packed or m >= 1536) and not fetched else 128
     blocks_m = max(1, round(m / rows))
@@ -88,14 +90,16 @@ def choose(
     )
 
 
-def _is_packed(machine: Machine, m: int, size: int) -> bool:
-    """Whether panels are copied of a B of that many bytes, for m rows.
+def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> bool:
+    """Whether panels are copied of a B of that many bytes, for m rows; `step` bytes lie
+    between its rows.
 
-    Machines with 32-byte vectors have caches with room for fewer lines that fall on the
-    same place: rows of B a power of two apart push each other out.
+    The caches of machines with 32-byte vectors have room for fewer lines that fall on
+    the same place: rows a power of two apart push each other out.
     """
-    rows, least = (96, 1 << 17) if machine.vector == 32 else (512, 2 << 20)
-    return m >= rows and size >= least
+    if machine.vector != 32:
+        return m >= 512 and size >= 2 << 20
+    return size >= 1 << 17 and m >= (24 if step % 2048 == 0 else 64)
 
 
 def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
