@@ -12,7 +12,7 @@ import pytest
 
 import treadle as td
 from treadle.graph import noted
-from treadle.graph.tensor import scope
+from treadle.graph.thread import thread_state
 
 
 @pytest.fixture(params=["machine code", "Python"], autouse=True)
@@ -52,7 +52,7 @@ def test_arguments_results_and_notes() -> None:
         with td.metadata(layer=7):
             y = inner(x)
         assert y.metadata["layer"] == 7 and module_of(y) == "part"
-        assert scope.notes is None
+        assert thread_state().notes is None
 
 
 def test_an_error_leaves_the_notes_of_before() -> None:
@@ -67,7 +67,7 @@ def test_an_error_leaves_the_notes_of_before() -> None:
             td.nn.Module.__call__()
         with td.metadata(a=1), pytest.raises(ValueError):
             layer(x, fails=True)
-        assert scope.notes is None
+        assert thread_state().notes is None
     with pytest.raises(NotImplementedError, match="forward"):
         td.nn.Module()(x)
 
@@ -95,7 +95,7 @@ def test_whatever_notes_it_has_it_can_be_called() -> None:
     del layer.__dict__["_notes"]
     with pytest.raises(AttributeError, match="_notes"):
         layer(x)
-    assert scope.notes is None
+    assert thread_state().notes is None
 
 
 def test_no_reference_is_kept_or_lost() -> None:

@@ -21,13 +21,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from treadle.graph.frame import state
+from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import handing_on, holding
 from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Tensor, scope, watchers
+from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.thread import thread_state
 from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME = range(6)  # how an argument is told
-ATTRIBUTE, ITEM, STAMP = range(3)  # where something was seen
+ATTRIBUTE, ITEM, STAMP, THREAD = range(4)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
@@ -74,8 +75,9 @@ class Step:
 class Seen:
     """What stood in a place around a function when a call was traced.
 
-    The place is an ATTRIBUTE (of an attribute, where there are two names), or an ITEM
-    of a dict. A STAMP is an owner that looks `Again` where the stamp has moved.
+    The place is an ATTRIBUTE (of an attribute, where there are two names), an ITEM of a
+    dict, or in the state of the THREAD that calls. A STAMP is an owner that looks
+    `Again` where the stamp has moved.
     """
 
     kind: int
@@ -250,7 +252,7 @@ class _Recorded(Called):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made."""
-        frame = state.frames[-1]  # in a trace Variables are read as its arguments
+        frame = top()  # in a trace Variables are read as its arguments
         waits = bool(frame.tracing or frame.versions)
         busy = kwargs or watchers or holding or waits or _compiled is None
         key = None if busy else signature(args, self.data)
@@ -357,5 +359,5 @@ def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[
 def _plain(node: Tensor) -> bool:
     """Whether a node is no more than its op on its inputs."""
     bare = node.stored is None and node.mark is None and node._name is None
-    same = node._metadata is scope.notes
+    same = node._metadata is thread_state().notes
     return bare and same and bool(node.inputs) and node.op.closed

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any
 
 from treadle.graph.leaves import Argument
 from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Notes, Tensor, scope, watchers
+from treadle.graph.tensor import Notes, Tensor, watchers
+from treadle.graph.thread import Frame, local, thread_state
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
@@ -23,65 +22,14 @@ __all__ = [
 ]
 
 
-_committed = attrgetter("committed")
-
-
-class Undoing(Protocol):
-    """What is told of Variables before they are written."""
-
-    def note(self, variable: Variable, update: Tensor | None = None) -> None: ...
-
-    def note_grad(self, variable: Variable) -> None: ...
-
-
-class Noting(Protocol):
-    """What is told of the updates that are about to run."""
-
-    def carried_out(self, updates: Sequence[Tensor]) -> None: ...
-
-
-class Frame:
-    """Versions of Variables that this thread sees before they are committed."""
-
-    tracing = False
-    runs = False  # whether an optimizer's step in this trace has to run at the call
-
-    def __init__(self) -> None:
-        self.versions: dict[int, Tensor] = {}
-        self.pending: list[Tensor] = []
-        self.marks: WeakSet[Noting] | None = None  # while nobody asks to be told
-
-    def read(self, variable: Variable) -> Tensor:
-        """The version a new expression reads."""
-        return self.versions.get(id(variable), variable.committed)
-
-    def read_all(self, variables: Iterable[Variable]) -> Iterable[Tensor]:
-        """The versions a new expression reads, of several."""
-        if self.versions or self.tracing:
-            return [self.read(v) for v in variables]
-        return map(_committed, variables)
-
-    def record(self, variable: Variable, update: Tensor) -> None:
-        """Make an Update the current version and remember to run it."""
-        self.versions[id(variable)] = update
-        self.pending.append(update)
-
-    def take(self) -> list[Tensor]:
-        """The pending updates in creation order; the frame forgets them."""
-        taken, self.pending = self.pending, []
-        for mark in self.marks or ():
-            mark.carried_out(taken)
-        self.versions.clear()
-        return taken
-
-
 class TraceFrame(Frame):
     """A frame in which Variables are read as arguments of the traced body."""
 
-    tracing = True
+    __slots__ = ("name", "reads", "start")
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        self.tracing = True
         self.name = name
         self.start = newest_serial()
         self.reads: dict[int, tuple[Variable, Tensor]] = {}
@@ -97,30 +45,20 @@ class TraceFrame(Frame):
         return self.reads[id(variable)][1]
 
 
-class _State(threading.local):
-    def __init__(self) -> None:
-        self.frames: list[Frame] = [Frame()]
-        self.explicit = 0
-        self.no_grad = 0
-        self.transactions: tuple[Undoing, ...] = ()  # around, outermost first
-
-
-state = _State()
-
-
 def top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
-    return state.frames[-1]
+    return local.state.frames[-1]
 
 
 @contextmanager
 def pushed(frame: Frame) -> Iterator[Frame]:
     """Run a block in a frame; an exception drops what was assigned in it."""
-    state.frames.append(frame)
+    frames = thread_state().frames
+    frames.append(frame)
     try:
         yield frame
     finally:
-        state.frames.pop()
+        frames.pop()
 
 
 @contextmanager
@@ -134,6 +72,7 @@ def explicit_updates() -> Iterator[None]:
     >>> int(w), int(update), int(w)
     (0, 1, 1)
     """
+    state = thread_state()
     before = state.explicit
     state.explicit = before + 1
     try:
@@ -143,7 +82,7 @@ def explicit_updates() -> Iterator[None]:
 
 
 def _note(node: Tensor) -> None:
-    if state.no_grad:
+    if thread_state().no_grad:
         node.mark = {**(node.mark or {}), "no_grad": True}
 
 
@@ -174,6 +113,7 @@ def no_grad() -> Iterator[None]:
     >>> float(td.grad(x * target, [x])[0])
     6.0
     """
+    state = thread_state()
     before = state.no_grad
     _watch(1)
     state.no_grad = before + 1
@@ -187,12 +127,13 @@ def no_grad() -> Iterator[None]:
 @contextmanager
 def apart() -> Iterator[None]:
     """Inside, new nodes are not those of the scopes around: what is made of others."""
-    before = state.no_grad, scope.notes
-    state.no_grad, scope.notes = 0, None
+    state = thread_state()
+    before = state.no_grad, state.notes
+    state.no_grad, state.notes = 0, None
     try:
         yield
     finally:
-        state.no_grad, scope.notes = before
+        state.no_grad, state.notes = before
 
 
 @contextmanager
@@ -215,9 +156,10 @@ def metadata(**notes: Any) -> Iterator[None]:
     >>> y.metadata
     {'layer': 'first'}
     """
-    before = scope.notes
-    scope.notes = Notes(before or (), **notes)
+    state = thread_state()
+    before = state.notes
+    state.notes = Notes(before or (), **notes)
     try:
         yield
     finally:
-        scope.notes = before
+        state.notes = before

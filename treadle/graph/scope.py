@@ -13,9 +13,10 @@ from treadle.base.dtypes import as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
-from treadle.graph.frame import Frame, pushed
+from treadle.graph.frame import pushed
 from treadle.graph.leaves import to_array
 from treadle.graph.operators import Operand
+from treadle.graph.thread import Frame
 from treadle.graph.variable import Parameter
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +15,7 @@ from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
 from treadle.graph.resident import Future, Futures, Resident
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
+from treadle.graph.thread import local
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -41,15 +41,6 @@ class Notes(dict[str, Any]):
 
 
 _PLAIN = (str, int, float, bool, type(None))
-
-
-class _Scope(threading.local):
-    """What new nodes of a thread carry: the notes of the scopes around, if any."""
-
-    notes: Notes | None = None
-
-
-scope = _Scope()
 
 
 class Tensor(Operand):
@@ -258,7 +249,7 @@ def site(above: int = 2) -> Site:
     and offset of the call, notes, and whether they are closed if their ops are.
     """
     code, offset = capture(above)
-    notes = scope.notes
+    notes = local.state.notes
     return code, offset, notes, notes is None or notes.closed
 
 
@@ -291,7 +282,7 @@ def new_node(
 ) -> Tensor:
     """`Tensor(op, inputs, type_)`, without the detour over the class."""
     code, offset = capture(above)
-    notes = scope.notes
+    notes = local.state.notes
     closed = op.closed and kind is Tensor and (notes is None or notes.closed)
     made = makers.node(kind, op, inputs, type_, stored, code, offset, notes, closed)
     if watchers:
@@ -338,7 +329,7 @@ def copied(
 
 def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Tensor:
     """A node made where another one was, by a pass that goes over many."""
-    notes = scope.notes
+    notes = local.state.notes
     closed = op.closed and (notes is None or notes.closed)
     code, offset = like._code, like._offset
     made = makers.node(Tensor, op, inputs, type_, None, code, offset, notes, closed)

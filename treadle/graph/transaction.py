@@ -12,9 +12,10 @@ import numpy as np
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import current, here
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.operators import functions
-from treadle.graph.tensor import Tensor, scope
+from treadle.graph.tensor import Tensor
+from treadle.graph.thread import thread_state
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -85,7 +86,8 @@ class Transaction:
         try:
             if frame.pending:
                 functions.carry_out([])
-            self._options, self._notes = here.current, scope.notes
+            state = thread_state()
+            self._options, self._notes = here.current, state.notes
             self._frames, self._count = len(state.frames), len(state.transactions)
             self._scopes = state.explicit, state.no_grad
             self._seeds, self._draws = current().scope, current().scope.count
@@ -140,9 +142,10 @@ class Transaction:
 
     def _restore(self, error: BaseException | None) -> None:
         """Put everything back as it was when the block was entered."""
+        state = thread_state()
         del state.frames[self._frames :]
         state.explicit, state.no_grad = self._scopes
-        here.current, scope.notes = self._options, self._notes
+        here.current, state.notes = self._options, self._notes
         top().take()
         kept = [w.variable.name for w in self.written.values() if not w.restore()]
         for variable, grad in self.grads.values():
@@ -155,6 +158,7 @@ class Transaction:
             )
 
     def _close(self) -> None:
+        state = thread_state()
         state.transactions = state.transactions[: self._count]
         self._open = False
 

@@ -13,7 +13,7 @@ from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import (
     CONSTANT,
     Unbound,
@@ -26,6 +26,7 @@ from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
 from treadle.graph.tensor import Tensor, cut, makers, new_node
+from treadle.graph.thread import local, thread_state
 from treadle.graph.traversal import reach
 
 __all__ = [
@@ -151,7 +152,7 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        for around in state.transactions:
+        for around in thread_state().transactions:
             around.note_grad(self)
         self._grad = value
         if value is not None and value.stored is None:
@@ -183,7 +184,7 @@ class Variable(Operand):
             changed()
 
     def node(self) -> Tensor:
-        return state.frames[-1].read(self)
+        return local.state.frames[-1].read(self)
 
     def assign(self, value: Any) -> Tensor:
         """Make `value` (cast to the dtype, broadcast to the shape) the next version.
@@ -195,7 +196,7 @@ class Variable(Operand):
         if isinstance(base.op, Unbound):  # there is nothing yet that it could read
             base = _blank(self._type)
         update = Update(self)(base, self._fitting(value))
-        if not state.explicit:
+        if not thread_state().explicit:
             top().record(self, update)
         return update
 
@@ -218,7 +219,7 @@ class Variable(Operand):
 
     def commit(self, update: Tensor) -> None:
         """Make an evaluated Update the stored version; it becomes a leaf."""
-        for around in state.transactions:
+        for around in thread_state().transactions:
             around.note(self, update)
         cut(update, self.version)
         self.committed = update
@@ -371,7 +372,7 @@ class Placeholder(Variable):
             super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
-        for around in state.transactions:
+        for around in thread_state().transactions:
             around.note(self, update)
         self.version = Version(self)
         super().commit(update)

@@ -11,12 +11,12 @@ from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
-from treadle.graph.frame import state
 from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor, copied
+from treadle.graph.thread import thread_state
 from treadle.graph.traversal import rebuild
 from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
@@ -61,7 +61,7 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
 
 def inputs_of(traced: Trace, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
-    read = tuple(state.frames[-1].read_all(traced.variables))
+    read = tuple(thread_state().frames[-1].read_all(traced.variables))
     inputs = arguments + read + traced.captured
     return inputs + tuple(traced.drawn()) if traced.draws else inputs
 

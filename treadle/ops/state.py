@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.base.errors import ArgumentError, ShapeError
-from treadle.graph.frame import Frame, pushed, state, top
+from treadle.graph.frame import pushed, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Mistake, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
+from treadle.graph.thread import Frame, thread_state
 from treadle.graph.variable import Variable, VariableItem
 from treadle.ops.flow import Passing
 
@@ -121,6 +122,7 @@ def _built(items: Sequence[Any], name: str) -> tuple[list[Tensor], list[Tensor]]
     def nodes() -> list[Tensor]:
         return [as_tensor(_called(x)) for x in items]
 
+    state = thread_state()
     if not state.explicit:
         return nodes(), []
     around, explicit = top(), state.explicit

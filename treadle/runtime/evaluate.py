@@ -16,13 +16,14 @@ from treadle.base.collector import held_back
 from treadle.base.errors import StateError
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import newer
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
+from treadle.graph.thread import thread_state
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.history import keep_inside, keep_residual, remember, trim
@@ -154,7 +155,7 @@ def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     nodes = few(wanted, FEW)
     if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
-        run_rows(wanted, (), bool(state.no_grad))
+        run_rows(wanted, (), bool(thread_state().no_grad))
         return _pull_tapes(wanted, begin)
     return []
 
@@ -187,7 +188,7 @@ def work(
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     wanted.clear()
-    for around in state.transactions:
+    for around in thread_state().transactions:
         for node in nodes:
             if isinstance(node.op, Update) and node.stored is None:
                 around.note(node.op.variable)  # its array is not written over

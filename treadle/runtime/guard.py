@@ -13,9 +13,9 @@ import numpy as np
 
 from treadle.base.changes import Again, changes
 from treadle.base.options import here
-from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, Seen
-from treadle.graph.frame import state
+from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, THREAD, Seen
 from treadle.graph.operators import Operand
+from treadle.graph.thread import local, thread_state
 from treadle.graph.variable import Variable
 
 PLAIN = (bool, int, str, bytes, complex, type(None), float)
@@ -50,7 +50,7 @@ class Guard:
 
     def __init__(self) -> None:
         self.dtype = here.current.dtype
-        self.no_grad = bool(state.no_grad)
+        self.no_grad = bool(thread_state().no_grad)
         self.alive: list[Any] = []
         self.seen: set[int] = set()
         self.names: set[str] = set()  # what the function's code mentions
@@ -60,9 +60,9 @@ class Guard:
         self._terms: list[str] = []
         self._seen = [Seen(ATTRIBUTE, here, ("current", "dtype"), self.dtype)]
         if self.no_grad:
-            self._terms.append(f"{self._name(state)}.no_grad")
+            self._terms.append(f"{self._name(local)}.state.no_grad")
         else:
-            self._seen.append(Seen(ATTRIBUTE, state, ("no_grad",), 0))
+            self._seen.append(Seen(THREAD, local, ("state", "no_grad"), 0))
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""

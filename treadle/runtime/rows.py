@@ -17,11 +17,12 @@ from treadle.batch.forest import OFTEN, Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
-from treadle.graph.frame import state, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor, settle
+from treadle.graph.thread import thread_state
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
@@ -127,7 +128,7 @@ def _pays(
     forest = Forest(units, asked, once)
     if not forest.groups or not _enough(forest):
         return False
-    gradient = not state.no_grad and _derivable(forest)
+    gradient = not thread_state().no_grad and _derivable(forest)
     exits = _exits(forest, roots, held)
     program = engine(options.engine).rows(forest, gradient, exits.taken)
     if program is None:

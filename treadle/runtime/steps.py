@@ -11,13 +11,13 @@ from typing import Any
 from treadle.autodiff.tape import SPENT
 from treadle.base.options import current
 from treadle.engines.base import Failed, Program, engine
-from treadle.graph.frame import state
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import ALONE, untouched
 from treadle.graph.resident import Future, Futures, LateError, newer
 from treadle.graph.serials import mark_run, next_serial
 from treadle.graph.tensor import cut, leave, remade, settle
+from treadle.graph.thread import thread_state
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
@@ -91,7 +91,7 @@ class Computed:
         moved = self.moved if engine(current().engine).beside() else None
         held = None if moved is None else moved.lies(values.look)
         if held is None:
-            spent = set() if state.transactions else self._spent(values.look)
+            spent = set() if thread_state().transactions else self._spent(values.look)
             held = None if moved is None else moved.settle(spent)
         if moved is None or held is None:
             arrays = [values(x, self.begins) for x in self.sources]

@@ -20,10 +20,10 @@ from treadle.engines.native.pool import pool
 from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
-from treadle.graph.frame import state
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
 from treadle.graph.resident import Futures, InPlace
+from treadle.graph.thread import thread_state
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
 
@@ -61,7 +61,7 @@ def beside() -> bool:
     found out about, and there are workers.
     """
     now = current()
-    if watchers or now.arena != "fast" or state.transactions:
+    if watchers or now.arena != "fast" or thread_state().transactions:
         return False
     return pool(now.threads).helped
 

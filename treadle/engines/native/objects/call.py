@@ -18,6 +18,7 @@ from treadle.base.changes import Again, Changes, changes
 from treadle.engines.native.objects.interpreter import (
     KEYWORDS,
     addresses,
+    bound_to_threads,
     builtin,
     method,
     numbers,
@@ -30,11 +31,11 @@ from treadle.engines.native.objects.plan_site import HOLDS, SITE
 from treadle.engines.native.objects.text import loaded
 from treadle.graph import calls
 from treadle.graph.calls import Called, Plan, Seen
-from treadle.graph.frame import state
 from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
 from treadle.graph.origin import capture, holding, library
-from treadle.graph.tensor import Tensor, scope, watchers
-from treadle.graph.variable import VariableItem
+from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.thread import Frame, ThreadState
+from treadle.graph.variable import Variable, VariableItem
 
 __all__ = ["provide_calls"]
 
@@ -49,13 +50,6 @@ _OWN = (
     "library",
     "capture",
     "above",
-    "scope",
-    "notes",
-    "state",
-    "frames",
-    "tracing",
-    "versions",
-    "committed",
     "watchers",
     "holding",
     "data",
@@ -69,8 +63,16 @@ _OWN = (
 # a plan one of these.
 _PLAN = ("numbers", "holds", "variables", "captured", "ops", "types", "things", "seen")
 # How something is seen: in a word of its owner, as an attribute, as one of an attribute
-# (nested), as an entry of a dict, or behind a stamp.
-_SEEN = {"FIELD": 0, "ATTRIBUTE": 1, "NESTED": 2, "ENTRY": 3, "STAMP": 4}
+# (nested), as an entry of a dict, behind a stamp, or in a word of the thread's state.
+_SEEN = {"FIELD": 0, "ATTRIBUTE": 1, "NESTED": 2, "ENTRY": 3, "STAMP": 4, "STATED": 5}
+# The fields that are read, by classes.
+_READ: dict[type, tuple[str, ...]] = {
+    Changes: ("now",),
+    Again: ("seen",),
+    ThreadState: ("notes", "frames"),
+    Frame: ("tracing", "versions"),
+    Variable: ("committed",),
+}
 _HEAD = 7  # numbers of a plan before the places of its results
 _TEXT = SIGNATURE + HOLDS + SITE + NODES + CALL
 
@@ -92,10 +94,12 @@ def provide_calls() -> None:
 def _code() -> int | None:
     """The function; None where things do not lie as it expects."""
     fields, filename = offsets(), _filename()
-    now, seen = slots(Changes, ["now"]), slots(Again, ["seen"])
-    if fields is None or filename is None or now is None or seen is None:
+    read = [slots(kind, names) for kind, names in _READ.items()]
+    if fields is None or filename is None or None in read or not bound_to_threads():
         return None
-    known = {**numbers(), **now, **seen, **_SEEN, "FILENAME": filename, "HEAD": _HEAD}
+    known = {**numbers(), **_SEEN, "FILENAME": filename, "HEAD": _HEAD}
+    for own in read:
+        known |= own or {}
     known |= {f"own_{name}": k for k, name in enumerate(_OWN)}
     known |= {f"plan_{name}": k for k, name in enumerate(_PLAN)}
     known |= {"TENSOR": calls.TENSOR, "TUPLE_ARG": calls.TUPLE, "LIST_ARG": calls.LIST}
@@ -117,8 +121,6 @@ def _own(known: Called, long: Callable[..., Any]) -> tuple[Any, ...]:
         "library": library,
         "capture": capture,
         "above": 1,  # frames, from where `capture` looks
-        "scope": scope,
-        "state": state,
         "watchers": watchers,
         "holding": holding,
         "data": known.data,
@@ -167,6 +169,10 @@ def _place_of(seen: Seen) -> tuple[int, object, object, object]:
         return _SEEN["STAMP"], owner, None, None
     if seen.kind == calls.ITEM:
         return _SEEN["ENTRY"], owner, names[0], value
+    if seen.kind == calls.THREAD:
+        (field,) = names[1:]
+        places = slots(ThreadState, [field]) or {}
+        return _SEEN["STATED"], owner, places[field], value
     if len(names) > 1:
         return _SEEN["NESTED"], owner, names, value
     if type(owner) in (CellType, FunctionType):  # they keep these in a word each

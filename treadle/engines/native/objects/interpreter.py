@@ -6,6 +6,7 @@ Code that works on objects is given bytes with the addresses of these functions,
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import sys
 from collections.abc import Callable
@@ -13,8 +14,17 @@ from functools import cache
 from typing import Any
 
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
+from treadle.graph.thread import local, thread_state
 
-__all__ = ["INTERPRETER", "KEYWORDS", "addresses", "builtin", "method", "numbers"]
+__all__ = [
+    "INTERPRETER",
+    "KEYWORDS",
+    "addresses",
+    "bound_to_threads",
+    "builtin",
+    "method",
+    "numbers",
+]
 
 # Bytes hold the addresses of these, in order.
 _FUNCTIONS = {
@@ -44,7 +54,11 @@ _FUNCTIONS = {
     "METHOD": "PyObject_VectorcallMethod",
     "FETCH": "PyErr_Fetch",
     "RESTORE": "PyErr_Restore",
+    "THREAD": "PyThreadState_Get",
+    "THREADID": "PyThreadState_GetID",
 }
+# The number of the thread whose state was asked for last, and where that lies.
+latest = bytes(16)
 _OBJECTS = {
     "NEXT": next_serial,
     "WARN": warn_if_growing,
@@ -55,6 +69,8 @@ _OBJECTS = {
     "LISTTYPE": list,
     "INTTYPE": int,
     "CLOSED": sys.intern("closed"),
+    "STATE": thread_state,
+    "LATEST": latest,
 }
 BYTES = bytes.__basicsize__ - 1  # where the contents of a bytes object begin
 
@@ -89,6 +105,52 @@ define internal void @drop(ptr %self, ptr %x) alwaysinline {
   ret void
 }
 
+; The state of this thread (`graph/thread.py`), which lives as long as the thread; null
+; where the interpreter has raised something. No number of a thread comes again.
+define internal ptr @thread(ptr %api) {
+entry:
+  %get = call ptr @api(ptr %api, i64 $THREAD)
+  %thread = call ptr %get()
+  %ask = call ptr @api(ptr %api, i64 $THREADID)
+  %id = call i64 %ask(ptr %thread)
+  %latest = call ptr @api(ptr %api, i64 $LATEST)
+  %ip = getelementptr i8, ptr %latest, i64 $BYTES
+  %sp = getelementptr i8, ptr %ip, i64 8
+  %last = load i64, ptr %ip
+  %state = load ptr, ptr %sp
+  %any = icmp ne ptr %state, null
+  %same = icmp eq i64 %last, %id
+  %known = and i1 %any, %same
+  br i1 %known, label %end, label %other
+other:
+  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
+  %function = call ptr @api(ptr %api, i64 $STATE)
+  %found = call ptr %noargs(ptr %function)
+  %raised = icmp eq ptr %found, null
+  br i1 %raised, label %end, label %store
+store:
+  %before = load ptr, ptr %sp
+  store i64 %id, ptr %ip
+  store ptr %found, ptr %sp
+  %first = icmp eq ptr %before, null
+  br i1 %first, label %end, label %drop
+drop:
+  call void @drop(ptr %api, ptr %before)
+  br label %end
+end:
+  %y = phi ptr [%state, %entry], [null, %other], [%found, %store], [%found, %drop]
+  ret ptr %y
+}
+
+; A field of an object, a reference that is the caller's.
+define internal ptr @held(ptr %api, ptr %object, i64 %offset) alwaysinline {
+  %p = getelementptr i8, ptr %object, i64 %offset
+  %x = load ptr, ptr %p
+  %f = call ptr @api(ptr %api, i64 $INCREF)
+  call void %f(ptr %x)
+  ret ptr %x
+}
+
 ; Fill a field with one more reference to a value.
 define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) alwaysinline {
   %f = call ptr @api(ptr %self, i64 $INCREF)
@@ -111,6 +173,13 @@ class _Method(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
+
+
+def bound_to_threads() -> bool:
+    """Whether a thread of the interpreter is what has a state of its own: libraries of
+    lighter threads may put their own class in the place of `threading.local`.
+    """
+    return issubclass(type(local), _thread._local)
 
 
 def numbers() -> dict[str, int]:

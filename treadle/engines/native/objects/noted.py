@@ -15,30 +15,38 @@ from treadle.engines.native.objects.interpreter import (
     INTERPRETER,
     KEYWORDS,
     addresses,
+    bound_to_threads,
     builtin,
     method,
     numbers,
 )
-from treadle.engines.native.objects.layout import usable
+from treadle.engines.native.objects.layout import slots
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.noted import quicken
-from treadle.graph.tensor import scope
+from treadle.graph.thread import ThreadState
 
 __all__ = ["provide_noted"]
 
 # `self` of the method is a tuple of these.
-_OWN = ("api", "long", "scope", "notes", "own", "path", "forward")
+_OWN = ("api", "long", "own", "path", "forward")
 _TEXT = (
     INTERPRETER
     + """
 ; Set the notes of new nodes; whether that could be done.
 define internal i1 @carry(ptr %self, ptr %notes) alwaysinline {
+entry:
   %api = call ptr @item(ptr %self, i64 $own_api)
-  %scope = call ptr @item(ptr %self, i64 $own_scope)
-  %name = call ptr @item(ptr %self, i64 $own_notes)
-  %setattr = call ptr @api(ptr %api, i64 $SETATTR)
-  %done = call i32 %setattr(ptr %scope, ptr %name, ptr %notes)
-  %well = icmp eq i32 %done, 0
+  %state = call ptr @thread(ptr %api)
+  %lost = icmp eq ptr %state, null
+  br i1 %lost, label %end, label %set
+set:
+  %place = getelementptr i8, ptr %state, i64 $notes
+  %before = load ptr, ptr %place
+  call void @keep(ptr %api, ptr %state, i64 $notes, ptr %notes)
+  call void @drop(ptr %api, ptr %before)
+  br label %end
+end:
+  %well = phi i1 [false, %entry], [true, %set]
   ret i1 %well
 }
 
@@ -89,12 +97,11 @@ entry:
   br i1 %called, label %begin, label %other
 begin:
   %object = load ptr, ptr %args
-  %scope = call ptr @item(ptr %self, i64 $own_scope)
-  %name = call ptr @item(ptr %self, i64 $own_notes)
-  %before = call ptr %getattr(ptr %scope, ptr %name)
-  %none = icmp eq ptr %before, null
+  %state = call ptr @thread(ptr %api)
+  %none = icmp eq ptr %state, null
   br i1 %none, label %lost, label %read
 read:
+  %before = call ptr @held(ptr %api, ptr %state, i64 $notes)
   %field = call ptr @item(ptr %self, i64 $own_own)
   %own = call ptr %getattr(ptr %object, ptr %field)
   %bare = icmp eq ptr %own, null
@@ -162,8 +169,8 @@ def provide_noted() -> None:
         return
 
     def made(long: Callable[..., Any]) -> Any:
-        names = "notes", "_notes", "_path", "forward"
-        own = addresses(), long, scope, *map(sys.intern, names)
+        names = "_notes", "_path", "forward"
+        own = addresses(), long, *map(sys.intern, names)
         return method(builtin("__call__", code, own, KEYWORDS))
 
     quicken(made)
@@ -172,7 +179,8 @@ def provide_noted() -> None:
 @cache
 def _code() -> int | None:
     """The function; None where things do not lie as it expects."""
-    if not usable():
+    fields = slots(ThreadState, ["notes"])
+    if fields is None or not bound_to_threads():
         return None
-    known = {**numbers(), **{f"own_{name}": k for k, name in enumerate(_OWN)}}
+    known = {**numbers(), **fields, **{f"own_{name}": k for k, name in enumerate(_OWN)}}
     return loaded("treadle_noted", _TEXT, {}, **known)

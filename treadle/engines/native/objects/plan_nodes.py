@@ -264,14 +264,12 @@ entry:
   %leaves = add i64 %given, %more
   %behind = getelementptr ptr, ptr %values, i64 %given
   %nodes = getelementptr ptr, ptr %values, i64 %leaves
-  %notes = call ptr @ask(ptr %self, i64 $own_scope, i64 $own_notes)
-  %n = icmp eq ptr %notes, null
+  %state = call ptr @thread(ptr %api)
+  %n = icmp eq ptr %state, null
   br i1 %n, label %nothing, label %read
 read:
+  %notes = call ptr @held(ptr %api, ptr %state, i64 $notes)
   %there = call i64 @shared(ptr %self, ptr %plan, ptr %behind)
-  %all = icmp eq i64 %there, %more
-  br i1 %all, label %locate, label %undo
-locate:
   %found = call i1 @located(ptr %self, ptr %code_at, ptr %offset_at)
   br i1 %found, label %make, label %undo
 make:
@@ -303,7 +301,7 @@ clean:
   call void @drop_leaves(ptr %api, ptr %numbers, ptr %values, i64 %put)
   br label %undo
 undo:
-  %z = phi ptr [%y, %clean], [null, %locate], [null, %read]
+  %z = phi ptr [%y, %clean], [null, %read]
   call void @drop_all(ptr %api, ptr %behind, i64 %there)
   call void @drop(ptr %api, ptr %notes)
   ret ptr %z

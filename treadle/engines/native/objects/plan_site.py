@@ -5,16 +5,6 @@ from __future__ import annotations
 __all__ = ["HOLDS", "SITE"]
 
 HOLDS = """
-; An attribute of an object, a reference that is the caller's.
-define internal ptr @ask(ptr %self, i64 %object, i64 %name) alwaysinline {
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %x = call ptr @item(ptr %self, i64 %object)
-  %key = call ptr @item(ptr %self, i64 %name)
-  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
-  %y = call ptr %getattr(ptr %x, ptr %key)
-  ret ptr %y
-}
-
 ; Whether a list is empty.
 define internal i1 @empty(ptr %self, i64 %list) alwaysinline {
   %x = call ptr @item(ptr %self, i64 %list)
@@ -25,43 +15,23 @@ define internal i1 @empty(ptr %self, i64 %list) alwaysinline {
 }
 
 ; Whether this thread is in no trace, and has assigned nothing that waits.
-define internal i1 @outside(ptr %self) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %frames = call ptr @ask(ptr %self, i64 $own_state, i64 $own_frames)
-  %lost = icmp eq ptr %frames, null
-  br i1 %lost, label %nothing, label %some
-some:
+define internal i1 @outside(ptr %api, ptr %state) {
+  %frames = call ptr @field(ptr %state, i64 $frames)
   %sp = getelementptr i8, ptr %frames, i64 $SIZE
   %size = load i64, ptr %sp
   %last = sub i64 %size, 1
   %items = call ptr @field(ptr %frames, i64 $LIST_ITEMS)
   %fp = getelementptr ptr, ptr %items, i64 %last
   %frame = load ptr, ptr %fp
-  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
-  %tracing = call ptr @item(ptr %self, i64 $own_tracing)
-  %versions = call ptr @item(ptr %self, i64 $own_versions)
-  %flag = call ptr %getattr(ptr %frame, ptr %tracing)
-  %own = call ptr %getattr(ptr %frame, ptr %versions)
-  call void @drop(ptr %api, ptr %frames)
-  %a = icmp eq ptr %flag, null
-  %b = icmp eq ptr %own, null
-  %either = or i1 %a, %b
-  br i1 %either, label %nothing, label %look
-look:
+  %flag = call ptr @field(ptr %frame, i64 $tracing)
+  %own = call ptr @field(ptr %frame, i64 $versions)
   %false = call ptr @api(ptr %api, i64 $FALSE)
   %plain = icmp eq ptr %flag, %false
   %np = getelementptr i8, ptr %own, i64 $SIZE
   %n = load i64, ptr %np
   %bare = icmp eq i64 %n, 0
   %found = and i1 %plain, %bare
-  call void @drop(ptr %api, ptr %flag)
-  call void @drop(ptr %api, ptr %own)
   ret i1 %found
-nothing:
-  %clear = call ptr @api(ptr %api, i64 $CLEAR)
-  call void %clear()
-  ret i1 0
 }
 
 ; Whether something that is called without arguments says True; 2 where it has raised.
@@ -102,10 +72,19 @@ body:
   %value = call ptr @item(ptr %term, i64 3)
   %kind = call i64 @number(ptr %way)
   switch i64 %kind, label %no [i64 $FIELD, label %word i64 $ATTRIBUTE, label %attribute
-    i64 $NESTED, label %nested i64 $ENTRY, label %entry_of i64 $STAMP, label %stamp]
+    i64 $NESTED, label %nested i64 $ENTRY, label %entry_of i64 $STAMP, label %stamp
+    i64 $STATED, label %stated]
 word:
   %offset = call i64 @number(ptr %place)
   %w = call ptr @field(ptr %owner, i64 %offset)
+  br label %compare
+stated:
+  %state = call ptr @thread(ptr %api)
+  %unknown = icmp eq ptr %state, null
+  br i1 %unknown, label %failed, label %known
+known:
+  %slot = call i64 @number(ptr %place)
+  %t = call ptr @field(ptr %state, i64 %slot)
   br label %compare
 attribute:
   %a = call ptr %getattr(ptr %owner, ptr %place)
@@ -133,7 +112,7 @@ entry_of:
   %absent = icmp eq ptr %e, null
   br i1 %absent, label %gone, label %compare
 compare:
-  %found = phi ptr [%w, %word], [%x, %held], [%e, %entry_of]
+  %found = phi ptr [%w, %word], [%t, %known], [%x, %held], [%e, %entry_of]
   %same = icmp eq ptr %found, %value
   br i1 %same, label %next, label %no
 stamp:
@@ -174,7 +153,11 @@ begin:
   %looks = icmp ne i64 %reads, 0
   br i1 %looks, label %trace, label %guard
 trace:
-  %outside = call i1 @outside(ptr %self)
+  %state = call ptr @thread(ptr %api)
+  %lost = icmp eq ptr %state, null
+  br i1 %lost, label %failed, label %within
+within:
+  %outside = call i1 @outside(ptr %api, ptr %state)
   br i1 %outside, label %guard, label %no
 guard:
   %still = call i8 @still(ptr %self, ptr %plan)
@@ -279,8 +262,6 @@ entry:
   %api = call ptr @item(ptr %self, i64 $own_api)
   %variables = call ptr @item(ptr %plan, i64 $plan_variables)
   %captured = call ptr @item(ptr %plan, i64 $plan_captured)
-  %name = call ptr @item(ptr %self, i64 $own_committed)
-  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
   %incref = call ptr @api(ptr %api, i64 $INCREF)
   %ints = call ptr @api(ptr %api, i64 $INTTYPE)
   %latest = call ptr @item(ptr %self, i64 $own_latest)
@@ -293,7 +274,7 @@ entry:
   %cs = load i64, ptr %cp
   br label %versions
 versions:
-  %k = phi i64 [0, %entry], [%k1, %version]
+  %k = phi i64 [0, %entry], [%k1, %ask]
   %left = icmp slt i64 %k, %vs
   br i1 %left, label %read, label %rest
 read:
@@ -308,16 +289,11 @@ find:  ; in the signature of this call, which is the latest
   br label %ask
 ask:
   %v = phi ptr [%told, %read], [%given, %find]
-  %x = call ptr %getattr(ptr %v, ptr %name)
-  %none = icmp eq ptr %x, null
-  br i1 %none, label %stop, label %version
-version:
+  %x = call ptr @held(ptr %api, ptr %v, i64 $committed)
   %xp = getelementptr ptr, ptr %values, i64 %k
   store ptr %x, ptr %xp
   %k1 = add i64 %k, 1
   br label %versions
-stop:
-  ret i64 %k
 rest:
   %j = phi i64 [0, %versions], [%j1, %hold]
   %more = icmp slt i64 %j, %cs
