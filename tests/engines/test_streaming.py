@@ -12,9 +12,13 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.ops.test_contract import CASES as SAMPLES
+from tests.ops.test_contract import arrays_of, results
 from tests.programs import kernels_of, program_of
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Sample
 from treadle.loops import stream
 from treadle.loops.interpreter import interpret
 from treadle.loops.parameters import bound, parameterize
@@ -224,3 +228,53 @@ def pulled_softmax(x: np.ndarray[Any, Any]) -> tuple[td.Tensor, td.Tensor]:
     y = td.softmax(logits, 1)
     (g,) = td.vjp(y, [logits], td.asarray(x * 0.5))
     return y, g
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_kernels_of_every_op_hold(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is fetched lies on axes of the loop that fetches it."""
+    stream_from(1, monkeypatch)
+    arrays = arrays_of(sample)
+    roots = results(sample.op(*[constant_node(a) for a in arrays]))
+    for step in kernels_of(program_of(*roots, vector_bytes=8)):
+        assert kernel_problems(bound(step.kernel, step.integers)) == []
+
+
+LARGE: dict[str, tuple[Callable[..., td.Tensor], Callable[..., Any], list[Any]]] = {
+    "parts of joined rows": (
+        lambda *xs: td.concat(xs, axis=1) * 2.0,
+        lambda *xs: np.concatenate(xs, 1) * 2,
+        [(37, 40), (37, 203), (37, 96)],
+    ),
+    "passes over joined rows": (
+        lambda *xs: (y := td.concat(xs, axis=1)) - y.max(1, keepdims=True),
+        lambda *xs: (y := np.concatenate(xs, 1)) - y.max(1, keepdims=True),
+        [(37, 40), (37, 203)],
+    ),
+    "columns folded side by side": (
+        lambda x: td.max(x, 1),
+        lambda x: x.max(1),
+        [(37, 4, 203)],
+    ),
+    "columns folded twice": (
+        lambda x: td.max(x - td.max(x, 1, keepdims=True), 1),
+        lambda x: (x - x.max(1, keepdims=True)).max(1),
+        [(37, 4, 203)],
+    ),
+}
+
+
+@pytest.mark.parametrize("ahead", [16, 4096])
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_fetched(
+    name: str, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, by_numpy, shapes = LARGE[name]
+    stream_from(1, monkeypatch)
+    monkeypatch.setattr(stream, "AHEAD", ahead)
+    xs = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
+    y = make(*map(td.asarray, xs))
+    assert "streamed" in td.lower(y).kernels
+    np.testing.assert_array_equal(y.numpy(), by_numpy(*xs))

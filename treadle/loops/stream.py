@@ -187,7 +187,9 @@ def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
             known.add(x.buffer)
             if kernel.arguments[x.buffer].written or not _is_run(x, rows, body[k]):
                 continue
-            others = [*passes[turn + 1 :], *passes[:turn]] or [k]
+            every = [*passes[turn + 1 :], *passes[:turn]]
+            inner = set(x.index.axes()).difference(rows)
+            others = [p for p in every if inner <= _axes(body[p])] or [k]
             own = min(others, key=lambda p: len(found[p]))
             count = 0
             if own >= k:
@@ -195,8 +197,12 @@ def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
                 count = max(1, AHEAD // size)
             shift = x.index.coefficient(rows[-1]) * count
             found[own].append(Fetch(x.buffer, x.index + shift))
-    made = tuple(_begun(s, found.get(k, ())) for k, s in enumerate(body))
+    made = tuple(_begun(s, found.get(k, ()), rows) for k, s in enumerate(body))
     return _with_rows(kernel, made)
+
+
+def _axes(within: Statement) -> set[Axis]:
+    return {s.axis for s in statements((within,)) if isinstance(s, Loop)}
 
 
 def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
@@ -210,7 +216,7 @@ def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
             if plain and x.index.coefficient(s.axis) == 1:
                 shift = AHEAD // x.dtype.itemsize
                 found.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
-    return _begun(s, tuple(found.values()))
+    return _begun(s, tuple(found.values()), ())
 
 
 def _nested(s: Loop) -> bool:
@@ -227,10 +233,21 @@ def _is_run(x: Load, rows: Sequence[Axis], within: Statement) -> bool:
     return 0 < size <= ROW and x.index.coefficient(rows[-1]) != 0
 
 
-def _begun(s: Statement, first: Sequence[Statement]) -> Statement:
-    """A loop with more to do at the beginning of each innermost step."""
+def _begun(s: Statement, first: Sequence[Fetch], rows: Sequence[Axis]) -> Statement:
+    """A loop with more to fetch at the beginning of each innermost step, or as far
+    inside as all axes are known; what no loop knows all axes of is left out.
+    """
     if not first or not isinstance(s, Loop):
         return s
+    around = [*rows, s.axis]
     if len(s.body) == 1 and isinstance(s.body[0], Loop):
-        return replace(s, body=(_begun(s.body[0], first),))
-    return replace(s, body=(*first, *s.body))
+        return replace(s, body=(_begun(s.body[0], first, around),))
+    here = [f for f in first if set(f.index.axes()) <= set(around)]
+    left = [f for f in first if f not in here]
+    body = []
+    for t in s.body:
+        inner = {*around, *_axes(t)}
+        own = [f for f in left if set(f.index.axes()) <= inner]
+        left = [f for f in left if f not in own]
+        body.append(_begun(t, own, around))
+    return replace(s, body=(*here, *body))
