@@ -101,7 +101,7 @@ SAFETENSORS: Rows = {
     "metadata of numbers": (st_file({"__metadata__": {"a": 1}}), "", "metadata"),
     "metadata list": (st_file({"__metadata__": []}), "", "metadata"),
     "truth": (one([1], [0, 1], "BOOL", b"\2"), "a", "truth"),
-    "millions of lists": (lambda: st_file(b"{" + b"[]," * 7_000_000), "", "too many"),
+    "millions of lists": (lambda: st_file(b"{" + b"[]," * 2_000_000), "", "too many"),
     "too many arrays": (many_entries, "", "more than 65536 arrays"),
 }
 
@@ -226,7 +226,7 @@ NPZ: Rows = {
     ),
     "metadata bomb": (
         lambda: npz(
-            (METADATA, npy(np.frombuffer(b"[]," * 5_000_000, "u1"))),
+            (METADATA, npy(np.frombuffer(b"[]," * 2_000_000, "u1"))),
             method=zipfile.ZIP_DEFLATED,
         ),
         "__metadata__",

@@ -13,7 +13,6 @@ from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
-from treadle.graph.frame import top
 from treadle.graph.leaves import (
     CONSTANT,
     Unbound,
@@ -197,7 +196,7 @@ class Variable(Operand):
             base = _blank(self._type)
         update = Update(self)(base, self._fitting(value))
         if not thread_state().explicit:
-            top().record(self, update)
+            thread_state().frames[-1].record(self, update)
         return update
 
     def _fitting(self, value: Any) -> Tensor:
@@ -295,9 +294,9 @@ class Variable(Operand):
         return self
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
+        kind, frame = type(self).__name__, thread_state().frames[-1]
         value = self.committed.array
-        if top().tracing or id(self) in top().versions or value is None:
+        if frame.tracing or id(self) in frame.versions or value is None:
             return f"{kind}({self.name!r}, {self._type})"
         text = np.array2string(value, threshold=20, separator=", ", prefix="  ")
         return f"{kind}({self.name!r}, {self._type}, {text})"
