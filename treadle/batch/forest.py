@@ -100,8 +100,7 @@ class Forest:
                 found += self._go_ahead(number, groups, step)
         self.groups = self._take_turns(found)
         self.whole = np.ones(len(units.leaves), np.bool_)
-        for view in units.views:
-            self.whole[view.leaf] = False
+        self.whole[[view.leaf for view in units.views]] = False
         self.derived = _derived(units.leaves, self.whole, asked)
         for view in units.views:
             self.derived[view.leaf] = self.derived[view.of]

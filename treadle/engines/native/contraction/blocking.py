@@ -82,7 +82,7 @@ def choose(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        _block_k(tiles, k, packed or fetched, machine.vector == 32 and a[0] == 1),
+        _block_k(tiles, k, packed or fetched, machine.crowded and a[0] == 1),
         packed,
         copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
         ahead=m >= 16 and k * n * size > 1 << 18,
@@ -92,12 +92,9 @@ def choose(
 
 def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> bool:
     """Whether panels are copied of a B of that many bytes, for m rows; `step` bytes lie
-    between its rows.
-
-    The caches of machines with 32-byte vectors have room for fewer lines that fall on
-    the same place: rows a power of two apart push each other out.
+    between its rows. Where caches are crowded, rows a power of two apart leave them.
     """
-    if machine.vector != 32:
+    if not machine.crowded:
         return m >= 512 and size >= 2 << 20
     return size >= 1 << 17 and m >= (24 if step % 2048 == 0 else 64)
 

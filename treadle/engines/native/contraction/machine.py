@@ -23,6 +23,13 @@ class Machine:
     fused: bool
 
     @property
+    def crowded(self) -> bool:
+        """Whether the near caches have few ways, as beside 32-byte vectors: lines that
+        fall on the same place push each other out.
+        """
+        return self.vector == 32
+
+    @property
     def masks(self) -> bool:
         return self.vector == 64
 
