@@ -70,7 +70,7 @@ def choose(
     blocks_m = max(1, round(m / rows))
     blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
     tile_m, tile_n = tile_size(machine, size, tiles)
-    parts = min(8, int(_seconds(sizes, size) / 8e-6))
+    parts = min(8, int(_seconds(machine, sizes, size) / 8e-6))
     least = ROW_PART if tiles == "row" else 2 * tile_n
     blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // least))
     blocks_n -= tiles == "row" and blocks_n > 1 and blocks_n % 2
@@ -126,15 +126,15 @@ def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
     return _even(k, 1024 if near or tiles == "flat" else 512)
 
 
-def grain(sizes: tuple[int, ...], size: int, total: int) -> int:
+def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
     """Work items that are worth a part for a thread: some microseconds."""
-    return max(1, int(total * 4e-6 / max(_seconds(sizes, size), 1e-9)))
+    return max(1, int(total * 4e-6 / max(_seconds(machine, sizes, size), 1e-9)))
 
 
-def _seconds(sizes: tuple[int, ...], size: int) -> float:
-    """About how long a product takes on one thread."""
+def _seconds(machine: Machine, sizes: tuple[int, ...], size: int) -> float:
+    """About how long a product takes on one thread: two vectors of products a cycle."""
     batch, m, n, k = sizes
-    work = m * n * k * size / 400e9
+    work = m * n * k * size / (2 * machine.vector * 3.1e9)
     return batch * (work + (m * k + k * n + m * n) * size / 40e9)
 
 

@@ -221,7 +221,7 @@ def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
     return Numbers(
         tuple([values[name] for name in FIELDS]),
         total,
-        grain((problem.batch, *problem.sizes), problem.size, total),
+        grain(problem.machine, (problem.batch, *problem.sizes), problem.size, total),
         values["scratch"],
     )
 
