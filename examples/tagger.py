@@ -128,9 +128,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     losses, accuracies = [], []
     for epoch in range(1, args.epochs + 1):
         start = time.perf_counter()
-        own = [float(optimizer.step(model.loss(batch))) for batch in loader]
+        own = [optimizer.step(model.loss(batch)) for batch in loader]
         rate = sum(counts.values()) / (time.perf_counter() - start)
-        losses.append(float(np.mean(own)))
+        losses.append(float(np.mean(own, dtype=float)))
         accuracies.append(model.accuracy(list(dev)))
         print(
             f"epoch {epoch}: loss {losses[-1]:.3f}, dev accuracy {accuracies[-1]:.4f}, "

@@ -162,10 +162,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     losses, history = [], []
     for epoch in range(1, args.epochs + 1):
         start = time.perf_counter()
-        own = [float(optimizer.step(model.loss(batch))) for batch in loader]
+        own = [optimizer.step(model.loss(batch)) for batch in loader]
         seconds = time.perf_counter() - start
         dev = accuracy(model, parts["dev"])
-        losses.append(float(np.mean(own)))
+        losses.append(float(np.mean(own, dtype=float)))
         history.append(dev)
         rate = len(parts["train"]) / seconds
         print(

@@ -102,11 +102,12 @@ def failing_after(count: int) -> Callable[..., Any]:
     queue, calls = Pool.queue, list[int]()
 
     def failing(
-        pool: Pool, steps: int, size: int, table: int, status: int, done: Any
+        pool: Pool, steps: int, size: int, table: int, status: int, *more: Any
     ) -> Any:
         calls.append(size)
         if len(calls) <= count:
-            return queue(pool, steps, size, table, status, done)
+            return queue(pool, steps, size, table, status, *more)
+        done, *more = more
         own = Steps()
         own.add("fail", 9, 9, own.status)
         rows, arguments = np.array(own.rows, np.int64), np.array(own.table, np.int64)
@@ -115,7 +116,7 @@ def failing_after(count: int) -> Callable[..., Any]:
             done(well)
 
         pointers = arguments.ctypes.data, own.status.ctypes.data
-        return queue(pool, rows.ctypes.data, 1, *pointers, held)
+        return queue(pool, rows.ctypes.data, 1, *pointers, held, *more)
 
     return failing
 

@@ -44,7 +44,7 @@ def test_a_step_overwrites_what_nobody_else_sees() -> None:
     place = p.committed.stored.ctypes.data
     for _ in range(3):
         step(p, opt)
-        assert p.committed.stored.ctypes.data == place
+        assert p.committed.array.ctypes.data == place
 
 
 def test_what_a_user_holds_is_never_overwritten() -> None:

@@ -40,7 +40,7 @@ class Queued:
         self.pool = one
         self.told: list[tuple[int, bool]] = []
 
-    def add(self, steps: Steps) -> Ticket:
+    def add(self, steps: Steps, *more: Any) -> Ticket:
         rows, table = np.array(steps.rows, np.int64), np.array(steps.table, np.int64)
         number = len(self.told)
 
@@ -48,7 +48,8 @@ class Queued:
             self.told.append((number, well))
 
         pointers = table.ctypes.data, steps.status.ctypes.data
-        return self.pool.queue(rows.ctypes.data, len(rows), *pointers, done)
+        place = rows.ctypes.data, len(rows)
+        return self.pool.queue(*place, *pointers, done, *more)
 
 
 def later(one: Pool, turns: int) -> bytes:
@@ -395,11 +396,12 @@ def test_a_step_that_fails_late_changes_nothing(
     every = [*net.parameters, *opt.states()]
     before = [v.numpy().copy() for v in every]
     monkeypatch.setattr(Pool, "queue", failing_after(1))  # the way there
-    step(3)
-    monkeypatch.undo()
-    assert any(type(v.committed.stored) is Future for v in every)
     with pytest.raises(td.RunError, match="out of range"):
+        step(3)  # it is told here, if it has failed before all of the step has begun
+        monkeypatch.undo()
+        assert any(type(v.committed.stored) is Future for v in every)
         net.inner.numpy()
+    monkeypatch.undo()
     for v, x in zip(every, before, strict=True):
         np.testing.assert_array_equal(v.numpy(), x)
     other, alike = Net(cells=True), td.optim.Adam(lr=0.1)

@@ -133,7 +133,7 @@ def test_updates_are_done_in_chains_where_the_weights_lie(
         towers.step()
         places = [w.committed.stored.ctypes.data for w in towers.all]
         losses = [towers.step() for _ in range(5)]
-        assert places == [w.committed.stored.ctypes.data for w in towers.all]
+        assert places == [w.committed.array.ctypes.data for w in towers.all]
         found.append((losses, towers.values()))
         program = latest().program
         over = {result for result, _ in program.shared}

@@ -31,7 +31,7 @@ def evaluating() -> Step:
 def training() -> Step:
     model = td.nn.Linear(30, 20)
     optimizer = td.optim.Adam(lr=1e-3)
-    return lambda: optimizer.step((model(td.ones((4, 30))) ** 2).mean())
+    return lambda: float(optimizer.step((model(td.ones((4, 30))) ** 2).mean()))
 
 
 def calling() -> Step:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
-
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Leaf, constant_node, cut_of
@@ -58,7 +56,7 @@ class Part:
 
     source: Tensor
     type: Type
-    ids: np.ndarray[Any, Any] | None = None
+    ids: Any = None  # an array, or a Future
 
 
 class Tape:

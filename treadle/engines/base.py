@@ -53,17 +53,29 @@ class Found:
     """The program of a run, the nodes whose values it takes, and the number of each
     result by its serial. Arguments that are `reused` may serve as results of a number.
 
-    Where a run raises `Failed`, the engine's `run` tells what is wrong.
+    Where a run raises `Failed`, the engine's `run` tells what is wrong. It does not if
+    all integers of the arguments in `needs` are below the number given there; None says
+    nothing.
     """
 
     program: Program
     arguments: Sequence[Tensor]
     results: Mapping[int, int]
     reused: Mapping[int, int]
+    needs: Sequence[tuple[int, int]] | None = None
 
 
 class Failed(Exception):
     """A run could not go on; run node by node, it is told which node it was."""
+
+
+def are_below(array: np.ndarray[Any, Any], extent: int) -> bool:
+    """Whether all integers of an array lie in 0 .. extent - 1."""
+    if not array.size:
+        return True
+    if array.dtype.kind != "i":
+        return array.dtype.kind == "u" and bool(array.max() < extent)
+    return bool(array.min() >= 0 and array.max() < extent)
 
 
 class Engine:
@@ -90,8 +102,10 @@ class Engine:
         """
         raise NotImplementedError
 
-    def begin(self, *given: Any) -> Values:
-        """As `run` of these, which may go on beside the caller: Futures, then."""
+    def begin(self, *given: Any, sure: bool = False) -> Values:
+        """As `run` of these, which may go on beside the caller: Futures, then; if it is
+        to be `sure`, only where nothing can be found wrong any more.
+        """
         return self.run(*given)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:

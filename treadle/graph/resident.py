@@ -80,7 +80,10 @@ class Future(Resident):
         return self.array
 
     def belongs(self, node: Any) -> None:
-        self._node = weakref.ref(node)
+        if self.run.went_well:
+            node.stored = self.array
+        else:
+            self._node = weakref.ref(node)
 
     def arrive(self, well: bool = True) -> None:
         """The array has been written, unless that did not go `well`."""
@@ -132,6 +135,11 @@ class Futures:
         if self.ticket is not None and (self.lost or not self._over):
             self.ticket.wait()
 
+    @property
+    def went_well(self) -> bool:
+        """Whether the run is known to be over, and has written all."""
+        return self._over and not self.lost
+
     def done(self, well: bool) -> None:
         """The run is over, and went well or not."""
         self._over, self.lost, every = True, not well, self._every
@@ -148,6 +156,10 @@ class Runs(Futures):
     def __init__(self) -> None:
         super().__init__()
         self._left = 0  # that are to be over
+
+    @property
+    def went_well(self) -> bool:
+        return False  # there is always one more to come
 
     def begin(self) -> None:
         """One more is about to begin."""
@@ -188,6 +200,13 @@ def turn_of(array: np.ndarray[Any, Any]) -> int:
     """Which of its values an array has, in all runs: 0 if that does not change."""
     found = _written.get(id(array))
     return 0 if found is None else found.turn
+
+
+def soon(value: Any) -> Any:
+    """The array of a value, which a run that goes on may yet be writing."""
+    if type(value) is Future:
+        return value.array
+    return value.numpy() if isinstance(value, Resident) else value
 
 
 def newer(value: Any, before: Any) -> Any:

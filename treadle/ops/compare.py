@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import bool_, float32, int32
+from treadle.graph.leaves import SCALARS
 from treadle.graph.op import Array, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
@@ -59,7 +60,7 @@ class Logical(Elementwise):
 
 def comparable(x: Any, y: Any) -> bool:
     """Whether both sides hold numbers, so that == has elements to compare."""
-    kinds = (Operand, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+    kinds = (Operand, np.ndarray, list, tuple, *SCALARS)
     return isinstance(x, kinds) and isinstance(y, kinds)
 
 

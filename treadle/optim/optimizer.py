@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
+from treadle.graph.awaited import Awaited
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
@@ -156,9 +155,9 @@ class Optimizer(OptimizerState):
         """Derive `loss`, update the parameters and return the loss's value, in one run.
 
         Without a loss the gradients are those `loss.backward()` has added into p.grad.
-        Nodes that depend on an updated parameter are cut: their values stay. In a
-        traced function, and on an engine with a memory of its own, the loss is returned
-        as a tensor.
+        Nodes that depend on an updated parameter are cut: their values stay. The run
+        may go on beside Python: the value is a number that is waited for when it is
+        looked at. In a traced function the loss is returned as a tensor.
 
         >>> import treadle as td
         >>> x = td.param("x", init=2.0)
@@ -395,6 +394,5 @@ class Optimizer(OptimizerState):
 
 
 def _told(loss: Tensor) -> Any:
-    """What a step returns of a loss: one in an engine's memory stays there."""
-    stored = loss.stored
-    return stored[()] if isinstance(stored, np.ndarray) else loss
+    """What a step returns of a loss."""
+    return Awaited(loss.stored)

@@ -6,29 +6,24 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Datum, Index, Parameter
+from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
-    Apply,
     Expression,
     Fetch,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
     Store,
-    expressions,
-    indices,
     inside,
     places,
-    statements,
 )
-from treadle.loops.parameters import bound, number_of
-from treadle.ops.select import Maximum, Minimum
+from treadle.loops.parameters import bound
+from treadle.program.positions import last_risk
 from treadle.program.program import Fallback, Launch, Program, Step
 from treadle.program.units import Unit
 
-__all__ = ["after_readers", "in_place", "last_risk", "overwrites"]
+__all__ = ["after_readers", "in_place", "overwrites"]
 
 Path = tuple[int, ...]
 
@@ -55,96 +50,6 @@ def in_place(
             found.append((result, argument))
     sure = last_risk(program)  # from here on nothing can fail
     return tuple((r, a) for r, a in found if writer[r] >= sure)
-
-
-def last_risk(program: Program) -> int:
-    """The last step that can find its data wrong, or is a library's.
-
-    Positions that an earlier step has found within the same extent are right, and so
-    are copies of them and numbers that are clipped to it.
-    """
-    if not any(isinstance(s, Launch) and s.kernel.checks for s in program.steps):
-        steps = enumerate(program.steps)
-        return max((k for k, s in steps if isinstance(s, Fallback)), default=-1)
-    known: set[tuple[int, int]] = set()  # buffers, and extents their numbers lie in
-    source: dict[int, int] = {}  # of a buffer that holds nothing but copies
-    last = -1
-
-    def is_known(number: int | None, extent: int) -> bool:
-        while number is not None and (number, extent) not in known:
-            number = source.get(number)
-        return number is not None
-
-    for k, step in enumerate(program.steps):
-        if isinstance(step, Fallback):
-            last = k
-        elif isinstance(step, Launch):
-            own = set(_checked(step)) if step.kernel.checks else set()
-            if not all(is_known(*one) for one in own):
-                last = k
-            known |= own | _clipped(step)
-            source |= _copies(step)
-    return last
-
-
-def _stored(step: Launch) -> dict[int, list[Expression | None]]:
-    """What a step writes into each buffer; None where it joins what was there."""
-    found: dict[int, list[Expression | None]] = {}
-    for s in statements(step.kernel.body):
-        if isinstance(s, Store) and s.buffer < len(step.buffers):
-            value = s.value if s.combine is None else None
-            found.setdefault(step.buffers[s.buffer], []).append(value)
-    return found
-
-
-def _copies(step: Launch) -> dict[int, int]:
-    """The buffers into which a step only copies another, and that other."""
-    found = {}
-    for number, values in _stored(step).items():
-        loads = {x.buffer for x in values if isinstance(x, Load) and not x.guards}
-        if len(loads) == 1 and all(isinstance(x, Load) for x in values):
-            found[number] = step.buffers[loads.pop()]
-    return found
-
-
-def _clipped(step: Launch) -> set[tuple[int, int]]:
-    """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
-    found = set()
-    for number, values in _stored(step).items():
-        limits = {_limit(x, step.integers) for x in values}
-        if len(limits) == 1 and None not in limits:
-            found.add((number, int(limits.pop() or 0) + 1))
-    return found
-
-
-def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
-    """The greatest value of an integer that is held between 0 and it."""
-    if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
-        return None
-    if x.dtype.kind not in "iu":
-        return None
-    inner, limit = x.inputs
-    if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
-        low = inner.inputs[1]
-        if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
-            return int(number_of(limit, integers))
-    return None
-
-
-def _checked(step: Launch) -> Iterator[tuple[int, int]]:
-    """The buffers that a kernel reads positions from, with the extents they lie in."""
-    body = step.kernel.body
-    found = [i for x in expressions(body) for i in indices(x)]
-    found += [i for s in statements(body) for i in places(s)]
-    for i in found:
-        for atom, _ in i.terms:
-            if isinstance(atom, Datum):
-                extent = atom.extent
-                if isinstance(extent, Parameter):
-                    extent = step.integers[extent.slot]
-                for x in inside(atom.value):
-                    if isinstance(x, Load) and x.buffer < len(step.buffers):
-                        yield step.buffers[x.buffer], extent
 
 
 def overwrites(program: Program) -> dict[int, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from treadle.program.alias import last_risk
+from treadle.program.positions import last_risk
 from treadle.program.program import Fallback, Launch, Product, Program
 
 __all__ = ["before", "nanoseconds", "stretches"]

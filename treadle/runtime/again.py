@@ -18,9 +18,10 @@ from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import SPENT, Tape
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Failed, chosen
+from treadle.engines.base import Failed, Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Version, cut_of
 from treadle.graph.op import Op
+from treadle.graph.resident import soon
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update, Variable, variable_of
@@ -139,6 +140,7 @@ class Recording(Recorder):
         self.changes: list[tuple[Slot, Variable]] = []
         self.made: dict[int, Slot] = {}  # by serial
         self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
+        self.below: dict[Slot, int] = {}  # what integers of a slot are below of
         self.leaves: dict[int, Op] = {}  # what nodes are cut to
         self.stale: set[int] = set()
         self.tapes: dict[int, int] = {}
@@ -174,7 +176,8 @@ class Recording(Recorder):
             elif updates:  # others hold it
                 raise _Unforeseen
         pairs = [(k, sources[k]) for k in reused]
-        part = Computed(found.program, sources, results, pairs)
+        needs = self._needs(found, sources)
+        part = Computed(found.program, sources, results, pairs, needs)
         made = dict(self.changes)
         of = {k: made.get(slot) for k, slot in results}
         self.over = {}
@@ -198,7 +201,10 @@ class Recording(Recorder):
         for part in tape.parts:
             if part.ids is not None:
                 slot = self._slot(None)
-                self.arrays[id(part.ids)] = part.ids, slot
+                # A node has the array itself when that is there.
+                for x in (part.ids, soon(part.ids)):
+                    self.arrays[id(x)] = x, slot
+                self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
         variables = {id(variable_of(x)) for x in tape.sources}
         self.reads.append((variables, {node.serial for node in rows.exits.nodes}))
@@ -234,7 +240,8 @@ class Recording(Recorder):
         if isinstance(last, Computed):  # who reads what it computes waits for it
             changed = {slot for slot, _ in self.changes}
             last.begins = all(slot in changed for _, slot in last.results)
-            if last.begins and len(self.over) == len(self.changes):
+            told = last.begins or last.needs is not None
+            if told and len(self.over) == len(self.changes):
                 last.moved = self._moved(last.sources)
         rows = [(slot, k) for slot, k, leaf in nodes if leaf is SPENT]
         others = [x for x in nodes if x[2] is not SPENT]
@@ -261,6 +268,22 @@ class Recording(Recorder):
         if serial is not None:
             self.made[serial] = slot
         return slot
+
+    def _needs(
+        self, found: Found, sources: Sequence[Source]
+    ) -> list[tuple[Source, int]] | None:
+        """What is to be looked at before a run, for it to find nothing wrong."""
+        needs = []
+        for k, extent in found.needs or ():
+            source = sources[k]
+            if type(source) is Slot:
+                if self.below.get(source) != extent:
+                    return None
+            elif found.arguments[k].op is CONSTANT:
+                needs.append((source, extent))
+            else:
+                return None
+        return None if found.needs is None else needs
 
     def _source(self, node: Tensor) -> Source:
         """Where the value of a node comes from; raises _Unforeseen."""

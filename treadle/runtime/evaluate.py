@@ -20,7 +20,7 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted, untouched
-from treadle.graph.resident import newer
+from treadle.graph.resident import newer, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.thread import thread_state
@@ -216,10 +216,11 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
                 after.add(node.serial)
         before = [x for x in wanted if x.serial not in after]
         evaluable = [x for x in before if not isinstance(x.op, Update)]
-        _settle_all([*first.inputs, *evaluable])
-        op: Any = first.op
         begin = begin and not current().check_numerics
-        found = op.pull([x.array for x in first.inputs[: len(op.places)]], begin)
+        _settle_all([*first.inputs, *evaluable], begin)
+        op: Any = first.op
+        given = [soon(x.stored) for x in first.inputs[: len(op.places)]]
+        found = op.pull(given, begin)
         gone.append(op.tape)
         refuse_pulled(first, found)
         results = [
@@ -235,8 +236,10 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
             cut(node, Cut(TWICE, True))
 
 
-def _settle_all(roots: Sequence[Tensor]) -> None:
-    """Evaluate nodes that are no updates, and what is held of what they read."""
+def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:
+    """Evaluate nodes that are no updates, and what is held of what they read, or only
+    `begin` to where nothing can be found wrong.
+    """
     nodes = pending(roots)
     asked = {root.serial for root in roots}
     others = [n for n in held(nodes) if not isinstance(n.type, TupleType)]
@@ -246,7 +249,7 @@ def _settle_all(roots: Sequence[Tensor]) -> None:
     told = recorder()
     if told is not None and keep:
         told.program(nodes, keep)
-    values = values_of(nodes, {}, keep, set(), asked & keep)
+    values = values_of(nodes, {}, keep, set(), asked & keep, begin=begin, sure=True)
     carried = depends(nodes)
     for node in nodes:
         if node.serial in keep and not isinstance(node.type, TupleType):

@@ -88,9 +88,9 @@ class Rows:
     def run(
         self, leaves: Sequence[Any], shared: Sequence[Any], late: bool = False
     ) -> RowsRun:
-        """Run with the arrays of leaves and of what rows share, in the program's order;
-        raises Failed. What it makes may be Futures, of which one that is waited for
-        raises if the run has failed `late`.
+        """Run with the arrays of leaves and of what rows share, in the program's order,
+        which other runs may yet be writing; raises Failed. What it makes may be
+        Futures, of which one that is waited for raises if the run has failed `late`.
         """
         made = self.program.run(leaves, shared, begin=True, late=late)
         mark_run()
@@ -114,6 +114,12 @@ class RowsRun:
         found: Futures | None = self.made.futures
         return found
 
+    @property
+    def sure(self) -> bool:
+        """Whether nothing can be found wrong with a run that goes on."""
+        found: bool = self.made.sure
+        return found
+
     def arrays(self) -> list[Any]:
         """The arrays of the exits: single rows of one matrix lie side by side."""
         exits, taken = self.exits, self.made.taken
@@ -132,7 +138,7 @@ class RowsRun:
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of
-        zeros will be added; a Future where the run may fail late.
+        zeros will be added; a Future where they are yet to come.
         """
         return self.made.ids(serial)
 

@@ -21,6 +21,7 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
+from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.thread import thread_state
 from treadle.graph.traversal import pending
@@ -95,8 +96,11 @@ def run_rows(
     key = once, _looks(found)
     if key in _declined:
         return False
-    if _run_rows(roots, found, asked, once):
-        return True
+    try:
+        if _run_rows(roots, found, asked, once):
+            return True
+    except Failed:  # node by node it is told which position was out of range
+        return False
     _declined[key] = None
     if len(_declined) > DECLINED:
         _declined.popitem(last=False)
@@ -123,7 +127,9 @@ def _pays(
     asked: Container[int],
     once: bool,
 ) -> bool:
-    """Run units as rows, if they are enough for it; `held` as a walk tells it."""
+    """Run units as rows, if they are enough for it; `held` as a walk tells it. Raises
+    Failed.
+    """
     options = current()
     forest = Forest(units, asked, once)
     if not forest.groups or not _enough(forest):
@@ -135,14 +141,14 @@ def _pays(
         return False
     rows = Rows(program, forest, exits)
     leaves, shared = _read(forest, program)
-    # Not before: it waits for the step before, beside which all of this went on.
+    # Not before: it may wait for the step before, beside which all of this went on.
     fresh = _evaluate(forest.all.expressions)
     try:
         run = rows.run(_arrays(leaves), _arrays(shared))
-    except Failed:  # node by node it is told which position was out of range
+    except Failed:
         for node in fresh:
             node.stored = None
-        return False
+        raise
     tape = _tape(forest, run, asked) if gradient else None
     told = recorder()
     if told is not None:
@@ -184,7 +190,7 @@ def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     every, told = pending(nodes), recorder()
     if told is not None and keep:
         told.program(every, keep)
-    values = engine(current().engine).run(every, {}, keep)
+    values = engine(current().engine).begin(every, {}, keep, frozenset(), sure=True)
     fresh = [node for node in nodes if node.serial in keep]
     for node in fresh:
         settle(node, values[node.serial])
@@ -204,8 +210,8 @@ def _read(forest: Forest, program: Any) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _arrays(nodes: Sequence[Tensor]) -> list[Any]:
-    """The values of nodes, on the host."""
-    return [x.stored if type(x.stored) is np.ndarray else x.array for x in nodes]
+    """The values of nodes, on the host, where they may be yet to come."""
+    return [x.stored if type(x.stored) is np.ndarray else soon(x.stored) for x in nodes]
 
 
 def _shared(forest: Forest) -> Iterable[Tensor]:
@@ -222,7 +228,7 @@ def _tape(forest: Forest, run: RowsRun, asked: Container[int]) -> Tape:
         node = nodes[serial]
         if sparse:
             every, t = run.ids(serial), node.type
-            values = type(t)((len(every), *t.shape[1:]), t.dtype)
+            values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
             parts.append(Part(node, values, every))
         else:
             parts.append(Part(node, node.type))

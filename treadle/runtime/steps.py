@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle.autodiff.tape import SPENT
 from treadle.base.options import current
-from treadle.engines.base import Failed, Program, engine
+from treadle.engines.base import Failed, Program, are_below, engine
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.references import ALONE, untouched
@@ -22,7 +22,7 @@ from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
-from treadle.runtime.moved import Moved
+from treadle.runtime.moved import Moved, let_go
 
 __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
@@ -73,35 +73,49 @@ Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 @dataclass
 class Computed:
     """A program's part of a run; `reused` arguments may be written over. It is only
-    begun where nothing but Variables gets its results, or later parts; if it makes
-    their next values alone, these are `moved`.
+    begun where nothing but Variables gets its results, or later parts, or where it
+    finds nothing wrong: if that can be told, `needs` has what is to be below what. Of
+    Variables whose next values it makes in their place it has all in `moved`.
     """
 
     program: Program
     sources: list[Source]
     results: Slots
     reused: list[tuple[int, Source]]
+    needs: list[tuple[Source, int]] | None = None
     begins: bool = False
     moved: Moved | None = None
 
-    def run(self, values: Values) -> None:
-        if values.begun and not self.begins:
+    def run(self, values: Values) -> bool:
+        """Run it, or begin to; whether nothing can be found wrong with it."""
+        sure = self._is_sure(values)
+        begins = self.begins or sure
+        if values.begun and not begins:
             values.begun[-1].wait()
         # Transactions hold what is there now, and no run goes on beside them.
-        moved = self.moved if engine(current().engine).beside() else None
+        moved = self.moved
+        if moved is not None and not (begins and engine(current().engine).beside()):
+            let_go(moved.together.ids)
+            moved = None
         held = None if moved is None else moved.lies(values.look)
         if held is None:
             spent = set() if thread_state().transactions else self._spent(values.look)
             held = None if moved is None else moved.settle(spent)
         if moved is None or held is None:
-            arrays = [values(x, self.begins) for x in self.sources]
-            run = self.program.begin if self.begins else self.program.run
+            arrays = [values(x, begins) for x in self.sources]
+            run = self.program.begin if begins else self.program.run
             values.put(run(arrays, spent), self.results)
-            return
+            return sure
         arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
         made = self.program.begin(arrays, moved.free, held)
         values.put(made, [(k, slot) for k, slot in self.results if k in made])
         values.begun.append(held.runs)
+        return sure
+
+    def _is_sure(self, values: Values) -> bool:
+        if self.needs is None:
+            return False
+        return all(are_below(values(x), n) for x, n in self.needs)
 
     def _spent(self, look: Look) -> set[int]:
         """The arguments whose arrays are their Variable's and this graph's alone."""
@@ -133,7 +147,7 @@ class Rowed:
     exits: Slots
     ids: Slots  # by serial of the table
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values) -> bool:
         leaves = [values(x, True) for x in self.leaves]
         made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
         values.rows[self.number] = made
@@ -142,6 +156,7 @@ class Rowed:
         if made.made.futures:
             values.begun.append(made.made.futures)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
+        return made.sure
 
 
 @dataclass
@@ -153,13 +168,14 @@ class Pulled:
     asked: tuple[int, ...]
     results: Slots
 
-    def run(self, values: Values) -> None:
+    def run(self, values: Values) -> bool:
         made = values.rows.pop(self.number)
         given = {k: values(x, True) for k, x in self.given.items()}
         parts, futures = made.parts(given, self.asked, True)
         values.put(parts, self.results)
         if futures:
             values.begun.append(futures)
+        return True
 
 
 Part = Computed | Rowed | Pulled
@@ -196,7 +212,7 @@ class Plan:
         rows = [nodes[place] for _, place in self.rows]
         leave(rows, [made[slot] for slot, _ in self.rows], SPENT)
         for slot, place, leaf in self.nodes:
-            settle(nodes[place], values(slot))
+            settle(nodes[place], made[slot])
             cut(nodes[place], leaf)
         for slot, variable in self.changes:
             before, array = variable.committed, made[slot]
@@ -208,13 +224,12 @@ class Plan:
             variable.commit(version)
 
     def _run_parts(self, values: Values) -> None:
-        """Begin all parts, and be there until what tells values has been done: then the
-        positions have been checked, and the way back and the update go on.
+        """Begin all parts, and be there until nothing can be found wrong any more: what
+        checks positions that nobody could look at before is waited for.
         """
         told = 0
         for part in self.parts:
-            part.run(values)
-            if type(part) is not Pulled and part is not self.parts[-1]:
+            if not part.run(values) and part is not self.parts[-1]:
                 told = len(values.begun)
         if told:
             values.begun[told - 1].wait()

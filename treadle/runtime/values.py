@@ -28,13 +28,15 @@ def values_of(
     asked: Set[int] | None = None,
     *,
     begin: bool = False,
+    sure: bool = False,
 ) -> Values:
     """What the engine makes of a graph; that of `old` nodes it may overwrite.
 
     Under `td.options(check=True)` a graph that breaks a rule is refused, and results
     that are not the reference's; with `check_numerics` those that are not finite among
     what is `asked` for: what is kept besides may be masked before it gets there. If
-    the run may only `begin`, and nobody watches it, they may be Futures.
+    the run may only `begin`, and nobody watches it, they may be Futures; if it is to be
+    `sure`, where nothing can be found wrong.
     """
     now = current()
     engine = chosen(now.engine, nodes)
@@ -44,7 +46,7 @@ def values_of(
         with span(f"{engine.name}: {len(nodes)} nodes", "run"):
             values = _run(engine, nodes, feeds, keep, old)
     elif begin and not now.check and not now.check_numerics:
-        values = engine.begin(nodes, feeds, keep, old)
+        values = engine.begin(nodes, feeds, keep, old, sure=sure)
     else:
         values = _run(engine, nodes, feeds, keep, old)
     if now.check_numerics:

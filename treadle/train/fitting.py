@@ -139,7 +139,7 @@ class Fit:
         self.position += 1
         self.steps += 1
         if self._batch_end:
-            logs = {"batch_loss": value, **self._results()}
+            logs = {"batch_loss": float(value), **self._results()}
             for end in self._batch_end:
                 end(self.position - 1, logs)
 

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+LATER = 32  # numbers that are not looked at yet
 
 
 class Metric:
@@ -53,7 +54,8 @@ class Metric:
 
 
 class Mean(Metric):
-    """The mean of numbers with their weights.
+    """The mean of numbers with their weights; numbers that runs are yet to write are
+    looked at some time later.
 
     >>> mean = Mean("loss")
     >>> mean.add(1.0, 3); mean.add(5.0, 1); mean.result()
@@ -61,13 +63,30 @@ class Mean(Metric):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__()
+        self._sums = np.zeros(self.size)
+        self._later: list[tuple[Any, float]] = []
         self.name = name
 
-    def add(self, value: float, weight: float = 1.0) -> None:
+    @property
+    def sums(self) -> Array:
+        """The sum of all numbers times their weights, and that of the weights."""
+        self._look(len(self._later))
+        return self._sums
+
+    @sums.setter
+    def sums(self, sums: Array) -> None:
+        self._sums, self._later = sums, []
+
+    def _look(self, count: int) -> None:
+        for value, weight in self._later[:count]:
+            self._sums += float(value) * weight, weight
+        del self._later[:count]
+
+    def add(self, value: Any, weight: float = 1.0) -> None:
         """Take one number in."""
-        self.sums[0] += value * weight
-        self.sums[1] += weight
+        self._later.append((value, weight))
+        if len(self._later) > LATER:
+            self._look(LATER // 2)
 
     def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
         raise NotImplementedError("numbers are added")

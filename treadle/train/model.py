@@ -146,16 +146,15 @@ class Model:
             self, batches, epochs, *every, chosen, split, flush, class_weight
         ).run()
 
-    def step(self, batch: Batch) -> tuple[float, Any]:
-        """One step of the optimizer on a batch: the loss, and where there are metrics
-        the prediction it was made of."""
+    def step(self, batch: Batch) -> tuple[Any, Any]:
+        """One step of the optimizer on a batch: the loss, as the optimizer gives it,
+        and where there are metrics the prediction it was made of."""
         prediction, loss = self._loss_of(batch)
         if self.penalty is not None:
             loss = loss + self.penalty()
         if not self.metrics:
             prediction = None  # what nobody refers to is not kept by the run
-        value = self.optimizer.step(loss)
-        return float(value), prediction
+        return self.optimizer.step(loss), prediction
 
     def train_on_batch(
         self,
@@ -172,7 +171,7 @@ class Model:
         True
         """
         self.module.train()
-        return self.step(by_class((x, y, sample_weight), class_weight))[0]
+        return float(self.step(by_class((x, y, sample_weight), class_weight))[0])
 
     # -- use -----------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class Native(Engine):
         spent: Set[int] = frozenset(),
         *,
         begin: bool = False,
+        sure: bool = False,
     ) -> Values:
         made = structure(nodes, feeds, keep)
         options = _settings()
@@ -96,6 +97,8 @@ class Native(Engine):
         self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
         self._thread.linked = linked
+        if sure and begin:
+            begin = linked.finds_nothing_wrong([order[k].stored for k in leaves])
         arrays = []
         for k in leaves:
             node = order[k]
@@ -122,8 +125,8 @@ class Native(Engine):
         gathered(values, fresh)
         return values
 
-    def begin(self, *given: Any) -> Values:
-        return self.run(*given, begin=True)
+    def begin(self, *given: Any, sure: bool = False) -> Values:
+        return self.run(*given, begin=True, sure=sure)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         made = structure(nodes, {}, keep)
@@ -140,7 +143,8 @@ class Native(Engine):
         arguments = enumerate(linked.program.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
         program = _Known(self, key, leaves)
-        return Found(program, [order[k] for k in leaves], numbers, reused)
+        given = [order[k] for k in leaves]
+        return Found(program, given, numbers, reused, linked.needs)
 
     def known(self, key: tuple[int, ...], leaves: list[int]) -> Linked | None:
         """A program while it is kept, for the thread that is about to run it."""

@@ -7,10 +7,12 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.engines.base import are_below
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
@@ -22,6 +24,7 @@ from treadle.graph.body import bodies
 from treadle.graph.origin import Origin
 from treadle.graph.resident import InPlace
 from treadle.program.lives import Lives, lives
+from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, Region
 from treadle.rewrite.record import stage
 
@@ -244,6 +247,18 @@ class Linked:
             found.append(Piece(k, stop, record, records))
             k = stop
         return found
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...] | None:
+        """As `positions.needs` tells it."""
+        return needs(self.program)
+
+    def finds_nothing_wrong(self, values: Sequence[Any]) -> bool:
+        """Whether that follows from the arguments that are there already."""
+        if self.needs is None:
+            return False
+        pairs = [(values[k], extent) for k, extent in self.needs]
+        return all(type(x) is np.ndarray and are_below(x, n) for x, n in pairs)
 
     def about(self) -> list[Told]:
         """What is told of each record to those who watch."""

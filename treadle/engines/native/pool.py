@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.base.errors import RunError
 from treadle.engines.native.host import cores, host
@@ -36,7 +36,7 @@ from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
 from treadle.graph.resident import LateError
 
-__all__ = ["Done", "Pool", "Ticket", "arrived", "pool"]
+__all__ = ["NOTHING", "Done", "Held", "Pool", "Ticket", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -62,6 +62,25 @@ class Ticket:
         self.pool.reached(self.number)
 
 
+class Held(NamedTuple):
+    """What a run holds until it is over, and what all such runs shall hold at most."""
+
+    bytes: int
+    most: int
+
+
+NOTHING = Held(0, 0)
+
+
+class _Job(NamedTuple):
+    """A run that was queued: who is told of it, and the address of its status."""
+
+    ticket: Ticket
+    done: Done
+    status: int
+    held: Held
+
+
 class Pool:
     """The calling thread and `threads - 1` workers, which start at the first run.
 
@@ -74,8 +93,7 @@ class Pool:
         self.threads = max(1, threads) if _workers_exist() else 1
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
-        # Who is told of what is queued, with the address of its status.
-        self._jobs: deque[tuple[Ticket, Done, int]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._count = 0  # runs ever queued
         self._owner = 0  # the thread whose runs are queued
         self._lost = range(0)  # the runs that failed last, or were left out then
@@ -113,6 +131,7 @@ class Pool:
         args_pointer: int,
         status_pointer: int,
         done: Done,
+        held: Held = NOTHING,
     ) -> Ticket:
         """`run`, to begin soon and beside what the caller does; it has to be `helped`.
 
@@ -127,22 +146,39 @@ class Pool:
             if _late or any(x is not self or x._owner != caller for x in _queued):
                 arrived()
             if len(self._jobs) == ROOM:
-                self.reached(self._jobs[0][0].number)
+                self.reached(self._jobs[0].ticket.number)
             self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
             state.queue(state.address, *pointers)
             # After it: this thread may come to wait in between, in a finalizer.
             self._count += 1
             ticket = Ticket(self, self._count)
-            self._jobs.append((ticket, done, status_pointer))
+            self._jobs.append(_Job(ticket, done, status_pointer, held))
             _queued.add(self)
         return ticket
+
+    def make_room(self, wanted: Held) -> None:
+        """Be there until a run may hold this too: runs of its kind that go on hold no
+        more than they shall, or there are none.
+        """
+        with _order:
+            state = self._state
+            if state and self._jobs:
+                self.reached(state.over.value)  # what is over gives its memory back
+            while True:
+                own = [x for x in self._jobs if x.held.most == wanted.most]
+                if (
+                    not own
+                    or sum(x.held.bytes for x in own) <= wanted.most - wanted.bytes
+                ):
+                    return
+                self.reached(own[0].ticket.number)
 
     def reached(self, number: int) -> None:
         """Be there until the run of that number is over, and all queued before it."""
         with _order:
             state = self._state
-            if state and self._jobs and self._jobs[0][0].number <= number:
+            if state and self._jobs and self._jobs[0].ticket.number <= number:
                 self._wait(state, number)
             _tell()
 
@@ -159,7 +195,7 @@ class Pool:
         # In this order: what is over has told before that it failed.
         over, failed = state.over.value, state.failed.value
         jobs = self._jobs if failed else ()
-        bad = [t for t, _, at in jobs if _INTEGER.from_address(at).value]
+        bad = [x.ticket for x in jobs if _INTEGER.from_address(x.status).value]
         if bad:
             over = state.queued.value
             state.wait(state.address, over)
@@ -171,9 +207,9 @@ class Pool:
             )
             error.ticket = bad[0]
             _late.setdefault(self._owner, error)
-        while self._jobs and self._jobs[0][0].number <= over:
-            ticket, done, _ = self._jobs.popleft()
-            done(ticket.number not in self._lost)
+        while self._jobs and self._jobs[0].ticket.number <= over:
+            job = self._jobs.popleft()
+            job.done(job.ticket.number not in self._lost)
         if not self._jobs:
             _queued.discard(self)
 

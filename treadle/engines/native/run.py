@@ -16,7 +16,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept, Panels
-from treadle.engines.native.pool import pool
+from treadle.engines.native.pool import Held, pool
 from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
@@ -36,6 +36,7 @@ Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
 # and zeros.
 FIELDS = 8
+AHEAD = 8 << 20  # bytes that programs hold which go on beside Python
 
 
 class Memory:
@@ -132,8 +133,10 @@ class Run:
         """The same as Futures, and the run is over when they are there: its one piece
         is queued. It is left by then. What lies `held` in its place is not among them.
         """
-        alive, panels, idle = self._placed(arrays, spent, held)
         linked, tables, types = self.linked, self.tables, self.linked.program.results
+        own = Held(linked.plan.size + self.scratch, AHEAD)
+        self.threads.make_room(own)
+        alive, panels, idle = self._placed(arrays, spent, held)
         found, futures = self._found(alive), Futures()
         values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
         runs = None if held is None else held.begin()
@@ -152,7 +155,7 @@ class Run:
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
-        futures.ticket = self.threads.queue(place, piece.records, *pointers, done)
+        futures.ticket = self.threads.queue(place, piece.records, *pointers, done, own)
         if runs is not None:
             runs.ticket = futures.ticket
         return values

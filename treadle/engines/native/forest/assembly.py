@@ -22,7 +22,7 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.compiled import OWN, PLACE, Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.pool import Done, Ticket, pool
+from treadle.engines.native.pool import NOTHING, Done, Held, Ticket, pool
 from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
@@ -118,6 +118,7 @@ class Table:
         threads: int,
         done: Done | None = None,
         late: bool = False,
+        held: Held = NOTHING,
     ) -> Ticket | None:
         """Do all steps, told by `words`, which lie where `bases` has STATUS; it has the
         addresses of blocks by number. A position out of range raises.
@@ -152,7 +153,7 @@ class Table:
             done(well)
 
         rest = first + count * FIELDS * 8
-        return workers.queue(rest, len(self.records) - count, *pointers, over)
+        return workers.queue(rest, len(self.records) - count, *pointers, over, held)
 
 
 class Assembly:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.columns import Numbers
+from treadle.engines.base import are_below
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.timing import Told
 from treadle.program.program import Fallback
@@ -71,6 +72,7 @@ class Compiled:
                 self.arguments[k] = number
             else:
                 self.arrays.append((number, k))
+        self.needs = _needs(linked, order)
         where = [n for _, n, _ in program.results]
         self.results = np.array([where[k] for k in outputs], np.int64)
         places = [program.buffers[n].place for n in self.results.tolist()]
@@ -101,6 +103,24 @@ class Compiled:
     def scratch(self, numbers: Numbers) -> int:
         """Bytes of scratch memory that its numbers tell, or the most of all rows."""
         return int(numbers[..., -1].max(initial=0))
+
+
+def _needs(
+    linked: Linked, order: Sequence[Source]
+) -> tuple[tuple[int, int], ...] | None:
+    """The arguments of a body that are positions, each with what it has to be below;
+    None where arguments do not tell whether all positions are right.
+    """
+    if linked.needs is None:
+        return None
+    found = []
+    for argument, extent in linked.needs:
+        k = order[argument]
+        if isinstance(k, int):
+            found.append((k, extent))
+        elif not are_below(k, extent):
+            return None
+    return tuple(found)
 
 
 @dataclass(frozen=True)

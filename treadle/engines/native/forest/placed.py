@@ -14,7 +14,10 @@ from treadle.engines.native.forest.bases import INDEX
 from treadle.engines.native.forest.parts import Rows, compiled
 from treadle.engines.native.forest.places import Places, Source
 
-__all__ = ["Gathered", "Placed", "compiled_part"]
+__all__ = ["Gathered", "Needs", "Placed", "compiled_part"]
+
+
+Needs = tuple[tuple[int, int], ...] | None
 
 
 class Gathered:
@@ -58,11 +61,15 @@ class Placed:
         self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
         sizes = [y.type.nbytes for y in part.body.outputs]
         self.sizes = np.array(sizes, np.int64)
+        # Which arguments are positions, and what they have to be below, if that is all
+        # that can be wrong with what was put.
+        self.needs: Needs = ()
 
     def put(
         self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
     ) -> None:
         """The part for each group; `given` has where its first results lie."""
+        self.needs = ()
         own = self.starts + groups.starts[:, None] * self.shifts
         results = own[:, self.count :]
         if given:
@@ -70,4 +77,12 @@ class Placed:
         sizes = groups.counts[:, None] * self.sizes
         for like, numbers, k in self.rows.alike(groups.counts):
             places = own[k, : self.count], results[k]
+            self._ask(like.needs)
             steps.part(groups.turns[k], like, numbers, *places, sizes[k], self.origin)
+
+    def _ask(self, needs: Needs) -> None:
+        """Other numbers of rows may need something else."""
+        own = self.needs
+        if own is not None:
+            more = None if needs is None else {*own, *needs}
+            self.needs = None if more is None else tuple(more)

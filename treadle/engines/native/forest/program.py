@@ -8,14 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from treadle.base.types import Type
-from treadle.batch.forest import Forest
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Instance
+from treadle.batch.part import Part
 from treadle.batch.room import COARSE, room
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, block
 from treadle.engines.native.forest.matrices import outputs
-from treadle.engines.native.forest.placed import Gathered, Placed, compiled_part
+from treadle.engines.native.forest.placed import Gathered, Needs, Placed, compiled_part
 from treadle.engines.native.forest.places import Places, Spots
+from treadle.engines.native.forest.positions import Positions, positions_of
 
 __all__ = ["Program"]
 
@@ -54,13 +57,15 @@ class Program(Places):
 class Forward:
     """The steps of all groups, and then of what is taken, of `types` each.
 
-    Of tables with gradients the rows that were read are told, as `ids`.
+    Of tables with gradients the rows that were read are told, as `ids`. `positions` has
+    what can be found out of range, unless that depends on more than data of the user.
     """
 
     def __init__(self, program: Places) -> None:
         self.types: list[Type] = []
         # Whose, how many, of which type.
         self.ids: list[tuple[int, int, Type]] = []
+        self.positions: list[Positions] | None = []
         steps, gathered = Assembly(), Gathered()
         for number, instance in enumerate(program.forest.instances):
             part = program.forward_of(instance)
@@ -74,13 +79,31 @@ class Forward:
                 first = program.values.address(number, ("input", k))
                 target = first + size * groups.starts
                 steps.gather(groups.turns, pointers, target, groups.counts, size)
-            Placed(program, number, part, places).put(steps, groups)
+            placed = Placed(program, number, part, places)
+            placed.put(steps, groups)
+            self._look(program.forest, instance, part, placed.needs)
         self._take(program, steps, gathered)
         if program.gradient:
             self._tell_ids(program, steps)
         self.table = steps.table()
         self.index = gathered.all()
         self.outputs = outputs(program.forest, program.values)
+
+    def _look(
+        self, forest: Forest, instance: Instance, part: Part, needs: Needs
+    ) -> None:
+        found = None
+        if needs is not None:
+            found = positions_of(forest, instance, part.sources, needs)
+        if found is None or self.positions is None:
+            self.positions = None
+        else:
+            self.positions += found
+
+    def are_right(self, addresses: Numbers) -> bool:
+        """Whether no position can be out of range; `addresses` of the leaves."""
+        own = self.positions
+        return own is not None and all(x.are_right(addresses) for x in own)
 
     def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
         last = np.array([program.forest.groups])

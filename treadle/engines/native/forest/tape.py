@@ -25,6 +25,7 @@ from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
 from treadle.engines.native.objects.arrays import addresses_of
+from treadle.engines.native.pool import Held, pool
 from treadle.engines.native.run import beside
 from treadle.engines.native.tables import memory_under, straight
 from treadle.graph.resident import Future, Futures
@@ -32,6 +33,7 @@ from treadle.graph.resident import Future, Futures
 __all__ = ["Derived", "Run", "Runnable"]
 
 Array = np.ndarray[Any, Any]
+AHEAD = 96 << 20  # bytes that forests hold which go on beside Python
 
 
 class Derived:
@@ -59,6 +61,7 @@ class Runnable(Program):
     ) -> Run:
         """Compute the rows of all groups, of these arrays; or `begin` to, when no
         position can be out of range any more, or at once if that may come out `late`.
+        Other runs may yet be writing the arrays.
         """
         return Run(self, leaves, shared, begin, late)
 
@@ -81,32 +84,47 @@ class Run:
         self.shared = [straight(x) for x in shared]
         places, self.leaves = program.read.addresses(leaves)
         forward = program.forward
-        (self.values,), (space,) = blocks((), [program.values], [_space(forward.table)])
+        self.begins = begin and beside()
+        space = _space(forward.table)
+        held = self._room(program.values.size + space)
+        (self.values,), (space,) = blocks((), [program.values], [space])
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
         self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
-        self.futures = Futures() if begin and beside() else None
+        self.futures = Futures() if self.begins else None
+        # Whether no position is out of range, as far as that is known beforehand.
+        self.sure = self.futures is not None and forward.are_right(places)
+        late = late or self.sure
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
         index = where[forward.index]
         address = {VALUES: self.values.address, ARENA: space}
         results = [*self.taken, *self._ids]
-        self._call(forward.table, index, address, results, self.futures, late=late)
+        futures = self.futures
+        self._call(forward.table, index, address, held, results, futures, late=late)
+
+    def _room(self, bytes: int) -> Held:
+        """Room for a run that holds so many bytes, if it is to go on."""
+        wanted = Held(bytes, AHEAD)
+        if self.begins:
+            pool(current().threads).make_room(wanted)
+        return wanted
 
     def _call(
         self,
         table: Table | None,
         index: Numbers,
         places: Mapping[int, int],
+        held: Held,
         results: Sequence[Array] = (),
         futures: Futures | None = None,
-        held: Any = None,
+        kept: Any = None,
         late: bool = False,
     ) -> None:
         """The steps of a table, with `index` for what they ask the addresses of. Where
         there are `futures` they are only begun, and `late` what checks positions, too;
-        their memory is `held` until then.
+        their memory is `held`, and `kept`, until then.
         """
         if table is None:
             return
@@ -121,12 +139,12 @@ class Run:
             table.run(bases, words, threads)
             return
         under = [memory_under(x) for x in self.shared]
-        own_memory = self.values, self.leaves, under, list(results), index, held
+        own_memory = self.values, self.leaves, under, list(results), index, kept
 
-        def done(well: bool, held: Any = own_memory) -> None:
+        def done(well: bool, kept: Any = own_memory) -> None:
             futures.done(well)
 
-        futures.ticket = table.run(bases, words, threads, done, late)
+        futures.ticket = table.run(bases, words, threads, done, late, held)
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of
@@ -161,6 +179,8 @@ class Run:
         if back.partial:
             zeros, others = zeros + others, []
         more = read.most, places.space, _space(back.table)
+        sizes = [x.size for x in (program.values, *zeros, *others)]
+        held = self._room(sum(sizes) + sum(more))
         made, (sink, space, arena) = blocks(zeros, others, more)
         grads, leaves, _ = made
         ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
@@ -178,8 +198,8 @@ class Run:
             found.futures = Futures()
         seeds = [straight(g) for _, g in given]
         results = [*seeds, *totals, *tables]
-        index, held = where[back.index], (back, own)
-        self._call(back.table, index, addresses, results, found.futures, held)
+        index, kept = where[back.index], (back, own)
+        self._call(back.table, index, addresses, held, results, found.futures, kept)
         for (serial, _), array in zip(back.totals, totals, strict=True):
             found.dense.setdefault(serial, []).append(array)
         for (serial, _, _), array in zip(back.sparse, tables, strict=True):

@@ -1,0 +1,178 @@
+"""Steps that go on beside Python as a whole: their losses are waited for when they are
+looked at, and nothing else is another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.batch.nets import WORDS, Net, trees
+from tests.engines.test_queue import Queued, Steps, pools
+from treadle.engines.native.forest.positions import Positions
+from treadle.engines.native.pool import Held, Pool
+from treadle.engines.native.run import Run
+
+__all__ = ["pools"]  # a fixture
+F = td.nn.functional
+STEPS = 8
+
+
+class Words:
+    """One program: words looked up, a hidden layer, labels that are data."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(1)
+
+        def param(*shape: int) -> td.Parameter:
+            return td.param("p", init=draw.normal(size=shape), dtype="float64")
+
+        self.table = param(WORDS, 6)
+        self.parameters = [self.table, param(6, 8), param(8, 3)]
+
+    def loss(self, k: int, word: int = 2, label: int = 1) -> Any:
+        table, first, last = self.parameters
+        ids, labels = np.arange(k, k + 5) % WORDS, np.arange(k, k + 5) % 3
+        ids[-1], labels[-1] = word, label
+        scores = td.tanh(F.embedding(td.asarray(ids), table) @ first) @ last
+        return F.cross_entropy(scores, td.asarray(labels))
+
+
+class Trees(Net):
+    """Rows that look alike each time, so that the steps come to be plans."""
+
+    seed = 0
+
+    def loss(self, k: int, word: int = 2, label: int = 1) -> Any:
+        forest = [*trees(self.seed, 20), (word, 3)]
+        scores = [self.encode(t)[0] @ self.top for t in forest]
+        labels = [(k + n) % 3 for n in range(len(forest) - 1)]
+        return F.cross_entropy(td.stack(scores), [*labels, label])
+
+
+class Others(Trees):
+    """Rows that never look alike."""
+
+    def loss(self, k: int, word: int = 2, label: int = 1) -> Any:
+        self.seed = k
+        return super().loss(k, word, label)
+
+
+# With how many programs of a step go on beside Python: where rows are, what is made of
+# their values and the update have one each.
+NETS = [(Words, 1), (Trees, 2), (Others, 2)]
+OPTIMIZERS = [lambda: td.optim.SGD(lr=0.1), lambda: td.optim.Adam(lr=0.01)]
+
+
+def trained(net: Any, opt: Any, look: bool) -> tuple[list[Any], list[Any]]:
+    losses = []
+    for k in range(STEPS):
+        losses.append(opt.step(net.loss(k)))
+        if look:
+            float(losses[-1])
+            for p in net.parameters:
+                p.numpy()
+    return losses, [v.numpy().copy() for v in (*net.parameters, *opt.states())]
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What has begun beside Python, of programs."""
+    found, begin = [], Run.begin
+
+    def noted(run: Run, *given: Any) -> Any:
+        found.append(run.linked)
+        return begin(run, *given)
+
+    monkeypatch.setattr(Run, "begin", noted)
+    return found
+
+
+@pytest.mark.parametrize(("make", "programs"), NETS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["SGD", "Adam"])
+def test_same_bits(make: Any, programs: int, optimizer: Any, begun: list[Any]) -> None:
+    losses, weights = trained(make(), optimizer(), False)
+    assert len(begun) >= (STEPS - 3) * programs  # a plan is made of the first ones
+    others, same = trained(make(), optimizer(), True)
+    assert [float(x) for x in losses] == [float(x) for x in others]
+    for x, y in zip(weights, same, strict=True):
+        np.testing.assert_array_equal(x, y)
+    begun.clear()
+    with td.options(threads=1):
+        others, _ = trained(make(), optimizer(), False)
+    assert not begun
+    assert [float(x) for x in losses] == [float(x) for x in others]
+
+
+@pytest.mark.parametrize("make", [make for make, _ in NETS])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"word": WORDS}, f"{WORDS} is out of range"), ({"label": 3}, "3 is out of")],
+    ids=["word", "label"],
+)
+def test_a_position_out_of_range_is_told_at_once(
+    make: Any, wrong: dict[str, int], message: str
+) -> None:
+    net, opt = make(), td.optim.Adam(lr=0.01)
+    for k in range(STEPS):
+        opt.step(net.loss(k))
+    loss = net.loss(STEPS, **wrong)
+    every = [*net.parameters, *opt.states()]
+    with pytest.raises(td.TreadleError, match=message):
+        opt.step(loss)
+    other, alike = make(), td.optim.Adam(lr=0.01)
+    for k in range(STEPS):
+        alike.step(other.loss(k))
+    for v, w in zip(every, [*other.parameters, *alike.states()], strict=True):
+        np.testing.assert_array_equal(v.numpy(), w.numpy())
+    assert float(opt.step(net.loss(1))) == float(alike.step(other.loss(1)))
+
+
+def test_positions_that_count_from_the_end() -> None:
+    found = []
+    for word in (WORDS - 3, -3):
+        net, opt = Words(), td.optim.SGD(lr=0.1)
+        table, first, last = net.parameters
+        losses = []
+        for k in range(5):
+            scores = table[td.asarray([k, 1, word])] @ first @ last
+            losses.append(float(opt.step(F.cross_entropy(scores, [0, 1, 2]))))
+        found.append((losses, [p.numpy().copy() for p in net.parameters]))
+    assert found[0][0] == found[1][0]
+    for x, y in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_no_more_memory_is_held_than_shall_be(pools: dict[int, Pool]) -> None:
+    own, x, y = pools[2], np.ones(1000, np.float32), np.zeros(1000, np.float32)
+    queued = Queued(own)
+    for number in range(6):
+        steps = Steps()
+        for _ in range(200):
+            steps.add("affine", len(x), len(x), x, y)
+        own.make_room(Held(4, 10))
+        queued.add(steps, Held(4, 10))
+        # No more than two of them, and this one, which is not told before others are.
+        assert len(queued.told) >= number - 1
+    own.make_room(Held(100, 10))
+    assert len(queued.told) == 6
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"]
+)
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_positions_are_looked_at_where_they_lie(dtype: str, size: int) -> None:
+    arrays = [np.full(size, k, dtype) for k in (4, 0, 2)]
+    addresses = np.array([x.ctypes.data for x in arrays], np.int64)
+    own = Positions(np.array([2, 0]), td.asarray(arrays[0]).type, 5)
+    assert own.are_right(addresses)
+    if size:
+        for wrong in (5, 127) if dtype.startswith("u") else (5, -1, 127):
+            arrays[2][size - 1] = wrong
+            assert not own.are_right(addresses)
+            arrays[2][size - 1], arrays[1][:] = 2, 100  # nobody reads that
+        assert own.are_right(addresses)

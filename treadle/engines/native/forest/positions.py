@@ -1,0 +1,114 @@
+"""The positions that rows read by, looked at where they lie before anything runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from treadle.base.types import Type
+from treadle.batch.columns import Numbers
+from treadle.batch.forest import Forest, Instance
+from treadle.engines.native.jit import compile_functions
+
+__all__ = ["Positions", "positions_of"]
+
+# Whether all of `size` integers, at each of `count` places, are below `extent`; those
+# that are negative are large.
+_BELOW = """
+define i64 @treadle_below_NAME(ptr %places, i64 %count, i64 %size, i64 %extent) {
+entry:
+  br label %rows
+rows:
+  %row = phi i64 [0, %entry], [%row1, %next]
+  %more = icmp slt i64 %row, %count
+  br i1 %more, label %one, label %right
+one:
+  %place = getelementptr ptr, ptr %places, i64 %row
+  %from = load ptr, ptr %place, align 8
+  br label %elements
+elements:
+  %k = phi i64 [0, %one], [%k1, %fine]
+  %left = icmp slt i64 %k, %size
+  br i1 %left, label %look, label %next
+look:
+  %p = getelementptr TYPE, ptr %from, i64 %k
+  %x = load TYPE, ptr %p, align BYTES
+  %wide = WIDEN
+  %below = icmp ult i64 %wide, %extent
+  br i1 %below, label %fine, label %wrong
+fine:
+  %k1 = add i64 %k, 1
+  br label %elements
+next:
+  %row1 = add i64 %row, 1
+  br label %rows
+right:
+  ret i64 1
+wrong:
+  ret i64 0
+}
+"""
+_NUMBERS = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
+_FUNCTION = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64 for _ in range(3)]
+)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Leaves, by their places from the end, whose integers are to be below `extent`."""
+
+    leaves: Numbers
+    type: Type
+    extent: int
+
+    def are_right(self, addresses: Numbers) -> bool:
+        """Whether they are; `addresses` has where each leaf lies."""
+        own = addresses[self.leaves]
+        below, _ = _functions()[self.type.dtype.name]
+        return bool(below(own.ctypes.data, len(own), self.type.size, self.extent))
+
+
+def positions_of(
+    forest: Forest,
+    instance: Instance,
+    read: Sequence[tuple[str, int]],
+    needs: Iterable[tuple[int, int]],
+) -> list[Positions] | None:
+    """The positions that an instance reads by: of what its body reads, those arguments
+    `needs` tells, below what. None where some are no data of the user.
+    """
+    found = []
+    constant = forest.all.leaves.constant
+    for k, extent in needs:
+        kind, argument = read[k]
+        sources = instance.sources.get(argument) if kind == "input" else None
+        if sources is None or (sources >= 0).any():
+            return None
+        leaves = -1 - sources
+        type_ = instance.signature.body.arguments[argument].type
+        if not constant[leaves].all() or type_.dtype.name not in _NUMBERS:
+            return None
+        found.append(Positions(leaves, type_, extent))
+    return found
+
+
+@cache
+def _functions() -> dict[str, tuple[Any, int]]:
+    """The functions by the name of a dtype, with their addresses: their code stays
+    loaded as long as these are kept.
+    """
+    texts = {}
+    for name in _NUMBERS:
+        bits = int(name.lstrip("uint"))
+        how = "zext" if name.startswith("u") else "sext"
+        widen = f"{how} i{bits} %x to i64" if bits < 64 else "add i64 %x, 0"
+        text = _BELOW.replace("NAME", name).replace("WIDEN", widen)
+        texts[name] = text.replace("TYPE", f"i{bits}").replace("BYTES", str(bits // 8))
+    texts = {f"treadle_below_{name}": text for name, text in texts.items()}
+    found = compile_functions(texts, lasting=True)
+    own = {name: found[f"treadle_below_{name}"] for name in _NUMBERS}
+    return {name: (_FUNCTION(address), address) for name, address in own.items()}

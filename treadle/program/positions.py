@@ -1,0 +1,173 @@
+"""Positions that are data: which steps check them, and what makes them right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from treadle.loops.index import Datum, Parameter
+from treadle.loops.kernel import (
+    Apply,
+    Expression,
+    Literal,
+    Load,
+    Store,
+    expressions,
+    indices,
+    inside,
+    places,
+    statements,
+)
+from treadle.loops.parameters import number_of
+from treadle.ops.select import Maximum, Minimum, Select
+from treadle.program.program import Fallback, Launch, Program, Step
+
+__all__ = ["Need", "last_risk", "needs"]
+
+
+def last_risk(program: Program) -> int:
+    """The last step that can find its data wrong, or is a library's."""
+    return _Checks(program).last
+
+
+def needs(program: Program) -> tuple[Need, ...] | None:
+    """What has to hold of some arguments so that no step finds its data wrong; None
+    where arguments do not tell.
+    """
+    checks = _Checks(program)
+    return tuple(dict.fromkeys(checks.needs)) if checks.told else None
+
+
+class Need(NamedTuple):
+    """An argument, by its number, whose integers are to lie in 0 .. extent - 1.
+
+    Those that count from the end are right too, but are not told from others.
+    """
+
+    argument: int
+    extent: int
+
+
+class _Checks:
+    """The steps of a program in order, with what is known of positions by then.
+
+    Positions that an earlier step has found within the same extent are right, and so
+    are copies of them and numbers that are clipped to it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.last = -1
+        self.needs: list[Need] = []
+        self.told = True  # whether all positions are those of arguments
+        self._known: set[tuple[int, int]] = set()  # buffers, extents numbers lie in
+        self._source: dict[int, int] = {}  # of a buffer that holds nothing but copies
+        self._arguments = {n: k for k, n in enumerate(program.arguments)}
+        checking = any(_checks(s) for s in program.steps)
+        for k, step in enumerate(program.steps):
+            if isinstance(step, Fallback):
+                self.last, self.told = k, False
+            elif isinstance(step, Launch) and checking:
+                self._look(k, step)
+
+    def _look(self, k: int, step: Launch) -> None:
+        own = list(_checked(step)) if step.kernel.checks else []
+        self.told &= bool(own) or not step.kernel.checks
+        for number, extent in own:
+            if number is None or not self._is_known(number, extent):
+                self.last = k
+                self._ask(number, extent)
+        self._known |= {(n, extent) for n, extent in own if n is not None}
+        self._known |= _clipped(step)
+        self._source |= _copies(step)
+
+    def _is_known(self, number: int | None, extent: int) -> bool:
+        while number is not None and (number, extent) not in self._known:
+            number = self._source.get(number)
+        return number is not None
+
+    def _ask(self, number: int | None, extent: int) -> None:
+        while number in self._source:
+            number = self._source[number]
+        argument = None if number is None else self._arguments.get(number)
+        if argument is None:
+            self.told = False
+        else:
+            self.needs.append(Need(argument, extent))
+
+
+def _checks(step: Step) -> bool:
+    return isinstance(step, Launch) and step.kernel.checks
+
+
+def _stored(step: Launch) -> dict[int, list[Expression | None]]:
+    """What a step writes into each buffer; None where it joins what was there."""
+    found: dict[int, list[Expression | None]] = {}
+    for s in statements(step.kernel.body):
+        if isinstance(s, Store) and s.buffer < len(step.buffers):
+            value = s.value if s.combine is None else None
+            found.setdefault(step.buffers[s.buffer], []).append(value)
+    return found
+
+
+def _copies(step: Launch) -> dict[int, int]:
+    """The buffers into which a step only copies another, and that other."""
+    found = {}
+    for number, values in _stored(step).items():
+        loads = {x.buffer for x in values if isinstance(x, Load) and not x.guards}
+        if len(loads) == 1 and all(isinstance(x, Load) for x in values):
+            found[number] = step.buffers[loads.pop()]
+    return found
+
+
+def _clipped(step: Launch) -> set[tuple[int, int]]:
+    """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
+    found = set()
+    for number, values in _stored(step).items():
+        limits = {_limit(x, step.integers) for x in values}
+        if len(limits) == 1 and None not in limits:
+            found.add((number, int(limits.pop() or 0) + 1))
+    return found
+
+
+def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
+    """The greatest value of an integer that is held between 0 and it."""
+    if not isinstance(x, Apply) or not isinstance(x.op, Minimum):
+        return None
+    if x.dtype.kind not in "iu":
+        return None
+    inner, limit = x.inputs
+    if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
+        low = inner.inputs[1]
+        if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
+            return int(number_of(limit, integers))
+    return None
+
+
+def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
+    """The buffers that a kernel reads positions from, with the extents they lie in;
+    None where a position is computed from what is read.
+    """
+    body = step.kernel.body
+    found = [i for x in expressions(body) for i in indices(x)]
+    found += [i for s in statements(body) for i in places(s)]
+    for i in found:
+        for atom, _ in i.terms:
+            if isinstance(atom, Datum):
+                extent = atom.extent
+                if isinstance(extent, Parameter):
+                    extent = step.integers[extent.slot]
+                load = _read(atom.value)
+                if load is None:
+                    yield None, extent
+                elif load.buffer < len(step.buffers):
+                    yield step.buffers[load.buffer], extent
+
+
+def _read(x: Expression) -> Load | None:
+    """What a position is, or counts from the end where that is negative."""
+    if isinstance(x, Apply) and isinstance(x.op, Select):
+        below, moved, own = x.inputs
+        parts = {id(y): y for y in (*inside(below), *inside(moved), own)}
+        loads = {y for y in parts.values() if isinstance(y, Load)}
+        return own if isinstance(own, Load) and loads == {own} else None
+    return x if isinstance(x, Load) else None
