@@ -169,10 +169,10 @@ def test_positions_are_looked_at_where_they_lie(dtype: str, size: int) -> None:
     arrays = [np.full(size, k, dtype) for k in (4, 0, 2)]
     addresses = np.array([x.ctypes.data for x in arrays], np.int64)
     own = Positions(np.array([2, 0]), td.asarray(arrays[0]).type, 5)
-    assert own.are_right(addresses)
+    assert own.are_right(addresses.ctypes.data)
     if size:
         for wrong in (5, 127) if dtype.startswith("u") else (5, -1, 127):
             arrays[2][size - 1] = wrong
-            assert not own.are_right(addresses)
+            assert not own.are_right(addresses.ctypes.data)
             arrays[2][size - 1], arrays[1][:] = 2, 100  # nobody reads that
-        assert own.are_right(addresses)
+        assert own.are_right(addresses.ctypes.data)

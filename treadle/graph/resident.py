@@ -110,6 +110,10 @@ class LateError(RunError):
 class Ticket(Protocol):
     """What a run has that was begun."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it is, which nobody may have been told yet."""
+
     def wait(self) -> None:
         """Be there until it is over; raises RunError."""
 
@@ -134,6 +138,11 @@ class Futures:
         """Be there until the run is over; raises RunError."""
         if self.ticket is not None and (self.lost or not self._over):
             self.ticket.wait()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is, which nobody may have been told yet."""
+        return self._over or self.ticket is None or self.ticket.is_over
 
     @property
     def went_well(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,9 +115,11 @@ class RowsRun:
         return found
 
     @property
-    def sure(self) -> bool:
-        """Whether nothing can be found wrong with a run that goes on."""
-        found: bool = self.made.sure
+    def is_sure(self) -> Callable[[], bool]:
+        """What tells, as long as the leaves are there, whether nothing can be found
+        wrong with the run, as far as that is known beforehand; it holds no arrays.
+        """
+        found: Callable[[], bool] = self.made.is_sure
         return found
 
     def arrays(self) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -44,6 +44,7 @@ class Values:
         self.look = look
         self.made: list[Any] = [None] * slots
         self.rows: dict[int, RowsRun] = {}
+        self.sure: dict[int, Callable[[], bool]] = {}  # of rows
         self.begun: list[Futures] = []  # what goes on beside this, in order
 
     def __call__(self, source: Source, begin: bool = False) -> Any:
@@ -86,10 +87,8 @@ class Computed:
     begins: bool = False
     moved: Moved | None = None
 
-    def run(self, values: Values) -> bool:
-        """Run it, or begin to; whether nothing can be found wrong with it."""
-        sure = self._is_sure(values)
-        begins = self.begins or sure
+    def run(self, values: Values) -> None:
+        begins = self.begins or self.is_sure(values)
         if values.begun and not begins:
             values.begun[-1].wait()
         # Transactions hold what is there now, and no run goes on beside them.
@@ -105,14 +104,14 @@ class Computed:
             arrays = [values(x, begins) for x in self.sources]
             run = self.program.begin if begins else self.program.run
             values.put(run(arrays, spent), self.results)
-            return sure
+            return
         arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
         made = self.program.begin(arrays, moved.free, held)
         values.put(made, [(k, slot) for k, slot in self.results if k in made])
         values.begun.append(held.runs)
-        return sure
 
-    def _is_sure(self, values: Values) -> bool:
+    def is_sure(self, values: Values) -> bool:
+        """Whether nothing can be found wrong, as far as that is known beforehand."""
         if self.needs is None:
             return False
         return all(are_below(values(x), n) for x, n in self.needs)
@@ -147,16 +146,19 @@ class Rowed:
     exits: Slots
     ids: Slots  # by serial of the table
 
-    def run(self, values: Values) -> bool:
+    def run(self, values: Values) -> None:
         leaves = [values(x, True) for x in self.leaves]
         made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
-        values.rows[self.number] = made
+        values.rows[self.number], values.sure[self.number] = made, made.is_sure
         # The plan waits for them before anybody looks.
         values.put(made.arrays(), self.exits)
         if made.made.futures:
             values.begun.append(made.made.futures)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
-        return made.sure
+
+    def is_sure(self, values: Values) -> bool:
+        """Whether nothing can be found wrong, as far as that is known beforehand."""
+        return values.sure[self.number]()
 
 
 @dataclass
@@ -168,14 +170,13 @@ class Pulled:
     asked: tuple[int, ...]
     results: Slots
 
-    def run(self, values: Values) -> bool:
+    def run(self, values: Values) -> None:
         made = values.rows.pop(self.number)
         given = {k: values(x, True) for k, x in self.given.items()}
         parts, futures = made.parts(given, self.asked, True)
         values.put(parts, self.results)
         if futures:
             values.begun.append(futures)
-        return True
 
 
 Part = Computed | Rowed | Pulled
@@ -227,9 +228,14 @@ class Plan:
         """Begin all parts, and be there until nothing can be found wrong any more: what
         checks positions that nobody could look at before is waited for.
         """
-        told = 0
+        checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
-            if not part.run(values) and part is not self.parts[-1]:
-                told = len(values.begun)
-        if told:
-            values.begun[told - 1].wait()
+            part.run(values)
+            if part is self.parts[-1] or isinstance(part, Pulled):
+                continue
+            if values.begun:
+                checking.append((part, values.begun[-1]))
+        for part, run in reversed(checking):  # what is over has checked all before it
+            if run.is_over or not part.is_sure(values):
+                run.wait()
+                return

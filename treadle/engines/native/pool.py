@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -56,6 +56,12 @@ class Ticket:
 
     pool: Pool
     number: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this run is, which nobody may have been told yet."""
+        state = self.pool._state
+        return state is None or state.over.value >= self.number
 
     def wait(self) -> None:
         """Be there until this run is over, and all before it."""
@@ -94,6 +100,7 @@ class Pool:
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
         self._jobs: deque[_Job] = deque()
+        self._holds: Counter[int] = Counter()  # bytes, by what shall be held at most
         self._count = 0  # runs ever queued
         self._owner = 0  # the thread whose runs are queued
         self._lost = range(0)  # the runs that failed last, or were left out then
@@ -154,25 +161,22 @@ class Pool:
             self._count += 1
             ticket = Ticket(self, self._count)
             self._jobs.append(_Job(ticket, done, status_pointer, held))
+            self._holds[held.most] += held.bytes
             _queued.add(self)
         return ticket
 
     def make_room(self, wanted: Held) -> None:
         """Be there until a run may hold this too: runs of its kind that go on hold no
-        more than they shall, or there are none.
+        more than they shall, or nothing. Those that are over give back what they held.
         """
-        with _order:
-            state = self._state
-            if state and self._jobs:
-                self.reached(state.over.value)  # what is over gives its memory back
-            while True:
-                own = [x for x in self._jobs if x.held.most == wanted.most]
-                if (
-                    not own
-                    or sum(x.held.bytes for x in own) <= wanted.most - wanted.bytes
-                ):
-                    return
-                self.reached(own[0].ticket.number)
+        jobs, state, (bytes, most) = self._jobs, self._state, wanted
+        if jobs and state and jobs[0].ticket.number <= state.over.value:
+            self.reached(state.over.value)
+        while 0 < self._holds[most] > most - bytes:
+            with _order:
+                own = [x.ticket.number for x in self._jobs if x.held.most == most]
+                if own:
+                    self.reached(own[0])
 
     def reached(self, number: int) -> None:
         """Be there until the run of that number is over, and all queued before it."""
@@ -191,7 +195,8 @@ class Pool:
 
     def _wait(self, state: _State, number: int) -> None:
         """Help until so many runs are over, and tell; all of them if one has failed."""
-        state.wait(state.address, number)
+        if state.over.value < number:
+            state.wait(state.address, number)
         # In this order: what is over has told before that it failed.
         over, failed = state.over.value, state.failed.value
         jobs = self._jobs if failed else ()
@@ -209,6 +214,7 @@ class Pool:
             _late.setdefault(self._owner, error)
         while self._jobs and self._jobs[0].ticket.number <= over:
             job = self._jobs.popleft()
+            self._holds[job.held.most] -= job.held.bytes
             job.done(job.ticket.number not in self._lost)
         if not self._jobs:
             _queued.discard(self)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from treadle.base.types import Type
 from treadle.batch.columns import Numbers
@@ -15,10 +16,10 @@ from treadle.engines.native.jit import compile_functions
 
 __all__ = ["Positions", "positions_of"]
 
-# Whether all of `size` integers, at each of `count` places, are below `extent`; those
-# that are negative are large.
+# Whether all of `size` integers, at each of `count` places among all, are below
+# `extent`; those that are negative are large.
 _BELOW = """
-define i64 @treadle_below_NAME(ptr %places, i64 %count, i64 %size, i64 %extent) {
+define i64 @treadle_below_NAME(ptr %all, ptr %own, i64 %count, i64 %size, i64 %extent) {
 entry:
   br label %rows
 rows:
@@ -26,7 +27,9 @@ rows:
   %more = icmp slt i64 %row, %count
   br i1 %more, label %one, label %right
 one:
-  %place = getelementptr ptr, ptr %places, i64 %row
+  %numbers = getelementptr i64, ptr %own, i64 %row
+  %number = load i64, ptr %numbers, align 8
+  %place = getelementptr ptr, ptr %all, i64 %number
   %from = load ptr, ptr %place, align 8
   br label %elements
 elements:
@@ -53,23 +56,22 @@ wrong:
 """
 _NUMBERS = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 _FUNCTION = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64 for _ in range(3)]
+    ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3
 )
 
 
-@dataclass(frozen=True)
 class Positions:
-    """Leaves, by their places from the end, whose integers are to be below `extent`."""
+    """Leaves, by their numbers, whose integers are to be below `extent`."""
 
-    leaves: Numbers
-    type: Type
-    extent: int
+    def __init__(self, leaves: Numbers, type_: Type, extent: int) -> None:
+        self.leaves = np.ascontiguousarray(leaves, np.int64)
+        self._below, self._code = _functions()[type_.dtype.name]
+        own = int(self.leaves.ctypes.data)
+        self._told = own, len(leaves), type_.size, extent
 
-    def are_right(self, addresses: Numbers) -> bool:
-        """Whether they are; `addresses` has where each leaf lies."""
-        own = addresses[self.leaves]
-        below, _ = _functions()[self.type.dtype.name]
-        return bool(below(own.ctypes.data, len(own), self.type.size, self.extent))
+    def are_right(self, place: int) -> bool:
+        """Whether they are; the address of each leaf stands at a place in memory."""
+        return bool(self._below(place, *self._told))
 
 
 def positions_of(

@@ -103,7 +103,10 @@ class Forward:
     def are_right(self, addresses: Numbers) -> bool:
         """Whether no position can be out of range; `addresses` of the leaves."""
         own = self.positions
-        return own is not None and all(x.are_right(addresses) for x in own)
+        if not own:
+            return own is not None
+        place = int(addresses.ctypes.data)
+        return all(x.are_right(place) for x in own)
 
     def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
         last = np.array([program.forest.groups])

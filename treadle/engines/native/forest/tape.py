@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ class Runnable(Program):
 class Run:
     """The values of a forest for some arrays, and what its gradient reads.
 
-    What was `taken` is yet to come if there are `futures`.
+    What was `taken` is yet to come if there are `futures`. `is_sure` looks whether no
+    position is out of range, as far as that is known beforehand.
     """
 
     def __init__(
@@ -93,9 +95,8 @@ class Run:
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
         self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
         self.futures = Futures() if self.begins else None
-        # Whether no position is out of range, as far as that is known beforehand.
-        self.sure = self.futures is not None and forward.are_right(places)
-        late = late or self.sure
+        self.is_sure = partial(forward.are_right, places)
+        late = late or (self.begins and self.is_sure())
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
         index = where[forward.index]
