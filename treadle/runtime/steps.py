@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from time import perf_counter
 from typing import Any
 
 from treadle.autodiff.tape import SPENT
@@ -25,6 +27,11 @@ from treadle.runtime.look import Look
 from treadle.runtime.moved import Moved, let_go
 
 __all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
+
+
+# A program is begun that took longer than so many seconds in each of some runs: to
+# begin takes a fifth of that.
+WORTH, RUNS = 250e-6, 3
 
 
 class Slot(int):
@@ -86,15 +93,18 @@ class Computed:
     needs: list[tuple[Source, int]] | None = None
     begins: bool = False
     moved: Moved | None = None
+    runs: int = 0  # that were waited for
+    seconds: float = math.inf  # that the quickest of them took
 
     def run(self, values: Values) -> None:
-        begins = self.begins or self.is_sure(values)
+        begins = self.begins or (self._is_worth_it() and self.is_sure(values))
         if values.begun and not begins:
             values.begun[-1].wait()
         # Transactions hold what is there now, and no run goes on beside them.
         moved = self.moved
         if moved is not None and not (begins and engine(current().engine).beside()):
-            let_go(moved.together.ids)
+            if moved.together.held is not None:
+                let_go(moved.together.ids)
             moved = None
         held = None if moved is None else moved.lies(values.look)
         if held is None:
@@ -103,12 +113,19 @@ class Computed:
         if moved is None or held is None:
             arrays = [values(x, begins) for x in self.sources]
             run = self.program.begin if begins else self.program.run
+            start = perf_counter()
             values.put(run(arrays, spent), self.results)
+            if not begins:
+                self.runs += 1
+                self.seconds = min(self.seconds, perf_counter() - start)
             return
         arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
         made = self.program.begin(arrays, moved.free, held)
         values.put(made, [(k, slot) for k, slot in self.results if k in made])
         values.begun.append(held.runs)
+
+    def _is_worth_it(self) -> bool:
+        return self.runs >= RUNS and self.seconds > WORTH
 
     def is_sure(self, values: Values) -> bool:
         """Whether nothing can be found wrong, as far as that is known beforehand."""
