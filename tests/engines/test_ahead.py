@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import treadle as td
 from tests.batch.nets import WORDS, Net, trees
@@ -179,3 +181,88 @@ def test_positions_are_looked_at_where_they_lie(dtype: str, size: int) -> None:
             assert not own.are_right(addresses.ctypes.data)
             arrays[2][size - 1], arrays[1][:] = 2, 100  # nobody reads that
         assert own.are_right(addresses.ctypes.data)
+
+
+class Story:
+    """What a loop may do between steps, in any order; all that it has seen."""
+
+    def __init__(self) -> None:
+        self.nets: list[Any] = [make() for make, _ in NETS]
+        self.opts = [td.optim.Adam(lr=0.01) for _ in self.nets]
+        self.losses: list[Any] = []
+        self.held: list[Any] = []
+        self.seen: list[Any] = []
+
+    def do(self, action: str, which: int, k: int) -> None:
+        net, opt = self.nets[which], self.opts[which]
+        getattr(self, action)(net, opt, k)
+
+    def step(self, net: Any, opt: Any, k: int) -> None:
+        self.losses.append(opt.step(net.loss(k)))
+
+    def steps(self, net: Any, opt: Any, k: int) -> None:
+        for _ in range(12):
+            self.step(net, opt, k)
+
+    def fail(self, net: Any, opt: Any, k: int) -> None:
+        with pytest.raises(td.TreadleError, match="out of range"):
+            opt.step(net.loss(k, word=WORDS))
+
+    def together(self, net: Any, opt: Any, k: int) -> None:
+        with td.transaction():
+            self.step(net, opt, k)
+
+    def undone(self, net: Any, opt: Any, k: int) -> None:
+        with pytest.raises(ZeroDivisionError), td.transaction():
+            opt.step(net.loss(k))
+            raise ZeroDivisionError
+
+    def look(self, net: Any, opt: Any, k: int) -> None:
+        if self.losses:
+            self.seen.append(float(self.losses[k % len(self.losses)]))
+
+    def weights(self, net: Any, opt: Any, k: int) -> None:
+        self.seen.append(net.parameters[k % len(net.parameters)].numpy().copy())
+
+    def hold(self, net: Any, opt: Any, k: int) -> None:
+        p = net.parameters[k % len(net.parameters)]
+        self.held.append((p * 2.0, p.numpy()[1:]))
+
+    def value(self, net: Any, opt: Any, k: int) -> None:
+        self.seen.append(float(net.loss(k)))
+
+    def assign(self, net: Any, opt: Any, k: int) -> None:
+        p = net.parameters[k % len(net.parameters)]
+        p.assign(p * 0.5)
+
+    def told(self) -> list[Any]:
+        for net, opt in zip(self.nets, self.opts, strict=True):
+            self.seen += [v.numpy().copy() for v in (*net.parameters, *opt.states())]
+        held = [x for pair in self.held for x in (pair[0].numpy(), pair[1])]
+        return [*self.seen, *held, *map(float, self.losses)]
+
+
+ACTIONS = [
+    name for name in vars(Story) if name not in ("do", "told") and "_" not in name
+]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ACTIONS), st.integers(0, 2), st.integers(0, 4)),
+        min_size=3,
+        max_size=10,
+    )
+)
+@settings(max_examples=12, deadline=None)
+def test_whatever_is_done_between_steps(story: list[tuple[str, int, int]]) -> None:
+    found = []
+    for threads in (0, 1):
+        with td.options(threads=threads), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(steps, "WORTH", 0.0)
+            told = Story()
+            for action, which, k in story:
+                told.do(action, which, k)
+            found.append(told.told())
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_array_equal(x, y)
