@@ -167,9 +167,12 @@ class Pool:
 
     def make_room(self, wanted: Held) -> None:
         """Be there until a run may hold this too: runs of its kind that go on hold no
-        more than they shall, or nothing. Those that are over give back what they held.
+        more than they shall, or nothing. Where it is much, those that are over give back
+        what they held.
         """
         jobs, state, (bytes, most) = self._jobs, self._state, wanted
+        if self._holds[most] <= most // 8 - bytes:
+            return
         if jobs and state and jobs[0].ticket.number <= state.over.value:
             self.reached(state.over.value)
         while 0 < self._holds[most] > most - bytes:
