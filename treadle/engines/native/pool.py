@@ -167,8 +167,8 @@ class Pool:
 
     def make_room(self, wanted: Held) -> None:
         """Be there until a run may hold this too: runs of its kind that go on hold no
-        more than they shall, or nothing. Where it is much, those that are over give back
-        what they held.
+        more than they shall, or nothing. Where that is much, those that are over give
+        back what they held.
         """
         jobs, state, (bytes, most) = self._jobs, self._state, wanted
         if self._holds[most] <= most // 8 - bytes:
