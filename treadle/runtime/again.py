@@ -18,7 +18,7 @@ from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import SPENT, Tape
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Failed, Found, chosen
+from treadle.engines.base import Failed, Found, chosen, engine
 from treadle.graph.leaves import CONSTANT, LITERAL, Version, cut_of
 from treadle.graph.op import Op
 from treadle.graph.resident import soon
@@ -249,6 +249,8 @@ class Recording(Recorder):
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""
+        # What asks at each run is loaded with the plan, not when it is first worth it.
+        engine(current().engine).in_place((), (), b"")
         order = sorted(self.over)
         variables = [self.over[x][1] for x in order]
         if any(type(v).commit is not Variable.commit for v in variables):
