@@ -231,10 +231,6 @@ class Story:
     def value(self, net: Any, opt: Any, k: int) -> None:
         self.seen.append(float(net.loss(k)))
 
-    def assign(self, net: Any, opt: Any, k: int) -> None:
-        p = net.parameters[k % len(net.parameters)]
-        p.assign(p * 0.5)
-
     def told(self) -> list[Any]:
         for net, opt in zip(self.nets, self.opts, strict=True):
             self.seen += [v.numpy().copy() for v in (*net.parameters, *opt.states())]

@@ -96,6 +96,8 @@ class Plans:
         Variables, and keep the plan for the next ones.
         """
         let_go(chosen)
+        # What plans ask at each run is loaded now, not when it is first worth it.
+        engine(current().engine).in_place((), (), b"")
         if note is not None:
             note.chosen, note.together = chosen, self._together
         with recording(note):
@@ -249,8 +251,6 @@ class Recording(Recorder):
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""
-        # What asks at each run is loaded with the plan, not when it is first worth it.
-        engine(current().engine).in_place((), (), b"")
         order = sorted(self.over)
         variables = [self.over[x][1] for x in order]
         if any(type(v).commit is not Variable.commit for v in variables):
