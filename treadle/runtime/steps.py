@@ -11,7 +11,9 @@ from time import perf_counter
 from typing import Any
 
 from treadle.autodiff.tape import SPENT
+from treadle.base.dtypes import OWN
 from treadle.base.options import current
+from treadle.base.types import Type
 from treadle.engines.base import Failed, Program, are_below, engine
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
@@ -52,6 +54,7 @@ class Values:
         self.made: list[Any] = [None] * slots
         self.rows: dict[int, RowsRun] = {}
         self.sure: dict[int, Callable[[], bool]] = {}  # of rows
+        self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of
         self.begun: list[Futures] = []  # what goes on beside this, in order
 
     def __call__(self, source: Source, begin: bool = False) -> Any:
@@ -65,6 +68,13 @@ class Values:
         if type(found) is Future:
             return found.array if begin else found.numpy()
         return found
+
+    def there(self, slot: Slot) -> Any:
+        """What a node gets of rows: their array, when it has been written."""
+        array, run = self.made[slot], self.late.get(slot)
+        if run is None or run.went_well:
+            return array
+        return run.of(Type(array.shape, OWN[array.dtype]), array)
 
     def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
         """Keep some of these arrays, each in its slot."""
@@ -167,10 +177,10 @@ class Rowed:
         leaves = [values(x, True) for x in self.leaves]
         made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
         values.rows[self.number], values.sure[self.number] = made, made.is_sure
-        # The plan waits for them before anybody looks.
         values.put(made.arrays(), self.exits)
-        if made.made.futures:
-            values.begun.append(made.made.futures)
+        if made.futures:
+            values.begun.append(made.futures)
+            values.late |= dict.fromkeys([slot for _, slot in self.exits], made.futures)
         values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
 
     def is_sure(self, values: Values) -> bool:
@@ -228,7 +238,7 @@ class Plan:
             raise outdated(changed).located("step", repr(changed.type))
         nodes, made = look.nodes, values.made
         rows = [nodes[place] for _, place in self.rows]
-        leave(rows, [made[slot] for slot, _ in self.rows], SPENT)
+        leave(rows, [values.there(slot) for slot, _ in self.rows], SPENT)
         for slot, place, leaf in self.nodes:
             settle(nodes[place], made[slot])
             cut(nodes[place], leaf)

@@ -78,9 +78,10 @@ class Mean(Metric):
         self._sums, self._later = sums, []
 
     def _look(self, count: int) -> None:
-        for value, weight in self._later[:count]:
+        for _ in range(count):
+            value, weight = self._later[0]
             self._sums += float(value) * weight, weight
-        del self._later[:count]
+            del self._later[0]  # a run that has failed tells it each time
 
     def add(self, value: Any, weight: float = 1.0) -> None:
         """Take one number in."""

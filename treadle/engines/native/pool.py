@@ -170,10 +170,10 @@ class Pool:
         more than they shall, or nothing. Where that is much, those that are over give
         back what they held.
         """
-        jobs, state, (bytes, most) = self._jobs, self._state, wanted
+        state, (bytes, most) = self._state, wanted
         if self._holds[most] <= most // 8 - bytes:
             return
-        if jobs and state and jobs[0].ticket.number <= state.over.value:
+        if state:
             self.reached(state.over.value)
         while 0 < self._holds[most] > most - bytes:
             with _order:
