@@ -228,6 +228,10 @@ class Story:
         p = net.parameters[k % len(net.parameters)]
         self.held.append((p * 2.0, p.numpy()[1:]))
 
+    def assign(self, net: Any, opt: Any, k: int) -> None:
+        p = net.parameters[k % len(net.parameters)]
+        p.assign(p * 0.5)
+
     def value(self, net: Any, opt: Any, k: int) -> None:
         self.seen.append(float(net.loss(k)))
 

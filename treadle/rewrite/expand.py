@@ -347,7 +347,7 @@ def expand(
                 found.inside[key] = call, inner
                 found.roots[key] = _one(computed[inner.serial])
     for node in nodes:
-        if isinstance(node.op, Update) and node.serial in found.roots:
+        if isinstance(node.op, Update) and node.serial in keep:
             old = made[node.inputs[0].serial]
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
                 found.replaced[node.serial] = old

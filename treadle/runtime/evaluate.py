@@ -124,7 +124,8 @@ def run(
     values = values_of(nodes, feeds or {}, keep, old, asked, begin=begin)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
-    changes = [node for node in done if isinstance(node.op, Update)]
+    # Rows may have read what was assigned: it has its value then, and is committed here.
+    changes = [node for node in nodes if isinstance(node.op, Update)]
     _check_bases(changes)
     carried = depends(nodes)
     for node in done:
