@@ -15,7 +15,7 @@ import treadle as td
 from tests.batch.nets import WORDS, Net, trees
 from tests.engines.test_queue import Queued, Steps, pools
 from treadle.engines.native.forest.positions import Positions
-from treadle.engines.native.pool import Held, Pool
+from treadle.engines.native.pool import Held, Pool, pool
 from treadle.engines.native.run import Run
 from treadle.runtime import steps
 
@@ -51,7 +51,8 @@ class Trees(Net):
 
     def loss(self, k: int, word: int = 2, label: int = 1) -> Any:
         forest = [*trees(self.seed, 20), (word, 3)]
-        scores = [self.encode(t)[0] @ self.top for t in forest]
+        self.held = [self.encode(t)[0] for t in forest]
+        scores = [h @ self.top for h in self.held]
         labels = [(k + n) % 3 for n in range(len(forest) - 1)]
         return F.cross_entropy(td.stack(scores), [*labels, label])
 
@@ -134,6 +135,25 @@ def test_a_position_out_of_range_is_told_at_once(
     for v, w in zip(every, [*other.parameters, *alike.states()], strict=True):
         np.testing.assert_array_equal(v.numpy(), w.numpy())
     assert float(opt.step(net.loss(1))) == float(alike.step(other.loss(1)))
+
+
+@pytest.mark.parametrize("make", [Trees, Others])
+def test_rows_that_somebody_holds_are_waited_for(make: Any, begun: list[Any]) -> None:
+    found: list[list[Any]] = []
+    x, y = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
+    for busy in (True, False):
+        net, opt = make(), td.optim.Adam(lr=0.01)
+        found.append([])
+        with td.options(threads=2):
+            for k in range(STEPS):
+                loss, before = net.loss(k), Steps()
+                for _ in range(100 if busy and k > STEPS - 4 else 0):
+                    before.add("affine", len(x), 1 << 14, x, y)
+                Queued(pool(2)).add(before)  # none of the step can be over before that
+                opt.step(loss)
+                found[-1] += [h.numpy().copy() for h in net.held]
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(own, other)
 
 
 def test_positions_that_count_from_the_end() -> None:
