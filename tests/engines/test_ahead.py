@@ -15,7 +15,7 @@ import treadle as td
 from tests.batch.nets import WORDS, Net, trees
 from tests.engines.test_queue import Queued, Steps, pools
 from treadle.engines.native.forest.positions import Positions
-from treadle.engines.native.pool import Held, Pool, pool
+from treadle.engines.native.pool import Held, Limit, Pool, pool
 from treadle.engines.native.run import Run
 from treadle.runtime import steps
 
@@ -173,16 +173,16 @@ def test_positions_that_count_from_the_end() -> None:
 
 def test_no_more_memory_is_held_than_shall_be(pools: dict[int, Pool]) -> None:
     own, x, y = pools[2], np.ones(1000, np.float32), np.zeros(1000, np.float32)
-    queued = Queued(own)
+    queued, limit = Queued(own), Limit("steps", 10)
     for number in range(6):
         steps = Steps()
         for _ in range(200):
             steps.add("affine", len(x), len(x), x, y)
-        own.make_room(Held(4, 10))
-        queued.add(steps, Held(4, 10))
+        own.make_room(Held(4, limit))
+        queued.add(steps, Held(4, limit))
         # No more than two of them, and this one, which is not told before others are.
         assert len(queued.told) >= number - 1
-    own.make_room(Held(100, 10))
+    own.make_room(Held(100, limit))
     assert len(queued.told) == 6
 
 

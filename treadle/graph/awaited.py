@@ -10,7 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from treadle.graph.resident import Resident
 
-__all__ = ["Awaited"]
+__all__ = ["NUMBERS", "Awaited", "waited"]
 
 
 class Awaited(NDArrayOperatorsMixin):
@@ -40,7 +40,7 @@ class Awaited(NDArrayOperatorsMixin):
         return np.array(self.value, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Any:
-        own = [x.value if isinstance(x, Awaited) else x for x in given]
+        own = map(waited, given)
         return getattr(ufunc, method)(*own, **more)
 
     def __getattr__(self, name: str) -> Any:
@@ -77,3 +77,10 @@ class Awaited(NDArrayOperatorsMixin):
 
 
 numbers.Real.register(Awaited)
+
+NUMBERS = (np.generic, Awaited)  # single ones that computing gives out
+
+
+def waited(x: Any) -> Any:
+    """What is given, or the number that it is once it is there."""
+    return x.value if isinstance(x, Awaited) else x

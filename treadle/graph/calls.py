@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from treadle.graph.awaited import Awaited
+from treadle.graph.awaited import NUMBERS
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER
 from treadle.graph.op import Op
@@ -60,7 +60,7 @@ OPERATORS = {  # whose methods are these functions
     "__neg__": "negative",
 }
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
-_TAKEN = (Operand, np.ndarray, np.generic, Awaited, float, complex, list, dict, set)
+_TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
 
 
 @dataclass(frozen=True)

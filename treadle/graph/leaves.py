@@ -13,7 +13,7 @@ from treadle.base.dtypes import OWN, DType, as_dtype, default_of, int64, uint64,
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Names, Shape, Type, as_names
-from treadle.graph.awaited import Awaited
+from treadle.graph.awaited import NUMBERS, waited
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
@@ -23,7 +23,7 @@ from treadle.graph.tensor import Tensor, new_node
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 _FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
 integers: dict[int, np.ndarray[Any, Any]] = {}
-SCALARS = (bool, int, float, complex, np.generic, Awaited)
+SCALARS = (bool, int, float, complex, *NUMBERS)
 
 
 class Leaf(Op):
@@ -192,8 +192,7 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 
     A copy of an array begins where a vector of the machine may, unless it is small.
     """
-    if isinstance(value, Awaited):
-        value = value.value
+    value = waited(value)
     if dtype is not None:
         wanted = as_dtype(dtype)
         if value is None or (isinstance(value, (list, tuple)) and _has_none(value)):
@@ -261,8 +260,7 @@ def beside(value: Any, partner: Tensor) -> Tensor:
     """`value` as the operand beside `partner`: scalars are weak and take its dtype."""
     if isinstance(value, Operand):
         return value.node()
-    if isinstance(value, Awaited):
-        value = value.value
+    value = waited(value)
     if isinstance(value, SCALARS):
         dtype = weak(value, partner.type.dtype, current().dtype)
         try:

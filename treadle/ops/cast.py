@@ -23,7 +23,7 @@ from treadle.base.dtypes import (
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
-from treadle.graph.awaited import Awaited
+from treadle.graph.awaited import NUMBERS
 from treadle.graph.leaves import SCALARS, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
@@ -142,9 +142,7 @@ def operands(*values: Any) -> list[Tensor]:
             return pair
     anchors = [as_tensor(v) for v in values if not isinstance(v, SCALARS)]
     if not anchors:
-        scalars = [
-            v.item() if isinstance(v, (np.generic, Awaited)) else v for v in values
-        ]
+        scalars = [v.item() if isinstance(v, NUMBERS) else v for v in values]
         dtypes = [default_of(v, current().dtype) for v in scalars]
         anchors = [constant_node(np.zeros((), d)) for d in dtypes]
     dtype = anchors[0].type.dtype

@@ -186,7 +186,7 @@ class Optimizer(OptimizerState):
         now = None if all(g.owns_rate for g in self.groups) else self._now()
         seen = self._seen(loss, only, now.roots() if now else [])
         if seen is not None and self._plans.run(*seen):
-            return None if loss is None else _told(seen[1].nodes[0])
+            return None if loss is None else Awaited(seen[1].nodes[0].stored)
         note = seen and self._plans.note(*seen, self._owned())
         del seen
         with recording(note):
@@ -210,7 +210,7 @@ class Optimizer(OptimizerState):
                 f"the gradients of step {int(self.count) + 1} are not finite",
                 hint="nothing was updated; a smaller rate or clip_norm may help",
             )
-        return None if loss is None else _told(roots[0])
+        return None if loss is None else Awaited(roots[0].stored)
 
     def flush(self) -> bool:
         """Update with the mean of the gradients that `accumulate` still holds back;
@@ -391,8 +391,3 @@ class Optimizer(OptimizerState):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"
-
-
-def _told(loss: Tensor) -> Any:
-    """What a step returns of a loss."""
-    return Awaited(loss.stored)

@@ -17,7 +17,7 @@ from treadle.base.errors import (
     TreadleError,
 )
 from treadle.base.types import Shape, broadcast_shapes
-from treadle.graph.awaited import Awaited
+from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Body
 from treadle.graph.frame import top
 from treadle.graph.initial import is_initial
@@ -267,7 +267,7 @@ def _unbound(variables: Sequence[Variable]) -> list[str]:
 
 def _kind(x: Any) -> str:
     """What a value is, in short."""
-    if isinstance(x, (Operand, np.ndarray, np.generic, Awaited)):
+    if isinstance(x, (Operand, np.ndarray, *NUMBERS)):
         return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
     return repr(x) if isinstance(x, (int, float)) else type(x).__name__
 

@@ -124,7 +124,7 @@ def run(
     values = values_of(nodes, feeds or {}, keep, old, asked, begin=begin)
     mark_run()
     done = [node for node in nodes if node.serial in keep]
-    # Rows may have read what was assigned: it has its value then, and is committed here.
+    # What was assigned has its value where rows have read it, and is committed here.
     changes = [node for node in nodes if isinstance(node.op, Update)]
     _check_bases(changes)
     carried = depends(nodes)

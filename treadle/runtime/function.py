@@ -15,7 +15,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.types import TupleType, Type
-from treadle.graph.awaited import Awaited
+from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
 from treadle.graph.calls import Called, Seen
 from treadle.graph.frame import top
@@ -33,7 +33,7 @@ from treadle.runtime.plans import plan_of_call
 __all__ = ["Function", "checkpoint", "function"]
 
 TRACES = 64
-_TAKEN = (Operand, np.ndarray, np.generic, Awaited, float)  # what is data in a call
+_TAKEN = (Operand, np.ndarray, *NUMBERS, float)  # what is data in a call
 
 
 class Traced:

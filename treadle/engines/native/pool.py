@@ -36,7 +36,7 @@ from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
 from treadle.graph.resident import LateError
 
-__all__ = ["NOTHING", "Done", "Held", "Pool", "Ticket", "arrived", "pool"]
+__all__ = ["NOTHING", "Done", "Held", "Limit", "Pool", "Ticket", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -68,14 +68,21 @@ class Ticket:
         self.pool.reached(self.number)
 
 
+class Limit(NamedTuple):
+    """What all runs of a kind shall hold at most."""
+
+    kind: str
+    bytes: int
+
+
 class Held(NamedTuple):
-    """What a run holds until it is over, and what all such runs shall hold at most."""
+    """What a run holds until it is over."""
 
     bytes: int
-    most: int
+    limit: Limit
 
 
-NOTHING = Held(0, 0)
+NOTHING = Held(0, Limit("nothing", 0))
 
 
 class _Job(NamedTuple):
@@ -100,7 +107,7 @@ class Pool:
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
         self._jobs: deque[_Job] = deque()
-        self._holds: Counter[int] = Counter()  # bytes, by what shall be held at most
+        self._holds: Counter[Limit] = Counter()  # bytes
         self._count = 0  # runs ever queued
         self._owner = 0  # the thread whose runs are queued
         self._lost = range(0)  # the runs that failed last, or were left out then
@@ -161,7 +168,7 @@ class Pool:
             self._count += 1
             ticket = Ticket(self, self._count)
             self._jobs.append(_Job(ticket, done, status_pointer, held))
-            self._holds[held.most] += held.bytes
+            self._holds[held.limit] += held.bytes
             _queued.add(self)
         return ticket
 
@@ -170,14 +177,15 @@ class Pool:
         more than they shall, or nothing. Where that is much, those that are over give
         back what they held.
         """
-        state, (bytes, most) = self._state, wanted
-        if self._holds[most] <= most // 8 - bytes:
+        state, limit = self._state, wanted.limit
+        most, bytes = limit.bytes, wanted.bytes
+        if self._holds[limit] <= most // 8 - bytes:
             return
         if state:
             self.reached(state.over.value)
-        while 0 < self._holds[most] > most - bytes:
+        while 0 < self._holds[limit] > most - bytes:
             with _order:
-                own = [x.ticket.number for x in self._jobs if x.held.most == most]
+                own = [x.ticket.number for x in self._jobs if x.held.limit == limit]
                 if own:
                     self.reached(own[0])
 
@@ -217,7 +225,7 @@ class Pool:
             _late.setdefault(self._owner, error)
         while self._jobs and self._jobs[0].ticket.number <= over:
             job = self._jobs.popleft()
-            self._holds[job.held.most] -= job.held.bytes
+            self._holds[job.held.limit] -= job.held.bytes
             job.done(job.ticket.number not in self._lost)
         if not self._jobs:
             _queued.discard(self)

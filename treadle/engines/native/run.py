@@ -16,7 +16,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept, Panels
-from treadle.engines.native.pool import Held, pool
+from treadle.engines.native.pool import Held, Limit, pool
 from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
 # and zeros.
 FIELDS = 8
-AHEAD = 8 << 20  # bytes that programs hold which go on beside Python
+AHEAD = Limit("programs", 8 << 20)  # bytes of those that go on beside Python
 
 
 class Memory:

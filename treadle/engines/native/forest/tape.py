@@ -26,7 +26,7 @@ from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
 from treadle.engines.native.objects.arrays import addresses_of
-from treadle.engines.native.pool import Held, pool
+from treadle.engines.native.pool import Held, Limit, pool
 from treadle.engines.native.run import beside
 from treadle.engines.native.tables import memory_under, straight
 from treadle.graph.resident import Future, Futures
@@ -34,7 +34,7 @@ from treadle.graph.resident import Future, Futures
 __all__ = ["Derived", "Run", "Runnable"]
 
 Array = np.ndarray[Any, Any]
-AHEAD = 96 << 20  # bytes that forests hold which go on beside Python
+AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
 
 
 class Derived:
@@ -86,17 +86,17 @@ class Run:
         self.shared = [straight(x) for x in shared]
         places, self.leaves = program.read.addresses(leaves)
         forward = program.forward
-        self.begins = begin and beside()
+        begins = begin and beside()
         space = _space(forward.table)
-        held = self._room(program.values.size + space)
+        held = self._room(program.values.size + space, begins)
         (self.values,), (space,) = blocks((), [program.values], [space])
         where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
         self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
-        self.futures = Futures() if self.begins else None
+        self.futures = Futures() if begins else None
         self.is_sure = partial(forward.are_right, places)
-        late = late or (self.begins and self.is_sure())
+        late = late or (begins and self.is_sure())
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
         index = where[forward.index]
@@ -105,10 +105,10 @@ class Run:
         futures = self.futures
         self._call(forward.table, index, address, held, results, futures, late=late)
 
-    def _room(self, bytes: int) -> Held:
+    def _room(self, bytes: int, begins: bool) -> Held:
         """Room for a run that holds so many bytes, if it is to go on."""
         wanted = Held(bytes, AHEAD)
-        if self.begins:
+        if begins:
             pool(current().threads).make_room(wanted)
         return wanted
 
@@ -181,7 +181,8 @@ class Run:
             zeros, others = zeros + others, []
         more = read.most, places.space, _space(back.table)
         sizes = [x.size for x in (program.values, *zeros, *others)]
-        held = self._room(sum(sizes) + sum(more))
+        begins = begin and not asked and beside()
+        held = self._room(sum(sizes) + sum(more), begins)
         made, (sink, space, arena) = blocks(zeros, others, more)
         grads, leaves, _ = made
         ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
@@ -195,7 +196,7 @@ class Run:
         addresses = {x.matrices.base: x.address for x in own}
         addresses |= {SPACE: space, ARENA: arena}
         found = Derived()
-        if begin and not asked and beside():
+        if begins:
             found.futures = Futures()
         seeds = [straight(g) for _, g in given]
         results = [*seeds, *totals, *tables]
