@@ -18,6 +18,7 @@ RNG = np.random.default_rng(7)
 X = RNG.standard_normal((48, 64)).astype(np.float32)
 W = RNG.standard_normal((64, 80)).astype(np.float32)
 LABELS = RNG.integers(0, 80, 48)
+JOINED = RNG.standard_normal((48, 80)).astype(np.float32)
 SIZE = 48 * 80 * 4
 
 
@@ -42,6 +43,15 @@ def _slope_by_numpy() -> np.ndarray[Any, Any]:
     return p @ W.T
 
 
+def _beside_a_join(y: td.Tensor) -> td.Tensor:
+    parts = [td.asarray(JOINED[:, :32]), td.asarray(JOINED[:, 32:])]
+    return td.exp(y - y.max()) + td.concat(parts, 1)
+
+
+def _parts_turned(y: td.Tensor) -> td.Tensor:
+    return y + td.concat([y[:, 48:], y[:, :48]], 1)
+
+
 # What is computed, what NumPy says, and how often the scores' size lies in the arena.
 CASES: list[tuple[str, Callable[[], td.Tensor], Callable[[], Any], float]] = [
     (
@@ -51,6 +61,18 @@ CASES: list[tuple[str, Callable[[], td.Tensor], Callable[[], Any], float]] = [
         1,
     ),
     ("cross entropy's slope", _slope, _slope_by_numpy, 1),
+    (
+        "in a loop for each part of a join",
+        lambda: _beside_a_join(scores()) @ td.asarray(W.T),
+        lambda: (np.exp(X @ W - (X @ W).max()) + JOINED) @ W.T,
+        1,
+    ),
+    (
+        "the parts of a join turned around",
+        lambda: _parts_turned(td.tanh(scores())) @ td.asarray(W.T),
+        lambda: (np.tanh(X @ W) + np.roll(np.tanh(X @ W), 32, 1)) @ W.T,
+        2,
+    ),
     (
         "turned around: every element is read after another was written",
         lambda: (td.tanh(scores()) + td.tanh(scores())[::-1]) @ td.asarray(W.T),
@@ -152,9 +174,12 @@ def test_two_steps_meet_exactly_where_they_do() -> None:
         if wide:
             b = b + Index.of(inner)  # every number of its bounds is taken
         own, other = _all_places(a, outer, []), _all_places(b, outer, [inner])
-        want = any(
-            own[x] & other[y] for x, y in itertools.product(own, other) if x != y
-        )
-        assert _meet(a, b, outer) == _meet(b, a, outer) == want
-        seen[want] += 1
+        for same in (False, True):
+            want = any(
+                own[x] & other[y]
+                for x, y in itertools.product(own, other)
+                if same or x != y
+            )
+            assert _meet(a, b, outer, same) == _meet(b, a, outer, same) == want
+            seen[want] += 1
     assert min(seen.values()) > 50

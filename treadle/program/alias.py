@@ -145,31 +145,33 @@ def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
     stores = [
         (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
     ]
-    places = {s.index for s, _ in stores}
-    seen = set.intersection(*[set(i.axes()) for i in places])
     held: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
-    written = False
+    written: list[tuple[Store, Path]] = []
     for s, path, axes in steps:
         loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == own}
         known = [x for k in range(len(path) + 1) for x in held.get(path[:k], ())]
-        if written and not loads.issubset(known):
-            return False
-        inner = any(a not in seen and a.extent != 1 for a in axes)
         for x in loads - set(known):
             for store, other in stores:
-                if x.index == store.index and not inner:
+                first = (store, other) not in written
+                if first and x.index == store.index and not _repeated(store, axes):
                     continue  # the very element that this step writes
                 if not sized:
                     return False
                 around = axes[: _shared(path, other)]
-                if _meet(x.index, store.index, around):
+                if _meet(x.index, store.index, around, not first):
                     return False
         held.setdefault(path, set()).update(loads)
         if isinstance(s, Store) and s.buffer == target:
-            if s.combine is not None or inner:
+            if s.combine is not None or _repeated(s, axes):
                 return False
-            written = True
+            written.append((s, path))
     return True
+
+
+def _repeated(store: Store, axes: Sequence[Axis]) -> bool:
+    """Whether some of these loops come to the element that is written again."""
+    seen = store.index.axes()
+    return any(a not in seen and a.extent != 1 for a in axes)
 
 
 def _read(s: Statement) -> list[Expression]:
@@ -194,8 +196,9 @@ def _shared(a: Path, b: Path) -> int:
     return count
 
 
-def _meet(a: Index, b: Index, axes: Sequence[Axis]) -> bool:
-    """Whether two steps of some loops may meet, one in the one place, one in the other.
+def _meet(a: Index, b: Index, axes: Sequence[Axis], same: bool) -> bool:
+    """Whether two steps of some loops may meet, one in the one place, one in the other:
+    different ones, or also the `same`.
 
     Exactly, where the places are a constant apart; what else stands in them than these
     loops may be any number within its bounds.
@@ -207,7 +210,7 @@ def _meet(a: Index, b: Index, axes: Sequence[Axis]) -> bool:
         return True  # a place depends on the loops in another way too
     (least, most), (low, high) = own.bounds(), other.bounds()
     steps = [(abs(int(a.coefficient(x))), x.extent - 1) for x in axes]
-    return _adds_up(low - most, high - least, sorted(steps, reverse=True), False)
+    return _adds_up(low - most, high - least, sorted(steps, reverse=True), same)
 
 
 def _without(i: Index, axes: Sequence[Axis]) -> Index:

@@ -31,7 +31,7 @@ DEPTH = 3  # so may few steps, of half the chain's time
 SPARE = 16  # steps put off beyond twice those of a region, and it ends
 GAIN = 8  # a region saves this part of the time at least
 BUNDLES = 16  # of chains, at most
-MORE = 6  # quarters of the memory of the steps in order that regions may take
+MORE = 5  # quarters of the memory of the steps in order that regions may take
 FREE = 1 << 16  # bytes that they may take in any case
 TRIED = 8  # regions that are tried one by one where all together take more
 
