@@ -17,7 +17,9 @@ from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
 
-__all__ = ["Columns", "Marks", "Numbers", "columns", "order_of"]
+__all__ = ["Columns", "Marks", "Numbers", "columns", "grouped", "order_of", "split"]
+
+_MOST = 1 << 62  # of a code
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
@@ -95,3 +97,34 @@ def order_of(codes: Numbers) -> Numbers:
     few = codes.max(initial=0) < 1 << 16  # then they are sorted by counting
     small = codes.astype(np.uint16) if few else codes
     return np.argsort(small, kind="stable")
+
+
+def grouped(things: Numbers, codes: Numbers) -> list[Numbers]:
+    """Things in lists of one code each; the codes are not negative.
+
+    >>> grouped(np.array([5, 6, 7]), np.array([1, 0, 1]))
+    [array([6]), array([5, 7])]
+    """
+    if not len(things):
+        return []
+    order = order_of(codes)
+    ordered = codes[order]
+    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
+    return np.split(things[order], ends + 1)
+
+
+def split(keys: Numbers) -> list[Numbers]:
+    """The rows of a matrix of numbers that are not negative, in lists of equal ones.
+
+    >>> split(np.array([[0, 7], [1, 7], [0, 7]]))
+    [array([0, 2]), array([1])]
+    """
+    things = np.arange(len(keys))
+    code, most = np.zeros(len(keys), np.int64), 1
+    for key in keys.T[(keys != keys[:1]).any(0)]:
+        count = int(key.max()) + 1
+        if most * count > _MOST:
+            code = np.unique(code, return_inverse=True)[1]
+            most = len(keys)
+        code, most = code * count + key, most * count
+    return grouped(things, code) if most > 1 else [things]

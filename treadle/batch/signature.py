@@ -103,6 +103,16 @@ class Signature:
         return made
 
     @classmethod
+    def whole(cls, body: Body, rows: int, shared: Sequence[Tensor]) -> Any:
+        """That of a body whose first arguments are rows, so many, and the others these
+        nodes; None if it can be done for no rows.
+        """
+        given = tuple(k < rows for k in range(len(body.arguments)))
+        if not any(given) or not _works(body, given):
+            return None
+        return cls(body, dict(enumerate(shared, rows)), range(rows))
+
+    @classmethod
     def of(
         cls,
         node: Tensor,

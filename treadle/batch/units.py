@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treadle.base.types import TupleType, Type
-from treadle.batch.columns import Marks, Numbers, order_of
-from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, Ops
+from treadle.batch.cells import Grow, join_cells
+from treadle.batch.columns import Marks, Numbers, grouped, split
+from treadle.batch.grow import grown
+from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, WIDE, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.spelled import join_spelled
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
@@ -25,8 +27,6 @@ from treadle.ops.lookup import Embedding
 
 __all__ = ["NONE", "Leaves", "Units", "View", "collect"]
 
-_MOST = 1 << 62  # of a code
-WIDE = 64  # operands of a node that may be a row
 NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
 
 
@@ -103,7 +103,7 @@ class View:
     offset: int
 
 
-def collect(walk: Walk, asked: Container[int] = ()) -> Units:
+def collect(walk: Walk, asked: Container[int] = (), grow: Grow = grown) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
@@ -115,7 +115,9 @@ def collect(walk: Walk, asked: Container[int] = ()) -> Units:
     parts_of_data(walk, ops, asked)
     bodies = join_spelled(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
-    found: list[tuple[int, Signature, Numbers, Numbers]] = []
+    lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
+    cells = join_cells(walk, ops, shared.numbers(), lone, asked, grow)
+    found = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
     plain = fits & ((ops.kind == PLAIN) | (ops.kind == MOVE))
@@ -152,30 +154,7 @@ def _for_rows(walk: Walk, code: Numbers, plain: Marks) -> Marks:
 def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
     """The marked nodes in lists of one code each."""
     (nodes,) = np.nonzero(marks)
-    return _grouped(nodes, code[nodes])
-
-
-def _grouped(nodes: Numbers, codes: Numbers) -> list[Numbers]:
-    """Nodes in lists of one code each; the codes are not negative."""
-    if not len(nodes):
-        return []
-    order = order_of(codes)
-    ordered = codes[order]
-    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
-    return np.split(nodes[order], ends + 1)
-
-
-def _split(nodes: Numbers, keys: Numbers) -> list[Numbers]:
-    """Nodes in lists of those with the same row of keys."""
-    code, most = np.zeros(len(nodes), np.int64), 1
-    for key in keys.T:
-        if (key != key[0]).any():
-            count = int(key.max()) + 1
-            if most * count > _MOST:
-                code = np.unique(code, return_inverse=True)[1]
-                most = len(nodes)
-            code, most = code * count + key, most * count
-    return _grouped(nodes, code) if most > 1 else [nodes]
+    return grouped(nodes, code[nodes])
 
 
 Found = list[tuple[int, Signature, Numbers, Numbers]]  # first node, its kind, rows read
@@ -189,7 +168,7 @@ def _calls(walk: Walk, members: Numbers) -> Found:
     every = walk.read_by(members, len(body.arguments))
     if not rows:
         return found
-    for own in _split(np.arange(len(members)), every[:, places]):
+    for own in split(every[:, places]):
         nodes = members[own]
         if walk.waiting[every[own[0]][places]].any():
             continue
@@ -216,6 +195,12 @@ class _Shared:
         self.expressions: list[Tensor] = []
         self._add_expressions(walk, ops, asked)
 
+    def numbers(self) -> Numbers:
+        """A number for each of these, the same for what is equal; -1 for others."""
+        own = np.where(self.literals, 2 * self.content + 1, -1)
+        places = 2 * np.arange(len(own))
+        return np.where(self.versions, places, own)
+
     def _add_expressions(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         """Let all that read an expression of Variables read one of its equals."""
         fits = walk.waiting & (walk.sizes <= WIDE)
@@ -233,8 +218,8 @@ class _Shared:
                 break
             for members in _alike(code, more & ~marks):
                 read = one[walk.read_by(members, int(walk.sizes[members[0]]))]
-                for equal in _split(members, read):
-                    one[equal] = equal[0]
+                for equal in split(read):
+                    one[members[equal]] = members[equal[0]]
             marks = more
         if marks.any():
             own = np.unique(one[marks])
@@ -257,7 +242,7 @@ def _plain(
     what = np.where(version, every, np.where(literal, shared.content[every], 0))
     marks = version + 2 * literal
     found: Found = []
-    for own in _split(np.arange(len(members)), np.concatenate([types, what, marks], 1)):
+    for own in split(np.concatenate([types, what, marks], 1)):
         nodes = members[own]
         inputs = _at(walk.nodes, every[own[0]])
         mine = np.flatnonzero(marks[own[0]] == 1).tolist()
@@ -344,7 +329,7 @@ def _numbered(
 def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:
     """The leaves at some places, and what is asked of all of them together."""
     nodes = _at(walk.nodes, places.tolist())
-    own = _grouped(np.arange(len(places)), walk.types(places))
+    own = grouped(np.arange(len(places)), walk.types(places))
     types = [(nodes[k[0]].type, k) for k in own]
     constant = ops.marked(lambda op: op is CONSTANT)[places]
     return Leaves(nodes, walk.found.serials[places], constant, types)
