@@ -35,7 +35,7 @@ from treadle.ops.activation import (
 )
 from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout as plain_dropout
@@ -137,7 +137,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     >>> linear([[1.0, 2.0]], [[3.0, 4.0]]).tolist()
     [[11.0]]
     """
-    y = matmul(x, as_tensor(weight).mT)
+    y = matmul_transposed(x, weight)
     return y if bias is None else y + bias
 
 

@@ -16,7 +16,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter
 from treadle.nn import init
 from treadle.nn.module import Module
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.lookup import embedding
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
@@ -51,7 +51,7 @@ def bias_like_torch(
 @by_role()
 def affine(x: Any, weight: Any, bias: Any) -> Tensor:
     """x Wᵀ + b, or without b if it is None."""
-    y = matmul(x, weight.T)
+    y = matmul_transposed(x, weight)
     return y if bias is None else y + bias
 
 

@@ -31,7 +31,7 @@ from treadle.ops.elementwise import conj
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.movement import reshape
 
-__all__ = ["matmul"]
+__all__ = ["matmul", "matmul_transposed"]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -191,6 +191,27 @@ def matmul(x: Any, y: Any) -> Tensor:
         return result
     full = tuple(1 for c in batch if c not in out)
     return reshape(result, full + result.type.shape) if full else result
+
+
+def matmul_transposed(x: Any, y: Any) -> Tensor:
+    """The matrix product of x and y transposed: over the last dimensions of both.
+
+    >>> import treadle as td
+    >>> matmul_transposed([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist()
+    [[11.0, 17.0]]
+    """
+    a, b = operands(x, y)
+    named = a.type.axes is not None or b.type.axes is not None
+    if named or not a.type.shape or len(b.type.shape) != 2:
+        return matmul(a, b.mT)
+    return _with_rows(len(a.type.shape))(a, b)
+
+
+@functools.cache
+def _with_rows(ndim: int) -> Contract:
+    """The product of so many dimensions with the rows of a matrix."""
+    lead = string.ascii_letters.replace("j", "").replace("k", "")[: ndim - 1]
+    return Contract(f"{lead}j,kj->{lead}k")
 
 
 def _agree(a: Type, b: Type) -> None:
