@@ -85,21 +85,14 @@ class Members:
 
     def alike(self, ops: Ops) -> list[Numbers]:
         """The cells in lists of those that do the same."""
-        walk, found = self.walk, []
-        parts = self._nodes, self._read, self._rows
-        shape = np.zeros(len(self.began), np.int64)
-        for part in parts:
-            shape = shape * (int(part.counts.max()) + 1) + part.counts
-        of_nodes = (
-            ops.sign[self.nodes],
-            ops.position[self.nodes],
-            walk.sizes[self.nodes],
-        )
-        of_read = self.kinds, self.operands, walk.types(self.read)
+        found: list[Numbers] = []
+        of_nodes = _codes(ops.sign, ops.position, self.walk.sizes)[self.nodes]
+        of_read = _codes(self.kinds, self.operands, self.walk.types(self.read))
+        shape = _codes(self._nodes.counts, self._read.counts, self._rows.counts)
+        began = self.place[self.began][:, None]
         for cells in grouped(np.arange(len(shape)), shape):
             nodes, read = self._nodes.of(cells), self._read.of(cells)
-            keys = [x[nodes] for x in of_nodes] + [x[read] for x in of_read]
-            keys.append(self.place[self.began[cells]][:, None])
+            keys = [began[cells], of_nodes[nodes], of_read[read]]
             found += [cells[x] for x in split(np.concatenate(keys, 1))]
         return found
 
@@ -118,6 +111,14 @@ class Members:
         own = self._read.of(np.array([cell]))[0]
         columns = self.kinds[own], self.operands[own], self.read[own]
         return list(zip(*[x.tolist() for x in columns], strict=True))
+
+
+def _codes(*columns: Numbers) -> Numbers:
+    """A number for each row of some columns, of numbers that are not negative."""
+    found, *others = columns
+    for x in others:
+        found = found * (int(x.max(initial=0)) + 1) + x
+    return found
 
 
 class _Parts:

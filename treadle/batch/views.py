@@ -38,6 +38,13 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
     versions = ops.marked(lambda op: type(op) is Version)
     first = walk.operands[walk.starts[some]]
     leaf = (~walk.waiting & ~versions)[first]
+    parts = leaf
+    while True:  # a part of a part is known one turn later
+        more = leaf | np.isin(first, some[parts])
+        if (more == parts).all():
+            break
+        parts = more
+    some, first, leaf = some[parts], first[parts], leaf[parts]
     found: Inside = {}
     nodes = walk.nodes
     shifts: dict[tuple[int, Type], int | None] = {}

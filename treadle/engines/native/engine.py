@@ -23,9 +23,9 @@ from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.elements import is_float
+from treadle.engines.native.forest.grown import grown
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.tape import Runnable
-from treadle.engines.native.grown import grown
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
