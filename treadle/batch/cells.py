@@ -65,7 +65,7 @@ def join_cells(
     are results of that one.
     """
     roles = _roles(walk, ops, shares, lone, asked)
-    if not (roles == PRODUCT).any():
+    if np.count_nonzero(roles == PRODUCT) < LEAST:
         return []
     owner = grow(walk.starts, walk.operands, roles)
     if not (owner >= 0).any():

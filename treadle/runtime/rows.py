@@ -187,6 +187,8 @@ def _looks(found: Columns) -> Any:
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     """Give nodes their values, and tell which had none; they can still be derived."""
     keep = {node.serial for node in nodes if node.stored is None}
+    if not keep:
+        return []
     every, told = pending(nodes), recorder()
     if told is not None and keep:
         told.program(every, keep)

@@ -17,6 +17,7 @@ import numpy as np
 
 from treadle.batch.columns import Columns, Numbers, columns
 from treadle.engines.native.objects.layout import offsets
+from treadle.engines.native.objects.ordered import FIELDS, Found, Ordering
 from treadle.engines.native.objects.table import TABLE, TABLES, Table
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
@@ -24,8 +25,6 @@ from treadle.graph.traversal import follow
 
 __all__ = ["provide_walk", "walked"]
 
-FIELDS = 8  # of a node: op, kind, type, waiting, serial, depth, references, marked
-SERIAL = 4
 FIRST = 1 << 12  # nodes there is room for at first
 
 # A walk has a table of nodes, and one of their ops, classes of ops and types; then
@@ -228,6 +227,8 @@ class _Space:
         arrays = [self.fields.ctypes.data, room, self.starts.ctypes.data]
         arrays += [self.operands.ctypes.data, len(self.operands)]
         self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
+        objects = self.nodes.objects.ctypes.data
+        self.ordering = Ordering([*arrays[:4], objects], room)
 
     def walk(self, function: Any, roots: Numbers, whole: bool) -> int:
         """How many nodes there are; less than none if there is no room for them."""
@@ -243,38 +244,31 @@ class _Space:
         words[TABLE - 1] = words[2 * TABLE - 1] = 0
         return found
 
-    def order(self, count: int) -> Numbers:
-        """The order in which so many nodes were made."""
-        return np.argsort(self.fields[SERIAL, :count], kind="stable")
+    def found(self, count: int) -> Found:
+        """What was found, in creation order."""
+        return self.ordering.found(count, int(self.starts[count]))
 
-    def found(self, count: int, order: Any) -> list[Any]:
-        """So many nodes in some order."""
-        return _objects(self.nodes.objects[:count][order], self.room)
+    def nodes_of(self, found: Found) -> list[Any]:
+        """The objects themselves."""
+        return _objects(found.objects, self.room)
 
     def columns(self, count: int) -> Columns:
-        """What was found, in creation order."""
-        order = self.order(count)
-        rank = np.empty(count, np.int64)
-        rank[order] = np.arange(count)
-        sizes = np.diff(self.starts[: count + 1])[order]
-        ends = np.cumsum(sizes)
-        shifts = np.repeat(self.starts[:count][order] - (ends - sizes), sizes)
-        operands = rank[self.operands[shifts + np.arange(len(shifts))]]
-        fields = np.take(self.fields, order, 1)
-        ops, kinds, types, waits, serials, depths, held, marks = fields
+        """All that is known of so many nodes."""
+        found = self.found(count)
+        ops, kinds, types, _, serials, depths, held, _ = found.fields
         return Columns(
-            self.found(count, order),
+            self.nodes_of(found),
             self.count,
             ops,
             kinds,
             types,
-            waits.astype(np.bool_),
-            marks.astype(np.bool_),
+            found.waiting,
+            found.marked,
             serials,
             depths,
             held,
-            sizes,
-            operands,
+            found.sizes,
+            found.operands,
         )
 
 
@@ -305,7 +299,7 @@ def provide_walk() -> None:
 
     def walk(roots: Sequence[Tensor], whole: bool) -> list[Tensor]:
         space, count = _went(function, roots, whole)
-        return space.found(count, space.order(count))
+        return space.nodes_of(space.found(count))
 
     follow(walk)
 
