@@ -210,7 +210,7 @@ def matmul_transposed(x: Any, y: Any) -> Tensor:
 @functools.cache
 def _with_rows(ndim: int) -> Contract:
     """The product of so many dimensions with the rows of a matrix."""
-    lead = string.ascii_letters.replace("j", "").replace("k", "")[: ndim - 1]
+    lead = (string.ascii_uppercase[: ndim - 2] + "i")[: ndim - 1]
     return Contract(f"{lead}j,kj->{lead}k")
 
 

@@ -141,6 +141,11 @@ class Arrangement:
         }
 
     @functools.cached_property
+    def changed(self) -> set[int]:
+        """The serials of what makes new versions."""
+        return {self.lent.get(new.serial, new).serial for new, _ in self.versions}
+
+    @functools.cached_property
     def small(self) -> bool:
         """Whether all that lies there at any time is too little to save any of it."""
         return sum(x.type.nbytes for x in self.kept.values()) < LARGE

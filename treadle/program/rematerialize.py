@@ -177,14 +177,21 @@ class _Choice:
         return {k: of(root) for k, root in arranged.roots.items()}
 
     def _before(self, node: Tensor, soon: bool) -> Tensor:
-        """A node that copies for a late one wait for, of this step or a later one."""
+        """A node that copies for a late one wait for, of this step or a later one.
+
+        None of a step that makes a new version: that waits for who reads the old one.
+        """
         time, last = self.time, self.time.when[node.serial]
+        changed = time.arranged.changed
         waits = 0 if soon else -1  # bits of units: all of them
         for unit in time.units[last] if soon else ():
             waits |= unit.before
         for k in range(last - 1, self.step, -1):
-            if any(waits >> unit.number & 1 for unit in time.units[k]):
-                return time.units[k][0].nodes[0]
+            own = time.units[k]
+            if any(x.serial in changed for unit in own for x in unit.nodes):
+                continue
+            if any(waits >> unit.number & 1 for unit in own):
+                return own[0].nodes[0]
         return time.units[self.step][0].nodes[0]
 
 

@@ -40,12 +40,11 @@ def risks_first(arranged: Arrangement) -> None:
     """
     if not arranged.versions or not arranged.small:
         return
-    changed = {arranged.lent.get(x.serial, x).serial for x, _ in arranged.versions}
     risky = [
         unit
         for unit in arranged.units
         if not is_sure([unit], arranged)
-        and changed.isdisjoint(x.serial for x in unit.nodes)
+        and arranged.changed.isdisjoint(x.serial for x in unit.nodes)
     ]
     if not risky:
         return

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.columns import Marks, Numbers
-from treadle.engines.native.objects.table import TABLES
 from treadle.engines.native.objects.text import loaded
 
 __all__ = ["FIELDS", "MARKED", "SERIAL", "WAITS", "Found", "Ordering"]
@@ -22,18 +21,6 @@ BITS = 11  # of serials that are sorted by at once
 # The space: fields and how many fit, where operands begin, operands, objects; then two
 # orders, counts, and what is told: fields, waits, marks, sizes, operands, objects.
 _TEXT = """
-define internal i64 @at(ptr %numbers, i64 %k) alwaysinline {
-  %p = getelementptr i64, ptr %numbers, i64 %k
-  %x = load i64, ptr %p
-  ret i64 %x
-}
-
-define internal void @set(ptr %numbers, i64 %k, i64 %x) alwaysinline {
-  %p = getelementptr i64, ptr %numbers, i64 %k
-  store i64 %x, ptr %p
-  ret void
-}
-
 define internal void @mark(ptr %marks, i64 %k, i64 %x) alwaysinline {
   %p = getelementptr i8, ptr %marks, i64 %k
   %bit = trunc i64 %x to i8
@@ -43,7 +30,7 @@ define internal void @mark(ptr %marks, i64 %k, i64 %x) alwaysinline {
 
 ; The digit of a serial that it is sorted by.
 define internal i64 @digit(ptr %serials, i64 %k, i64 %least, i64 %shift) alwaysinline {
-  %serial = call i64 @at(ptr %serials, i64 %k)
+  %serial = call i64 @word(ptr %serials, i64 %k)
   %above = sub i64 %serial, %least
   %high = lshr i64 %above, %shift
   %d = and i64 %high, $DIGITS_MASK
@@ -60,7 +47,7 @@ clear:
   %empty = icmp slt i64 %c, $DIGITS_COUNT
   br i1 %empty, label %zero, label %count
 zero:
-  call void @set(ptr %counts, i64 %c, i64 0)
+  call void @store(ptr %counts, i64 %c, i64 0)
   %c1 = add i64 %c, 1
   br label %clear
 count:
@@ -69,9 +56,9 @@ count:
   br i1 %in, label %one, label %sum
 one:
   %d = call i64 @digit(ptr %serials, i64 %k, i64 %least, i64 %shift)
-  %x = call i64 @at(ptr %counts, i64 %d)
+  %x = call i64 @word(ptr %counts, i64 %d)
   %x1 = add i64 %x, 1
-  call void @set(ptr %counts, i64 %d, i64 %x1)
+  call void @store(ptr %counts, i64 %d, i64 %x1)
   %k1 = add i64 %k, 1
   br label %count
 sum:
@@ -80,8 +67,8 @@ sum:
   %more = icmp slt i64 %s, $DIGITS_COUNT
   br i1 %more, label %add, label %move
 add:
-  %own = call i64 @at(ptr %counts, i64 %s)
-  call void @set(ptr %counts, i64 %s, i64 %all)
+  %own = call i64 @word(ptr %counts, i64 %s)
+  call void @store(ptr %counts, i64 %s, i64 %all)
   %all1 = add i64 %all, %own
   %s1 = add i64 %s, 1
   br label %sum
@@ -90,12 +77,12 @@ move:
   %left = icmp slt i64 %m, %n
   br i1 %left, label %put, label %end
 put:
-  %j = call i64 @at(ptr %from, i64 %m)
+  %j = call i64 @word(ptr %from, i64 %m)
   %e = call i64 @digit(ptr %serials, i64 %j, i64 %least, i64 %shift)
-  %place = call i64 @at(ptr %counts, i64 %e)
-  call void @set(ptr %to, i64 %place, i64 %j)
+  %place = call i64 @word(ptr %counts, i64 %e)
+  call void @store(ptr %to, i64 %place, i64 %j)
   %next = add i64 %place, 1
-  call void @set(ptr %counts, i64 %e, i64 %next)
+  call void @store(ptr %counts, i64 %e, i64 %next)
   %m1 = add i64 %m, 1
   br label %move
 end:
@@ -105,7 +92,7 @@ end:
 ; The order of so many serials; it is one of two arrays, the other is free.
 define internal ptr @sorted(ptr %serials, ptr %a, ptr %b, ptr %counts, i64 %n) {
 entry:
-  %first = call i64 @at(ptr %serials, i64 0)
+  %first = call i64 @word(ptr %serials, i64 0)
   br label %bounds
 bounds:
   %k = phi i64 [0, %entry], [%k1, %one]
@@ -114,8 +101,8 @@ bounds:
   %in = icmp slt i64 %k, %n
   br i1 %in, label %one, label %turn
 one:
-  call void @set(ptr %a, i64 %k, i64 %k)
-  %x = call i64 @at(ptr %serials, i64 %k)
+  call void @store(ptr %a, i64 %k, i64 %k)
+  %x = call i64 @word(ptr %serials, i64 %k)
   %less = icmp slt i64 %x, %least
   %least1 = select i1 %less, i64 %x, i64 %least
   %above = icmp sgt i64 %x, %most
@@ -166,8 +153,8 @@ turn:
   %some = icmp slt i64 %t, %n
   br i1 %some, label %place, label %loop
 place:
-  %tj = call i64 @at(ptr %order, i64 %t)
-  call void @set(ptr %rank, i64 %tj, i64 %t)
+  %tj = call i64 @word(ptr %order, i64 %t)
+  call void @store(ptr %rank, i64 %tj, i64 %t)
   %t1 = add i64 %t, 1
   br label %turn
 loop:
@@ -177,7 +164,7 @@ loop:
   br i1 %in, label %node, label %end
 node:
   %k1 = add i64 %k, 1
-  %j = call i64 @at(ptr %order, i64 %k)
+  %j = call i64 @word(ptr %order, i64 %k)
   br label %field
 field:
   %f = phi i64 [0, %node], [%f1, %copy]
@@ -186,28 +173,28 @@ field:
 copy:
   %from = mul i64 %f, %room
   %fj = add i64 %from, %j
-  %x = call i64 @at(ptr %fields, i64 %fj)
+  %x = call i64 @word(ptr %fields, i64 %fj)
   %to = mul i64 %f, %n
   %fk = add i64 %to, %k
-  call void @set(ptr %told, i64 %fk, i64 %x)
+  call void @store(ptr %told, i64 %fk, i64 %x)
   %f1 = add i64 %f, 1
   br label %field
 rest:
   %wb = mul i64 %room, $WAITS
   %wj = add i64 %wb, %j
-  %w = call i64 @at(ptr %fields, i64 %wj)
+  %w = call i64 @word(ptr %fields, i64 %wj)
   call void @mark(ptr %waits, i64 %k, i64 %w)
   %mb = mul i64 %room, $MARKED
   %mj = add i64 %mb, %j
-  %m = call i64 @at(ptr %fields, i64 %mj)
+  %m = call i64 @word(ptr %fields, i64 %mj)
   call void @mark(ptr %marks, i64 %k, i64 %m)
-  %o = call i64 @at(ptr %objects, i64 %j)
-  call void @set(ptr %nodes, i64 %k, i64 %o)
-  %s = call i64 @at(ptr %starts, i64 %j)
+  %o = call i64 @word(ptr %objects, i64 %j)
+  call void @store(ptr %nodes, i64 %k, i64 %o)
+  %s = call i64 @word(ptr %starts, i64 %j)
   %j2 = add i64 %j, 1
-  %stop = call i64 @at(ptr %starts, i64 %j2)
+  %stop = call i64 @word(ptr %starts, i64 %j2)
   %size = sub i64 %stop, %s
-  call void @set(ptr %sizes, i64 %k, i64 %size)
+  call void @store(ptr %sizes, i64 %k, i64 %size)
   br label %operand
 operand:
   %q = phi i64 [%s, %rest], [%q1, %one]
@@ -215,9 +202,9 @@ operand:
   %more = icmp slt i64 %q, %stop
   br i1 %more, label %one, label %done
 one:
-  %y = call i64 @at(ptr %operands, i64 %q)
-  %r = call i64 @at(ptr %rank, i64 %y)
-  call void @set(ptr %read, i64 %e1, i64 %r)
+  %y = call i64 @word(ptr %operands, i64 %q)
+  %r = call i64 @word(ptr %rank, i64 %y)
+  call void @store(ptr %read, i64 %e1, i64 %r)
   %q1 = add i64 %q, 1
   %e2 = add i64 %e1, 1
   br label %operand
@@ -277,7 +264,7 @@ def _function() -> Any:
     known = {"FIELDS": FIELDS, "SERIAL": SERIAL, "WAITS": WAITS, "MARKED": MARKED}
     digits = {"DIGITS_BITS": BITS, "DIGITS_COUNT": 1 << BITS}
     digits["DIGITS_MASK"] = (1 << BITS) - 1
-    made = loaded("treadle_ordered", TABLES + _TEXT, {}, **known, **digits)
+    made = loaded("treadle_ordered", _TEXT, {}, **known, **digits)
     function = _ORDERED(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded
     return function

@@ -11,18 +11,6 @@ __all__ = ["TABLE", "TABLES", "Table"]
 TABLE = 6
 _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 TABLES = f"""
-define internal i64 @word(ptr %space, i64 %k) alwaysinline {{
-  %p = getelementptr i64, ptr %space, i64 %k
-  %x = load i64, ptr %p
-  ret i64 %x
-}}
-
-define internal ptr @array(ptr %space, i64 %k) alwaysinline {{
-  %p = getelementptr i64, ptr %space, i64 %k
-  %x = load ptr, ptr %p
-  ret ptr %x
-}}
-
 ; The slot where an object is looked for first in a table.
 define internal ptr @slot(ptr %object, ptr %table) alwaysinline {{
   %slots = call ptr @array(ptr %table, i64 0)

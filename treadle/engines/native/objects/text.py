@@ -10,7 +10,7 @@ from treadle.engines.native.objects import layout
 
 __all__ = ["loaded"]
 
-# An int below two to the sixtieth; what a word of an object refers to.
+# An int below two to the sixtieth; what a word of an object refers to; words by number.
 _COMMON = """
 define internal i64 @number(ptr %int) alwaysinline {
   %p = getelementptr i8, ptr %int, i64 $SIZE
@@ -33,6 +33,24 @@ define internal ptr @field(ptr %object, i64 %offset) alwaysinline {
   %p = getelementptr i8, ptr %object, i64 %offset
   %x = load ptr, ptr %p
   ret ptr %x
+}
+
+define internal i64 @word(ptr %space, i64 %k) alwaysinline {
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load i64, ptr %p
+  ret i64 %x
+}
+
+define internal ptr @array(ptr %space, i64 %k) alwaysinline {
+  %p = getelementptr i64, ptr %space, i64 %k
+  %x = load ptr, ptr %p
+  ret ptr %x
+}
+
+define internal void @store(ptr %space, i64 %k, i64 %x) alwaysinline {
+  %p = getelementptr i64, ptr %space, i64 %k
+  store i64 %x, ptr %p
+  ret void
 }
 """
 
