@@ -13,7 +13,9 @@ import treadle as td
 from tests.batch.nets import WIDTH, Net, Tree, trees
 from tests.batch.test_batching import agree, both, value_and_gradients
 from treadle.batch.grow import LEAF, LONE, NODES, PART, PRODUCT, RESULT, SHARED, grown
+from treadle.batch.members import Graph, members_of
 from treadle.engines.native.forest.grown import grown as native
+from treadle.engines.native.forest.members import members
 from treadle.runtime.rows import counts
 
 F = td.nn.functional
@@ -104,6 +106,40 @@ def test_machine_code_finds_the_same_cells(graph: list[tuple[int, list[int]]]) -
             if graph[x][0] not in (SHARED, LEAF):
                 mine, other = [own[i] if own[i] >= 0 else i for i in (k, x)]
                 assert other <= mine
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.integers(0, 2**32))
+def test_machine_code_finds_the_same_kinds(
+    graph: list[tuple[int, list[int]]], seed: int
+) -> None:
+    draw, count = np.random.default_rng(seed), len(graph)
+    starts, operands, roles = columns(graph)
+    shares = np.where(roles == SHARED, draw.integers(0, 3, count), -1)
+    codes, types = draw.integers(0, 2, (2, count))
+    read = np.bincount(operands, minlength=count)
+    held = read + draw.integers(0, 2, count)
+    given = Graph(starts, operands, roles, shares, codes, types, held)
+    own, found = members_of(given), members(given)
+    for name in ("began", "starts", "nodes", "opens", "rows", "kinds", "seen"):
+        assert getattr(own, name).tolist() == getattr(found, name).tolist(), name
+
+
+def test_cells_are_alike_word_for_word() -> None:
+    same = [(PRODUCT, [0, 1]), (PART, [2]), (PART, [3, 2])]
+    turned = [(PRODUCT, [0, 1]), (PART, [5]), (PART, [5, 6])]
+    again = [(PRODUCT, [0, 1]), (PART, [8]), (PART, [9, 8])]
+    graph = [(LEAF, []), (SHARED, []), *same, *turned, *again]
+    starts, operands, roles = columns(graph)
+    count = len(graph)
+    shares = np.where(roles == SHARED, 0, -1)
+    zeros = np.zeros(count, np.int64)
+    for find in (members_of, members):
+        found = find(Graph(starts, operands, roles, shares, zeros, zeros, zeros))
+        assert found.kinds.tolist() == [0, 1, 0]
+        assert found.read(np.array([0, 2])).tolist() == [[0], [0]]
+        assert found.inside(np.array([0, 2])).tolist() == [[2, 3, 4], [8, 9, 10]]
+        assert found.seen.tolist() == [k in (0, 1, 4, 7, 10) for k in range(count)]
 
 
 def test_a_long_chain_is_cut() -> None:

@@ -7,7 +7,7 @@ cell are one unit, as the call of a function is; cells that do the same are one 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from treadle.base.types import TupleType, Type
 from treadle.batch.columns import Marks, Numbers
 from treadle.batch.grow import LEAF, LONE, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
-from treadle.batch.members import INSIDE, ROW, Members
+from treadle.batch.members import Find, Graph, Members
 from treadle.batch.signature import TEMPLATES, Signature
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body, sign_of
@@ -27,11 +27,10 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output, outputs_of
 
-__all__ = ["Grow", "join_cells"]
+__all__ = ["join_cells"]
 
 LEAST = 4  # cells that do the same, or they are no kind
 
-Grow = Callable[[Numbers, Numbers, Numbers], Numbers]  # as `grow.grown`
 
 _bodies: OrderedDict[Any, Body] = OrderedDict()
 
@@ -55,7 +54,7 @@ def join_cells(
     shares: Numbers,
     lone: Marks,
     asked: Container[int],
-    grow: Grow,
+    find: Find,
 ) -> list[Cells]:
     """The kinds of cells of a run, where there are several of a kind.
 
@@ -67,12 +66,17 @@ def join_cells(
     roles = _roles(walk, ops, shares, lone, asked)
     if np.count_nonzero(roles == PRODUCT) < LEAST:
         return []
-    owner = grow(walk.starts, walk.operands, roles)
-    if not (owner >= 0).any():
-        return []
-    members = Members(walk, owner, shares)
-    alike = [x for x in members.alike(ops) if len(x) >= LEAST]
-    found = [x for own in alike if (x := _cells(members, own)) is not None]
+    codes = ops.sign * (int(ops.position.max()) + 1) + ops.position
+    types, references = walk.found.types, walk.found.references
+    columns = walk.starts, walk.operands, roles, shares, codes, types, references
+    graph = Graph(*columns)
+    members = find(graph)
+    often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
+    found = []
+    for kind in often.tolist():
+        cells = _cells(walk, graph, members, np.flatnonzero(members.kinds == kind))
+        if cells is not None:
+            found.append(cells)
     if found:
         _rewire(walk, ops, found)
     return found
@@ -94,34 +98,32 @@ def _roles(
     return roles
 
 
-def _cells(members: Members, own: Numbers) -> Cells | None:
-    """Cells that do the same; None if they can be no rows."""
-    inside, rows = members.inside(own), members.reads(own)
-    began = int(members.place[members.began[own[0]]])
+def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | None:
+    """Cells of one kind; None if they can be no rows."""
+    inside, rows = members.inside(own), members.read(own)
+    places, read = inside[0].tolist(), rows[0].tolist()
+    first = int(members.began[own[0]])
     seen = np.flatnonzero(members.seen[inside].any(0)).tolist()
-    results = sorted(seen, key=lambda k: (k != began, k))
-    every = members.walk.nodes
-    nodes = [every[k] for k in inside[0].tolist()]
+    results = sorted(seen, key=lambda k: (places[k] != first, k))
+    nodes = [walk.nodes[k] for k in places]
     if not results or any(isinstance(nodes[k].type, TupleType) for k in results):
         return None
-    edges = members.edges(int(own[0]))
-    shared = {
-        k: every[k]
-        for kind, _, k in edges
-        if kind not in (INSIDE, ROW) and every[k].op is not LITERAL
-    }
-    read = {k: every[k] for k in rows[0].tolist()}
-    argument = {k: ~n for n, k in enumerate((*read, *shared))}
-    operands: list[int | Tensor] = [
-        number if kind == INSIDE else argument.get(k, every[k])
-        for kind, number, k in edges
-    ]
-    given = [*read.values(), *shared.values()]
+    place = {k: number for number, k in enumerate(places)}
+    argument = {k: number for number, k in enumerate(read)}
+    operands: list[int | Tensor] = []
+    for x in [x for k in places for x in graph.read(k).tolist()]:
+        if graph.shares[x] < 0 and x in place:
+            operands.append(place[x])
+        elif walk.nodes[x].op is LITERAL:
+            operands.append(walk.nodes[x])
+        else:
+            operands.append(~argument.setdefault(x, len(argument)))
+    given = [walk.nodes[k] for k in argument]
     body = _body(nodes, operands, [x.type for x in given], results)
-    signature = Signature.whole(body, len(read), list(shared.values()))
+    signature = Signature.whole(body, len(read), given[len(read) :])
     if signature is None:
         return None
-    signature.origin = nodes[began].origin
+    signature.origin = walk.nodes[first].origin
     return Cells(signature, members.began[own], rows, inside, results)
 
 

@@ -1,139 +1,147 @@
-"""The nodes of cells as numbers: what each does to which operands, cell by cell."""
+"""The nodes of the cells of a run, and which cells do the same.
+
+`members_of` is how Python finds them; an engine may have a faster way, with equal
+results.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
 import numpy as np
 
-from treadle.batch.columns import Marks, Numbers, grouped, order_of, split
-from treadle.batch.kinds import Ops
-from treadle.batch.walk import Walk
+from treadle.batch.columns import Marks, Numbers
+from treadle.batch.grow import grown
 
-__all__ = ["INSIDE", "ROW", "SHARES", "Members"]
+__all__ = ["INSIDE", "ROW", "SHARES", "Find", "Graph", "Members", "members_of"]
 
-# An operand is a number of one of three kinds: the place of a node in its cell, a row,
-# by its place among those that the cell reads in the order it does, or what is shared.
+# What an operand of a node in a cell is: a node of the cell, a row that the cell reads,
+# or something that all cells share.
 INSIDE, ROW, SHARES = range(3)
 
 
-class Members:
-    """Cells, each a number, and what has one entry for each of their nodes (`nodes`),
-    of the operands of these (`read`), and of the rows that the cells read (`rows`).
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a run, in creation order, as far as cells are concerned.
 
-    `began` has the node that a cell goes by. The nodes of a cell are in creation order.
+    Node k reads operands[starts[k] : starts[k + 1]]. `roles` are those of `grow.py`,
+    `shares` has a number for what is shared, -1 for what is not; nodes of one number in
+    `codes` do the same, those of one in `types` have one type; `references` counts what
+    refers to a node.
     """
 
-    def __init__(self, walk: Walk, owner: Numbers, shares: Numbers) -> None:
-        """`owner` has the cell of a node, by the node it goes by, or -1; `shares` a
-        number for what nodes share, -1 for what may be a row.
-        """
-        self.walk = walk
-        count = len(owner)
-        (inside,) = np.nonzero(owner >= 0)
-        (self.began,) = np.nonzero(np.bincount(owner[inside], minlength=count))
-        cell = np.zeros(count, np.int64)
-        cell[self.began] = np.arange(len(self.began))
-        order = order_of(cell[owner[inside]])
-        self.nodes = inside[order]
-        self.cell = cell[owner[self.nodes]]
-        self._nodes = _Parts(self.cell, len(self.began))
-        self.place = np.zeros(count, np.int64)
-        self.place[self.nodes] = self._nodes.numbers(self.cell)
-        sizes = walk.sizes[self.nodes]
-        places = np.arange(int(sizes.sum())) - np.repeat(
-            np.cumsum(sizes) - sizes, sizes
-        )
-        self.read = walk.operands[np.repeat(walk.starts[self.nodes], sizes) + places]
-        self.kinds, self.operands = self._operands(
-            np.repeat(self.cell, sizes), owner, shares
-        )
-        self.seen = self._seen(owner)
+    starts: Numbers
+    operands: Numbers
+    roles: Numbers
+    shares: Numbers
+    codes: Numbers
+    types: Numbers
+    references: Numbers
 
-    def _operands(
-        self, reader: Numbers, owner: Numbers, shares: Numbers
-    ) -> tuple[Numbers, Numbers]:
-        """Of each operand: of which kind its number is, and the number."""
-        read, cells = self.read, len(self.began)
-        self._read = _Parts(reader, cells)
-        shared = shares[read]
-        inside = (owner[read] == self.began[reader]) & (shared < 0)
-        (rows,) = np.nonzero(~inside & (shared < 0))
-        values = reader[rows] * len(owner) + read[rows]
-        order = np.argsort(values, kind="stable")
-        new = np.diff(values[order], prepend=-1) != 0
-        comes = order[new]  # where each is read first
-        turn = np.argsort(comes)
-        self.rows = read[rows[comes[turn]]]
-        own = reader[rows[comes[turn]]]
-        self._rows = _Parts(own, cells)
-        number = np.empty(len(turn), np.int64)
-        number[turn] = self._rows.numbers(own)
-        which = np.empty(len(rows), np.int64)
-        which[order] = number[np.cumsum(new) - 1]
-        kinds = np.where(inside, INSIDE, SHARES)
-        operands = np.where(inside, self.place[read], shared)
-        kinds[rows], operands[rows] = ROW, which
-        return kinds, operands
+    def read(self, k: int) -> Numbers:
+        """What a node reads."""
+        return self.operands[self.starts[k] : self.starts[k + 1]]
 
-    def _seen(self, owner: Numbers) -> Marks:
-        """The nodes of the walk that others than those of their cell read, or hold."""
-        walk = self.walk
-        readers = np.repeat(owner, walk.sizes)
-        read = np.bincount(walk.operands, minlength=len(owner))
-        seen = (read == 0) | (walk.found.references > read)
-        seen[walk.operands[owner[walk.operands] != readers]] = True
-        return seen
 
-    def alike(self, ops: Ops) -> list[Numbers]:
-        """The cells in lists of those that do the same."""
-        found: list[Numbers] = []
-        of_nodes = _codes(ops.sign, ops.position, self.walk.sizes)[self.nodes]
-        of_read = _codes(self.kinds, self.operands, self.walk.types(self.read))
-        shape = _codes(self._nodes.counts, self._read.counts, self._rows.counts)
-        began = self.place[self.began][:, None]
-        for cells in grouped(np.arange(len(shape)), shape):
-            nodes, read = self._nodes.of(cells), self._read.of(cells)
-            keys = [began[cells], of_nodes[nodes], of_read[read]]
-            found += [cells[x] for x in split(np.concatenate(keys, 1))]
-        return found
+@dataclass(frozen=True)
+class Members:
+    """Cells in the order of the nodes that they go by (`began`).
+
+    Cell c has nodes[starts[c] : starts[c + 1]], reads rows[opens[c] : opens[c + 1]], in
+    the order in which its nodes do, and does what all cells of its kind do. `seen`
+    marks the nodes of the run that others than those of their cell read, or hold.
+    """
+
+    began: Numbers
+    starts: Numbers
+    nodes: Numbers
+    opens: Numbers
+    rows: Numbers
+    kinds: Numbers
+    seen: Marks
 
     def inside(self, cells: Numbers) -> Numbers:
-        """The nodes of cells that are alike, a row each."""
-        return self.nodes[self._nodes.of(cells)]
+        """The nodes of cells of one kind, a row each."""
+        return self.nodes[_ranges(self.starts, cells)]
 
-    def reads(self, cells: Numbers) -> Numbers:
-        """The rows that cells read which are alike, a row each."""
-        return self.rows[self._rows.of(cells)]
-
-    def edges(self, cell: int) -> list[tuple[int, int, int]]:
-        """The operands of the nodes of a cell, one after the other: the kind of each,
-        its number, and its place in the walk.
-        """
-        own = self._read.of(np.array([cell]))[0]
-        columns = self.kinds[own], self.operands[own], self.read[own]
-        return list(zip(*[x.tolist() for x in columns], strict=True))
+    def read(self, cells: Numbers) -> Numbers:
+        """The rows that cells of one kind read, a row each."""
+        return self.rows[_ranges(self.opens, cells)]
 
 
-def _codes(*columns: Numbers) -> Numbers:
-    """A number for each row of some columns, of numbers that are not negative."""
-    found, *others = columns
-    for x in others:
-        found = found * (int(x.max(initial=0)) + 1) + x
+Find = Callable[[Graph], Members]
+
+
+def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
+    first = int(cells[0])
+    found: Numbers = starts[cells][:, None] + np.arange(
+        starts[first + 1] - starts[first]
+    )
     return found
 
 
-class _Parts:
-    """Things in order of their cells: how many each has, and from where on."""
+def members_of(graph: Graph) -> Members:
+    """The cells of a graph."""
+    owner = grown(graph.starts, graph.operands, graph.roles).tolist()
+    cells: dict[int, list[int]] = {}
+    for k, own in enumerate(owner):
+        if own >= 0:
+            cells.setdefault(own, []).append(k)
+    began = sorted(cells)
+    known: dict[tuple[int, ...], int] = {}
+    kinds: list[int] = []
+    read: list[list[int]] = []
+    for own in began:
+        rows: dict[int, int] = {}
+        key = tuple(_key(graph, own, cells[own], owner, rows))
+        kinds.append(known.setdefault(key, len(known)))
+        read.append(list(rows))
+    inside = [cells[own] for own in began]
+    return Members(
+        _array(began),
+        np.cumsum([0, *map(len, inside)]),
+        _array(list(chain.from_iterable(inside))),
+        np.cumsum([0, *map(len, read)]),
+        _array(list(chain.from_iterable(read))),
+        _array(kinds),
+        _seen(graph, owner),
+    )
 
-    def __init__(self, cell: Numbers, cells: int) -> None:
-        self.counts = np.bincount(cell, minlength=cells)
-        self.starts = np.cumsum(self.counts) - self.counts
 
-    def numbers(self, cell: Numbers) -> Numbers:
-        """The place of each thing among those of its cell."""
-        found: Numbers = np.arange(len(cell)) - self.starts[cell]
-        return found
+def _key(
+    graph: Graph, own: int, inside: list[int], owner: list[int], rows: dict[int, int]
+) -> Iterator[int]:
+    """What a cell does, in numbers; the rows that it reads are noted."""
+    place = {k: number for number, k in enumerate(inside)}
+    yield place[own]
+    for k in inside:
+        read = graph.read(k).tolist()
+        yield int(graph.codes[k])
+        yield len(read)
+        for x in read:
+            shared = int(graph.shares[x])
+            if shared >= 0:
+                yield from (SHARES, shared)
+            elif owner[x] == own:
+                yield from (INSIDE, place[x])
+            else:
+                yield from (ROW, rows.setdefault(x, len(rows)))
+            yield int(graph.types[x])
 
-    def of(self, cells: Numbers) -> Numbers:
-        """Where the things of cells are that have as many each, a row a cell."""
-        found: Numbers = self.starts[cells][:, None] + np.arange(self.counts[cells[0]])
-        return found
+
+def _seen(graph: Graph, owner: list[int]) -> Marks:
+    count = len(owner)
+    times, seen = [0] * count, [False] * count
+    for k, (first, last) in enumerate(pairwise(graph.starts.tolist())):
+        for x in graph.operands[first:last].tolist():
+            times[x] += 1
+            seen[x] |= owner[x] != owner[k]
+    held = graph.references.tolist()
+    every = zip(times, seen, held, strict=True)
+    return np.array([own or not n or refers > n for n, own, refers in every], np.bool_)
+
+
+def _array(values: list[int]) -> Numbers:
+    return np.array(values, np.int64)

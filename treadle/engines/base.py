@@ -13,8 +13,8 @@ from treadle.base.errors import OptionError
 from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
 from treadle.base.types import TupleType
-from treadle.batch.columns import Columns, Numbers, columns
-from treadle.batch.grow import grown
+from treadle.batch.columns import Columns, columns
+from treadle.batch.members import Graph, Members, members_of
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.op import Op
 from treadle.graph.outline import Outline, outline
@@ -120,9 +120,9 @@ class Engine:
         """The nodes below the roots with their fields side by side."""
         return columns(roots)
 
-    def grown(self, starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
-        """As `batch/grow.py` has it."""
-        return grown(starts, operands, roles)
+    def members(self, graph: Graph) -> Members:
+        """As `members_of`."""
+        return members_of(graph)
 
     def forget(self, nodes: list[Tensor]) -> None:
         """Empty a list of nodes in creation order: the newest goes first, so that none

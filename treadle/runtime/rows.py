@@ -114,7 +114,7 @@ def _run_rows(
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    units = collect(walk, asked, engine(current().engine).grown)
+    units = collect(walk, asked, engine(current().engine).members)
     if units.work < FEW or units.size > LARGE:
         return False
     return _pays(roots, units, held, asked, once)

@@ -16,14 +16,15 @@ from treadle.base.errors import TreadleError
 from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import Type
-from treadle.batch.columns import Columns, Numbers
+from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
+from treadle.batch.members import Graph, Members
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.elements import is_float
-from treadle.engines.native.forest.grown import grown
+from treadle.engines.native.forest.members import members
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
@@ -158,8 +159,8 @@ class Native(Engine):
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         return walked(roots)
 
-    def grown(self, starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
-        return grown(starts, operands, roles)
+    def members(self, graph: Graph) -> Members:
+        return members(graph)
 
     def forget(self, nodes: list[Tensor]) -> None:
         forgotten(nodes)
