@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 import treadle as td
 from tests.batch.nets import WIDTH, Net, Tree, trees
 from tests.batch.test_batching import agree, both, value_and_gradients
-from treadle.batch.grow import LEAF, LONE, NODES, PART, PRODUCT, RESULT, SHARED, grown
+from treadle.batch.grow import (
+    LEAF,
+    LONE,
+    MOVES,
+    NODES,
+    PART,
+    PRODUCT,
+    RESULT,
+    SHARED,
+    grown,
+)
 from treadle.batch.members import Graph, members_of
 from treadle.engines.native.forest.grown import grown as native
 from treadle.engines.native.forest.members import members
@@ -33,9 +43,16 @@ GRAPHS: dict[str, tuple[list[tuple[int, list[int]]], list[int]]] = {
     "what two cells make is a cell; what it waits for anyway can be read": (
         [
             *[(LEAF, []), (PRODUCT, [0]), (PART, [1]), (PRODUCT, [0]), (PART, [3])],
-            *[(PART, [2, 4]), (PRODUCT, [5]), (PART, [6]), (PART, [7, 2])],
+            *[(MOVES, [2, 4]), (PRODUCT, [5]), (PART, [6]), (PART, [7, 2])],
         ],
         [-1, 1, 1, 3, 3, 5, 5, 5, 5],
+    ),
+    "a product joins none that computes, but may take it over": (
+        [
+            *[(LEAF, []), (PRODUCT, [0]), (PART, [1]), (PRODUCT, [0]), (PART, [3])],
+            *[(PART, [2, 4]), (PRODUCT, [5]), (PART, [6, 2]), (PART, [1, 3])],
+        ],
+        [-1, 1, 1, 3, 3, 6, 6, 6, -1],
     ),
     "a sum of two cells is in neither": (
         [
@@ -84,7 +101,9 @@ def test_what_is_a_cell(name: str) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
-    roles = st.sampled_from([SHARED, LEAF, LONE, RESULT, *[PART] * 6, *[PRODUCT] * 3])
+    roles = st.sampled_from(
+        [SHARED, LEAF, LONE, RESULT, MOVES, MOVES, *[PART] * 5, *[PRODUCT] * 3]
+    )
     span = draw(st.integers(1, 12))
     made: list[tuple[int, list[int]]] = [(LEAF, [])]
     for k, role in enumerate(draw(st.lists(roles, max_size=60)), 1):

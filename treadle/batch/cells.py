@@ -15,7 +15,7 @@ import numpy as np
 
 from treadle.base.types import TupleType, Type
 from treadle.batch.columns import Marks, Numbers
-from treadle.batch.grow import LEAF, LONE, PART, PRODUCT, RESULT, SHARED
+from treadle.batch.grow import LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
 from treadle.batch.members import Find, Graph, Members
 from treadle.batch.signature import TEMPLATES, Signature
@@ -89,7 +89,9 @@ def _roles(
     products = ops.marked(lambda op: isinstance(op, Contract))
     fits = ((ops.kind == PLAIN) | (ops.kind == MOVE)) & ~lone & ~walk.found.marked
     fits &= (walk.sizes > 0) & (walk.sizes <= WIDE)
-    roles = np.where(fits, np.where(products, PRODUCT, PART), LONE)
+    moves = ops.marked(lambda op: op.family in ("movement", "join"))
+    parts = np.where(products, PRODUCT, np.where(moves, MOVES, PART))
+    roles = np.where(fits, parts, LONE)
     roles[ops.kind == OUTPUT] = RESULT
     if asked:
         roles[[serial in asked for serial in walk.found.serials.tolist()]] = LONE

@@ -2,9 +2,10 @@
 
 A cell grows from a product of matrices, or from where several cells meet: a node joins
 the cell that it reads if it reads nothing else but leaves and what that cell waits for
-anyway. So cells wait for cells that began before them, never for each other, and those
-that were built by the same steps come out alike. `grown` is how Python finds them; an
-engine may have a faster way, with equal results.
+anyway. A product joins only what has done nothing but move its operands. So cells wait
+for cells that began before them, never for each other, and those that were built by the
+same steps come out alike. `grown` is how Python finds them; an engine may have a faster
+way, with equal results.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import numpy as np
 
 from treadle.batch.columns import Numbers
 
-__all__ = ["LEAF", "LONE", "PART", "PRODUCT", "RESULT", "SHARED", "grown"]
+__all__ = ["LEAF", "LONE", "MOVES", "PART", "PRODUCT", "RESULT", "SHARED", "grown"]
 
 # What a node is: shared by all rows, with a value, a unit of its own, one of several
-# results of another, what may be part of a cell, and the one product that it may have.
-SHARED, LEAF, LONE, RESULT, PART, PRODUCT = range(6)
+# results of another; what may be part of a cell, and computes nothing or something, and
+# the one product that a cell may have.
+SHARED, LEAF, LONE, RESULT, MOVES, PART, PRODUCT = range(7)
 NODES, WAITS = 64, 8  # of a cell, at most: nodes, and cells that it waits for
 
 
@@ -40,6 +42,7 @@ class _Cell:
     def __init__(self, number: int, product: bool, waits: list[int]) -> None:
         self.number = number
         self.products = int(product)
+        self.computes = False  # anything but its product
         self.count = 1
         self.level = 0
         self.waits = waits
@@ -67,14 +70,17 @@ class _Growth:
             return
         waits = sorted({self.own[x] for x in read if self.own[x] >= 0})
         best = self.made[waits[-1]] if waits else None
-        if best is not None and role >= PART and self._joins(best, k, waits, read):
+        if best is not None and role >= MOVES and self._joins(best, k, waits, read):
             best.count += 1
             best.products += role == PRODUCT
+            best.computes |= role == PART
             self.own.append(best.number)
             return
-        cell = self.made[k] = _Cell(k, role == PRODUCT, waits)
+        few = len(waits) <= WAITS
+        cell = self.made[k] = _Cell(k, role == PRODUCT, waits if few else [])
+        cell.computes = role == PART
         cell.level = 1 + max((self.made[x].level for x in waits), default=0)
-        if len(waits) <= WAITS and role >= PART:
+        if few and role >= MOVES:
             further = best is not None and (
                 len(waits) > 1 or best.open or self.roles[best.number] == LONE
             )
@@ -87,12 +93,17 @@ class _Growth:
         """
         if not cell.open or cell.count >= NODES:
             return False
-        if self.roles[k] == PRODUCT and cell.products:
+        if self.roles[k] == PRODUCT and (cell.products or cell.computes):
             return False
         own = self.own
-        return all(x == cell.number or x in cell.waits for x in waits) and all(
+        return all(x == cell.number or self._awaits(cell, x) for x in waits) and all(
             own[x] in (-1, cell.number) or x < cell.number for x in read
         )
+
+    def _awaits(self, cell: _Cell, number: int) -> bool:
+        """Whether a cell waits for another one, or for one that does."""
+        waits = cell.waits
+        return number in waits or any(number in self.made[x].waits for x in waits)
 
     def merge(self, read: list[int], bounds: list[int]) -> None:
         """Let a cell that only one other reads be part of that, the deepest first."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from treadle.batch.columns import Numbers
-from treadle.batch.grow import LEAF, LONE, NODES, PART, PRODUCT, RESULT, WAITS
-from treadle.engines.native.forest.growth import FIELDS, GROWTH
+from treadle.batch.grow import LEAF, LONE, MOVES, NODES, PART, PRODUCT, RESULT, WAITS
+from treadle.engines.native.forest.growth import FIELDS, GROWTH, WAITED
 from treadle.engines.native.objects.text import loaded
 
 __all__ = ["grown"]
@@ -90,7 +90,7 @@ look:
   %more = icmp slt i64 %k, %n
   br i1 %more, label %one, label %chosen
 one:
-  %f = add i64 %k, 8
+  %f = add i64 %k, $WAITED
   %x = call i64 @get(ptr %cells, i64 %c, i64 %f)
   %xopen = call i64 @get(ptr %cells, i64 %x, i64 1)
   %xis = icmp ne i64 %xopen, 0
@@ -220,9 +220,14 @@ def grown(starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
 @cache
 def _function() -> Any:
     """The machine code."""
-    numbers = {"LEAF": LEAF, "LONE": LONE, "NODES": NODES, "PART": PART}
-    numbers |= {"PRODUCT": PRODUCT, "RESULT": RESULT, "WAITS": WAITS}
-    numbers |= {"FIELDS": FIELDS, "MOST": WAITS + 1, "ROOM": WAITS + 3}
+    numbers = {"LEAF": LEAF, "LONE": LONE, "MOVES": MOVES, "NODES": NODES}
+    numbers |= {"PART": PART, "PRODUCT": PRODUCT, "RESULT": RESULT, "WAITS": WAITS}
+    numbers |= {
+        "FIELDS": FIELDS,
+        "WAITED": WAITED,
+        "MOST": WAITS + 1,
+        "ROOM": WAITS + 3,
+    }
     made = loaded("treadle_grown", GROWTH + _TEXT, {}, **numbers)
     function = _GROWN(made)
     function.code = made  # type: ignore[attr-defined]  # stays loaded

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["FIELDS", "GROWTH"]
+from treadle.batch.grow import WAITS
 
-FIELDS = 16  # of a cell: those below, then the cells that it waits for, sorted
-# Fields: the node it goes by, whether it is open, its products, its nodes, its level,
-# for how many it waits, the one cell that reads it, the one that it becomes part of.
+__all__ = ["FIELDS", "GROWTH", "WAITED"]
+
+# Of a cell: the node it goes by, if it is open, its products, its nodes, its level, for
+# how many it waits, the only cell that reads it, the one that it becomes part of, if it
+# computes; then the cells that it waits for, sorted.
+WAITED = 9
+FIELDS = WAITED + WAITS
 GROWTH = """
 define internal ptr @of(ptr %cells, i64 %c, i64 %f) alwaysinline {
   %p = getelementptr [$FIELDS x i64], ptr %cells, i64 %c, i64 %f
@@ -71,8 +75,31 @@ put:
   ret i64 %n1
 }
 
-; Whether a cell is one that waits for another.
+; Whether a cell waits for another one, or for one that does.
 define internal i1 @awaits(ptr %cells, i64 %c, i64 %other) {
+entry:
+  %own = call i1 @waits(ptr %cells, i64 %c, i64 %other)
+  br i1 %own, label %yes, label %all
+all:
+  %n = call i64 @get(ptr %cells, i64 %c, i64 5)
+  br label %look
+look:
+  %k = phi i64 [0, %all], [%k1, %there]
+  %in = icmp slt i64 %k, %n
+  br i1 %in, label %there, label %no
+there:
+  %f = add i64 %k, $WAITED
+  %x = call i64 @get(ptr %cells, i64 %c, i64 %f)
+  %does = call i1 @waits(ptr %cells, i64 %x, i64 %other)
+  %k1 = add i64 %k, 1
+  br i1 %does, label %yes, label %look
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i1 @waits(ptr %cells, i64 %c, i64 %other) {
 entry:
   %n = call i64 @get(ptr %cells, i64 %c, i64 5)
   br label %look
@@ -81,7 +108,7 @@ look:
   %in = icmp slt i64 %k, %n
   br i1 %in, label %there, label %no
 there:
-  %f = add i64 %k, 8
+  %f = add i64 %k, $WAITED
   %x = call i64 @get(ptr %cells, i64 %c, i64 %f)
   %same = icmp eq i64 %x, %other
   br i1 %same, label %yes, label %next
@@ -98,7 +125,7 @@ no:
 define internal i1 @joins(ptr %cells, i64 %best, i64 %role, ptr %waits, i64 %n,
                           ptr %operands, i64 %s, i64 %e, ptr %own) {
 entry:
-  %able = icmp sge i64 %role, $PART
+  %able = icmp sge i64 %role, $MOVES
   %some = icmp sge i64 %best, 0
   %could = and i1 %able, %some
   br i1 %could, label %state, label %no
@@ -106,7 +133,9 @@ state:
   %open = call i64 @get(ptr %cells, i64 %best, i64 1)
   %is = icmp ne i64 %open, 0
   %products = call i64 @get(ptr %cells, i64 %best, i64 2)
-  %has = icmp sgt i64 %products, 0
+  %computes = call i64 @get(ptr %cells, i64 %best, i64 8)
+  %busy = or i64 %products, %computes
+  %has = icmp sgt i64 %busy, 0
   %product = icmp eq i64 %role, $PRODUCT
   %two = and i1 %has, %product
   %count = call i64 @get(ptr %cells, i64 %best, i64 3)
@@ -224,17 +253,23 @@ next:
 judge:
   %product = icmp eq i64 %role, $PRODUCT
   %products = zext i1 %product to i64
+  %part = icmp eq i64 %role, $PART
+  %computes = zext i1 %part to i64
   %fits = call i1 @joins(ptr %cells, i64 %best, i64 %role, ptr %waits, i64 %n,
                          ptr %operands, i64 %s, i64 %e, ptr %own)
   br i1 %fits, label %join, label %begin
 join:
   call void @more(ptr %cells, i64 %best, i64 3, i64 1)
   call void @more(ptr %cells, i64 %best, i64 2, i64 %products)
+  %did = call i64 @get(ptr %cells, i64 %best, i64 8)
+  %does = or i64 %did, %computes
+  call void @put(ptr %cells, i64 %best, i64 8, i64 %does)
   call void @store(ptr %own, i64 %k, i64 %best)
   br label %done
 begin:
   call void @put(ptr %cells, i64 %made, i64 0, i64 %k)
   call void @put(ptr %cells, i64 %made, i64 2, i64 %products)
+  call void @put(ptr %cells, i64 %made, i64 8, i64 %computes)
   call void @put(ptr %cells, i64 %made, i64 3, i64 1)
   %above = add i64 %level, 1
   call void @put(ptr %cells, i64 %made, i64 4, i64 %above)
@@ -243,9 +278,8 @@ begin:
   call void @store(ptr %own, i64 %k, i64 %made)
   %made2 = add i64 %made, 1
   %few = icmp sle i64 %n, $WAITS
-  %able = icmp sge i64 %role, $PART
-  %could = and i1 %few, %able
-  br i1 %could, label %copy, label %closed
+  %able = icmp sge i64 %role, $MOVES
+  br i1 %few, label %copy, label %closed
 closed:
   call void @put(ptr %cells, i64 %made, i64 1, i64 0)
   call void @put(ptr %cells, i64 %made, i64 5, i64 0)
@@ -256,7 +290,7 @@ copy:
   br i1 %left, label %put, label %opens
 put:
   %w = call i64 @word(ptr %waits, i64 %q)
-  %f = add i64 %q, 8
+  %f = add i64 %q, $WAITED
   call void @put(ptr %cells, i64 %made, i64 %f, i64 %w)
   %q1 = add i64 %q, 1
   br label %copy
@@ -278,7 +312,8 @@ ask:
   br label %opened
 opened:
   %yes = phi i1 [true, %opens], [false, %maybe], [%onward, %ask]
-  %open = zext i1 %yes to i64
+  %ready = and i1 %yes, %able
+  %open = zext i1 %ready to i64
   call void @put(ptr %cells, i64 %made, i64 1, i64 %open)
   br label %done
 done:
