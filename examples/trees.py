@@ -35,12 +35,13 @@ def binary(tree: Tree) -> Tree:
 
 
 def load(data: Path | None, count: int) -> dict[str, list[Tree]]:
-    """Training, development and test trees."""
+    """Trees to train on, to choose by, and to test with if there are any."""
     if data is None:
         trees = [binary(t) for t in td.data.generate_listops(count + count // 2)]
         return {"train": trees[:count], "dev": trees[count:]}
     files = {p: data / f"{p}.txt" for p in ("train", "dev", "test")}
-    found = {p: td.data.read_trees(f) for p, f in files.items() if f.exists()}
+    asked = {p: f for p, f in files.items() if p != "test" or f.exists()}
+    found = {p: td.data.read_trees(f) for p, f in asked.items()}
     every = {p: [binary(t) for t in trees] for p, trees in found.items()}
     return {**every, "train": every["train"][: count or None]}
 

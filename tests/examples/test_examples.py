@@ -40,6 +40,11 @@ def test_trees_of_files(tmp_path: Path) -> None:
     assert found["dev"] == found["test"] == 1.0
 
 
+def test_a_folder_without_trees(tmp_path: Path) -> None:
+    with pytest.raises(td.DataFileError, match=r"train\.txt: No such file"):
+        run(trees, f"--data {tmp_path}")
+
+
 def test_trees_are_made_binary() -> None:
     tree = td.data.Tree.parse("(5 (MAX MAX) (1 1) (5 (5 5)) (2 2))")
     assert str(trees.binary(tree)) == "(5 ( ( (MAX MAX) (1 1)) (5 5)) (2 2))"
