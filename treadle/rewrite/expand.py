@@ -194,7 +194,7 @@ class _Numbering:
         self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
     ) -> Tensor:
         """A product on permuted operands, unless its result would be permuted too."""
-        made = ordered(op, inputs, node)
+        made = ordered(op, inputs, node, {})
         if not isinstance(made.op, Contract):
             return self.node(op, inputs, node)
         # What an operand was permuted from is there already, as the operand is.

@@ -10,7 +10,11 @@ from treadle.graph.traversal import uses
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
-__all__ = ["ordered", "straighten"]
+__all__ = ["Known", "ordered", "straighten"]
+
+
+Order = tuple[int, ...] | None
+Known = dict[tuple[int, tuple[int, ...]], Tensor]  # by what is permuted, and how
 
 
 def straighten(
@@ -25,6 +29,7 @@ def straighten(
     alone = _permuted_alone(nodes)
     alone -= {x.serial for x in roots.values()}
     made: dict[int, Tensor] = {}
+    known: Known = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
     if not alone and all(map(_is_ordered, nodes)):
         return dict(roots)
@@ -38,7 +43,7 @@ def straighten(
             if node.serial in alone:
                 waiting[node.serial] = Tensor(op, inputs, node.type)
             else:
-                found = ordered(op, inputs, node)
+                found = ordered(op, inputs, node, known)
                 if found is not node:
                     made[node.serial] = found
         elif isinstance(op, PermuteDims) and node.inputs[0].serial in waiting:
@@ -47,7 +52,7 @@ def straighten(
             a, b, out = letters(inner.op.spec)
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
-            made[node.serial] = ordered(whole, inner.inputs, node)
+            made[node.serial] = ordered(whole, inner.inputs, node, known)
         elif inputs is not node.inputs:
             made[node.serial] = remade(node, op, inputs, node.type)
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
@@ -70,19 +75,21 @@ def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
     return {serial for serial in found if counts[serial] == 1}
 
 
-def ordered(op: Contract, inputs: tuple[Tensor, ...], node: Tensor) -> Tensor:
-    """The contraction with its dimensions in groups: batch, m, k, n."""
+def ordered(
+    op: Contract, inputs: tuple[Tensor, ...], node: Tensor, known: Known
+) -> Tensor:
+    """The contraction with its dimensions in groups: batch, m, k, n.
+
+    What is `known` in an order already is not permuted a second time.
+    """
     whole, swaps, *orders = _order(op.spec)
     x, y = inputs[::-1] if swaps else inputs
-    x, y = _permuted(x, orders[0]), _permuted(y, orders[1])
+    x, y = _permuted(x, orders[0], known), _permuted(y, orders[1], known)
     if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
         return node
     found = Tensor(whole, (x, y), node.type) if orders[2] is None else whole(x, y)
     found.origin = node.origin
-    return _permuted(found, orders[2])
-
-
-Order = tuple[int, ...] | None
+    return _permuted(found, orders[2], known)
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +112,7 @@ def _order(spec: str) -> tuple[Contract, bool, Order, Order, Order]:
     return Contract(f"{x},{y}->{z}"), swaps, *orders  # type: ignore[return-value]
 
 
-def _permuted(x: Tensor, order: Order) -> Tensor:
+def _permuted(x: Tensor, order: Order, known: Known) -> Tensor:
     """x, with its dimensions in an order, if that is another one."""
     if order is None:
         return x
@@ -113,4 +120,7 @@ def _permuted(x: Tensor, order: Order) -> Tensor:
         order, (x,) = tuple(x.op.order[k] for k in order), x.inputs
         if order == tuple(range(len(order))):
             return x
-    return PermuteDims(order)(x)
+    key = x.serial, order
+    if key not in known:
+        known[key] = PermuteDims(order)(x)
+    return known[key]
