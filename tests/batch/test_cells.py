@@ -68,6 +68,13 @@ GRAPHS: dict[str, tuple[list[tuple[int, list[int]]], list[int]]] = {
         ],
         [-1, -1, 2, 2, 5, 5, 5],
     ),
+    "the one with the most products before it, not the one behind a look-up": (
+        [
+            *[(LEAF, []), (PART, [0]), (PRODUCT, [1]), (PART, [2])],
+            *[(PRODUCT, [0]), (PART, [3, 4]), (PART, [5])],
+        ],
+        [-1, -1, 2, 2, 5, 5, 5],
+    ),
     "what reads leaves alone begins none": (
         [(LEAF, []), (PART, [0]), (PART, [1]), (PRODUCT, [2]), (PART, [3])],
         [-1, -1, -1, 3, 3],
@@ -157,8 +164,29 @@ def test_cells_are_alike_word_for_word() -> None:
         found = find(Graph(starts, operands, roles, shares, zeros, zeros, zeros))
         assert found.kinds.tolist() == [0, 1, 0]
         assert found.read(np.array([0, 2])).tolist() == [[0], [0]]
+        assert found.opens.tolist() == [0, 1, 2, 3]
         assert found.inside(np.array([0, 2])).tolist() == [[2, 3, 4], [8, 9, 10]]
         assert found.seen.tolist() == [k in (0, 1, 4, 7, 10) for k in range(count)]
+
+
+def test_rows_that_are_one_in_some_cells() -> None:
+    """The first step of a sequence may read one state twice, the others do not."""
+    step, weights = recurrent("skipped")
+    draw = np.random.default_rng(4)
+    zero = td.zeros(WIDTH, dtype="float64")
+    words = [draw.normal(size=(int(n), WIDTH)) for n in draw.integers(2, 9, 16)]
+
+    def run() -> list[Any]:
+        losses = []
+        for sequence in words:
+            h, c = zero, zero
+            for x in sequence:
+                h, c = step(h, td.asarray(x)) * c + td.asarray(x), h
+            losses.append((h * c).sum())
+        grads = td.grad(td.stack(losses).mean(), weights)
+        return [g.numpy() for g in grads]
+
+    agree(both(run))
 
 
 def test_a_long_chain_is_cut() -> None:

@@ -7,7 +7,7 @@ cell are one unit, as the call of a function is; cells that do the same are one 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +102,9 @@ def _roles(
 
 def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | None:
     """Cells of one kind; None if they can be no rows."""
-    inside, rows = members.inside(own), members.read(own)
-    places, read = inside[0].tolist(), rows[0].tolist()
+    inside = members.inside(own)
+    rows, which = _once(members.read(own))
+    places, count = inside[0].tolist(), rows.shape[1]
     first = int(members.began[own[0]])
     seen = np.flatnonzero(members.seen[inside].any(0)).tolist()
     results = sorted(seen, key=lambda k: (places[k] != first, k))
@@ -111,22 +112,37 @@ def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | 
     if not results or any(isinstance(nodes[k].type, TupleType) for k in results):
         return None
     place = {k: number for number, k in enumerate(places)}
-    argument = {k: number for number, k in enumerate(read)}
+    shared: dict[int, int] = {}
     operands: list[int | Tensor] = []
     for x in [x for k in places for x in graph.read(k).tolist()]:
-        if graph.shares[x] < 0 and x in place:
-            operands.append(place[x])
+        if graph.shares[x] < 0:
+            operands.append(place[x] if x in place else ~next(which))
         elif walk.nodes[x].op is LITERAL:
             operands.append(walk.nodes[x])
         else:
-            operands.append(~argument.setdefault(x, len(argument)))
-    given = [walk.nodes[k] for k in argument]
+            operands.append(~(count + shared.setdefault(x, len(shared))))
+    given = [walk.nodes[k] for k in (*rows[0].tolist(), *shared)]
     body = _body(nodes, operands, [x.type for x in given], results)
-    signature = Signature.whole(body, len(read), given[len(read) :])
+    signature = Signature.whole(body, count, given[count:])
     if signature is None:
         return None
     signature.origin = walk.nodes[first].origin
     return Cells(signature, members.began[own], rows, inside, results)
+
+
+def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
+    """What cells read without what is the same in all of them again, and which of it
+    each operand is.
+    """
+    kept: list[int] = []
+    which: list[int] = []
+    for k, own in enumerate(read.T):
+        same = (n for n, j in enumerate(kept) if (read[:, j] == own).all())
+        number = next(same, len(kept))
+        which.append(number)
+        if number == len(kept):
+            kept.append(k)
+    return read[:, kept], iter(which)
 
 
 def _body(

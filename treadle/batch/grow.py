@@ -44,7 +44,7 @@ class _Cell:
         self.products = int(product)
         self.computes = False  # anything but its product
         self.count = 1
-        self.level = 0
+        self.level = 0  # products one after the other
         self.waits = waits
         self.open = False
 
@@ -73,13 +73,15 @@ class _Growth:
         if best is not None and role >= MOVES and self._joins(best, k, waits, read):
             best.count += 1
             best.products += role == PRODUCT
+            best.level += role == PRODUCT
             best.computes |= role == PART
             self.own.append(best.number)
             return
         few = len(waits) <= WAITS
         cell = self.made[k] = _Cell(k, role == PRODUCT, waits if few else [])
         cell.computes = role == PART
-        cell.level = 1 + max((self.made[x].level for x in waits), default=0)
+        cell.level = max((self.made[x].level for x in waits), default=0)
+        cell.level += cell.products
         if few and role >= MOVES:
             further = best is not None and (
                 len(waits) > 1 or best.open or self.roles[best.number] == LONE

@@ -49,8 +49,9 @@ class Graph:
 class Members:
     """Cells in the order of the nodes that they go by (`began`).
 
-    Cell c has nodes[starts[c] : starts[c + 1]], reads rows[opens[c] : opens[c + 1]], in
-    the order in which its nodes do, and does what all cells of its kind do. `seen`
+    Cell c has nodes[starts[c] : starts[c + 1]]. Their operands, in order, are what is
+    inside, what is shared, or one of rows[opens[c] : opens[c + 1]]. It does what all
+    cells of its kind do, which may read a row twice where another one reads two. `seen`
     marks the nodes of the run that others than those of their cell read, or hold.
     """
 
@@ -67,7 +68,7 @@ class Members:
         return self.nodes[_ranges(self.starts, cells)]
 
     def read(self, cells: Numbers) -> Numbers:
-        """The rows that cells of one kind read, a row each."""
+        """What cells of one kind read as rows, operand by operand, a row a cell."""
         return self.rows[_ranges(self.opens, cells)]
 
 
@@ -94,10 +95,10 @@ def members_of(graph: Graph) -> Members:
     kinds: list[int] = []
     read: list[list[int]] = []
     for own in began:
-        rows: dict[int, int] = {}
+        rows: list[int] = []
         key = tuple(_key(graph, own, cells[own], owner, rows))
         kinds.append(known.setdefault(key, len(known)))
-        read.append(list(rows))
+        read.append(rows)
     inside = [cells[own] for own in began]
     return Members(
         _array(began),
@@ -111,7 +112,7 @@ def members_of(graph: Graph) -> Members:
 
 
 def _key(
-    graph: Graph, own: int, inside: list[int], owner: list[int], rows: dict[int, int]
+    graph: Graph, own: int, inside: list[int], owner: list[int], rows: list[int]
 ) -> Iterator[int]:
     """What a cell does, in numbers; the rows that it reads are noted."""
     place = {k: number for number, k in enumerate(inside)}
@@ -127,7 +128,8 @@ def _key(
             elif owner[x] == own:
                 yield from (INSIDE, place[x])
             else:
-                yield from (ROW, rows.setdefault(x, len(rows)))
+                yield from (ROW, 0)
+                rows.append(x)
             yield int(graph.types[x])
 
 

@@ -20,28 +20,6 @@ define internal i64 @add(ptr %key, i64 %w, i64 %x, i64 %hash) alwaysinline {
   ret i64 %h4
 }
 
-; The number of a row among those of a cell, %n so far; it is added if it is new.
-define internal i64 @row(ptr %rows, i64 %n, i64 %x) {
-entry:
-  br label %look
-look:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %in = icmp slt i64 %k, %n
-  br i1 %in, label %there, label %fresh
-there:
-  %y = call i64 @word(ptr %rows, i64 %k)
-  %same = icmp eq i64 %y, %x
-  br i1 %same, label %end, label %next
-next:
-  %k1 = add i64 %k, 1
-  br label %look
-fresh:
-  call void @store(ptr %rows, i64 %n, i64 %x)
-  ret i64 %n
-end:
-  ret i64 %k
-}
-
 ; Write down what a cell does; how many words, how many rows, and the hash.
 define internal {i64, i64, i64} @written(ptr %space, i64 %c, ptr %key, ptr %rows) {
 entry:
@@ -103,14 +81,12 @@ inside:
   %xp = call i64 @word(ptr %places, i64 %x)
   br label %told
 read:
-  %r = call i64 @row(ptr %rows, i64 %n1, i64 %x)
-  %new = icmp eq i64 %r, %n1
-  %bit = zext i1 %new to i64
-  %n3 = add i64 %n1, %bit
+  call void @store(ptr %rows, i64 %n1, i64 %x)
+  %n3 = add i64 %n1, 1
   br label %told
 told:
   %kind = phi i64 [$SHARES, %one], [$INSIDE, %inside], [$ROW, %read]
-  %number = phi i64 [%share, %one], [%xp, %inside], [%r, %read]
+  %number = phi i64 [%share, %one], [%xp, %inside], [0, %read]
   %n2 = phi i64 [%n1, %one], [%n1, %inside], [%n3, %read]
   %h2 = call i64 @add(ptr %key, i64 %w1, i64 %kind, i64 %h1)
   %w2 = add i64 %w1, 1

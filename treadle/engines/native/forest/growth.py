@@ -261,6 +261,7 @@ judge:
 join:
   call void @more(ptr %cells, i64 %best, i64 3, i64 1)
   call void @more(ptr %cells, i64 %best, i64 2, i64 %products)
+  call void @more(ptr %cells, i64 %best, i64 4, i64 %products)
   %did = call i64 @get(ptr %cells, i64 %best, i64 8)
   %does = or i64 %did, %computes
   call void @put(ptr %cells, i64 %best, i64 8, i64 %does)
@@ -271,7 +272,7 @@ begin:
   call void @put(ptr %cells, i64 %made, i64 2, i64 %products)
   call void @put(ptr %cells, i64 %made, i64 8, i64 %computes)
   call void @put(ptr %cells, i64 %made, i64 3, i64 1)
-  %above = add i64 %level, 1
+  %above = add i64 %level, %products
   call void @put(ptr %cells, i64 %made, i64 4, i64 %above)
   call void @put(ptr %cells, i64 %made, i64 6, i64 -2)
   call void @put(ptr %cells, i64 %made, i64 7, i64 -1)
