@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import treadle as td
 from tests.batch.nets import Net, Tree, trees
-from treadle.batch import signature
+from treadle.batch import bodies, signature
 from treadle.runtime import rows
 from treadle.runtime.rows import counts
 
@@ -411,8 +411,8 @@ def test_what_ran_without_gradients_is_derived_later(
     monkeypatch: pytest.MonkeyPatch, cells: bool
 ) -> None:
     """Bodies are kept for all, whatever scope the first to need one was in."""
-    for name in ("_bodies", "_templates"):
-        monkeypatch.setattr(signature, name, OrderedDict())
+    monkeypatch.setattr(bodies, "_bodies", OrderedDict())
+    monkeypatch.setattr(signature, "_templates", OrderedDict())
     net, forest = Net(cells), trees(6, 30)
     with td.no_grad():
         td.evaluate(*net.losses(forest))

@@ -6,33 +6,26 @@ cell are one unit, as the call of a function is; cells that do the same are one 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from treadle.base.types import TupleType, Type
+from treadle.base.types import TupleType
+from treadle.batch.bodies import body_of
 from treadle.batch.columns import Marks, Numbers
 from treadle.batch.grow import LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
 from treadle.batch.members import Find, Graph, Members
-from treadle.batch.signature import TEMPLATES, Signature
+from treadle.batch.signature import Signature
 from treadle.batch.walk import Walk
-from treadle.graph.body import Body, sign_of
-from treadle.graph.frame import tracing
-from treadle.graph.leaves import LITERAL, Argument, bits_of
+from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
-from treadle.ops.families import Output, outputs_of
 
 __all__ = ["join_cells"]
 
 LEAST = 4  # cells that do the same, or they are no kind
-
-
-_bodies: OrderedDict[Any, Body] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,8 @@ def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | 
         else:
             operands.append(~(count + shared.setdefault(x, len(shared))))
     given = [walk.nodes[k] for k in (*rows[0].tolist(), *shared)]
-    body = _body(nodes, operands, [x.type for x in given], results)
+    types = [x.type for x in given]
+    body = body_of("cell", nodes, operands, types, results)
     signature = Signature.whole(body, count, given[count:])
     if signature is None:
         return None
@@ -145,63 +139,9 @@ def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
     return read[:, kept], iter(which)
 
 
-def _body(
-    nodes: Sequence[Tensor],
-    operands: Sequence[int | Tensor],
-    types: Sequence[Type],
-    results: Sequence[int],
-) -> Body:
-    """What nodes do to arguments of some types.
-
-    `operands` are those of all nodes: the place of one among these, the complement of
-    that of an argument, or a literal.
-    """
-    key = (
-        tuple([(sign_of(x.op), len(x.inputs)) for x in nodes]),
-        tuple([x if isinstance(x, int) else (x.type, bits_of(x)) for x in operands]),
-        tuple(types),
-        tuple(results),
-    )
-    found = _bodies.get(key)
-    if found is None:
-        with tracing("cell"):
-            found = _bodies[key] = _traced(nodes, operands, types, results)
-        if len(_bodies) > TEMPLATES:
-            _bodies.popitem(last=False)
-    _bodies.move_to_end(key)
-    return found
-
-
-def _traced(
-    nodes: Sequence[Tensor],
-    operands: Sequence[int | Tensor],
-    types: Sequence[Type],
-    results: Sequence[int],
-) -> Body:
-    """The body itself."""
-    arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
-    made: list[Tensor] = []
-    rest = iter(operands)
-
-    def operand() -> Tensor:
-        x = next(rest)
-        if isinstance(x, Tensor):
-            return x
-        return made[x] if x >= 0 else arguments[~x]
-
-    for node in nodes:
-        read = [operand() for _ in node.inputs]
-        if type(node.op) is Output:
-            made.append(outputs_of(read[0])[node.op.position])
-        else:
-            made.append(node.op(*read))
-    return Body("cell", arguments, [made[k] for k in results])
-
-
 def _rewire(walk: Walk, ops: Ops, found: Sequence[Cells]) -> None:
     """Let the nodes that cells go by read what these read, and results read them."""
-    count = len(walk.nodes)
-    stays = np.ones(count, np.bool_)
+    stays = np.ones(len(walk.nodes), np.bool_)
     sizes = walk.sizes.copy()
     for cells in found:
         inside = cells.inside
@@ -216,16 +156,11 @@ def _rewire(walk: Walk, ops: Ops, found: Sequence[Cells]) -> None:
         ops.kind[cells.nodes] = LEFT
         walk.waiting[cells.nodes] = True
         sizes[cells.nodes] = cells.rows.shape[1]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    operands = np.empty(int(starts[-1]), np.int64)
-    owner = np.repeat(np.arange(count), walk.sizes)
-    kept = stays[owner]
-    shift = starts[:-1] - walk.starts[:-1]
-    operands[(np.arange(len(owner)) + shift[owner])[kept]] = walk.operands[kept]
+    walk.resize(sizes, stays)
+    starts, operands = walk.starts, walk.operands
     for cells in found:
         for k in cells.results:
             own = cells.inside[:, k]
             operands[starts[own]] = cells.nodes  # of one that goes by itself: below
         at = starts[cells.nodes][:, None] + np.arange(cells.rows.shape[1])
         operands[at] = cells.rows
-    walk.operands, walk.sizes, walk.starts = operands, sizes, starts

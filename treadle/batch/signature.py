@@ -7,10 +7,11 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from treadle.base.dtypes import is_inexact
+from treadle.batch.bodies import TEMPLATES, body_of
 from treadle.batch.template import Template
-from treadle.graph.body import Body, sign_of
+from treadle.graph.body import Body
 from treadle.graph.frame import tracing
-from treadle.graph.leaves import LITERAL, Argument, Version
+from treadle.graph.leaves import LITERAL, Version
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.graph.rows import batched
@@ -19,16 +20,12 @@ from treadle.graph.variable import Update
 from treadle.ops.call import Call
 from treadle.ops.contract import Contract
 from treadle.ops.control import Cond
-from treadle.ops.families import outputs_of
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
 
 __all__ = ["Signature", "apart", "shared_of", "template_of"]
 
-TEMPLATES = 512
-
 _templates: OrderedDict[Any, Template] = OrderedDict()
-_bodies: OrderedDict[Any, Body | None] = OrderedDict()
 
 
 def apart(op: Op) -> bool:
@@ -129,9 +126,7 @@ class Signature:
         if type(op) is Call:
             body = op.body
         elif body is None:
-            body = _single(op, inputs)
-        if body is None:
-            return None
+            body = _single(node, inputs)
         plain = type(op) is not Call  # whose literals are part of its body
         numbers = [k for k, x in enumerate(inputs) if not plain or x.op is not LITERAL]
         shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
@@ -142,28 +137,12 @@ class Signature:
         return made if any(given) and _works(body, given) else None
 
 
-def _single(op: Op, inputs: Sequence[Tensor]) -> Body | None:
+def _single(node: Tensor, inputs: Sequence[Tensor]) -> Body:
     """The body of one op, with the literals among its inputs."""
-    parts: list[Any] = []
-    for x in inputs:
-        literal = x.op is LITERAL and x.array is not None
-        parts.append((x.type, x.array.tobytes() if literal else None))  # type: ignore[union-attr]
-    key = sign_of(op), *parts
-    if key in _bodies:
-        _bodies.move_to_end(key)
-        return _bodies[key]
-    with tracing(op.name):
-        arguments: list[Tensor] = []
-        own = []
-        for x in inputs:
-            if x.op is not LITERAL:
-                arguments.append(Tensor(Argument(len(arguments)), (), x.type))
-            own.append(x if x.op is LITERAL else arguments[-1])
-        node = op(*own)
-        _bodies[key] = Body(op.name, arguments, outputs_of(node))
-    if len(_bodies) > TEMPLATES:
-        _bodies.popitem(last=False)
-    return _bodies[key]
+    given = [x for x in inputs if x.op is not LITERAL]
+    numbers = iter(range(len(given)))
+    operands = [x if x.op is LITERAL else ~next(numbers) for x in inputs]
+    return body_of(node.op.name, [node], operands, [x.type for x in given], [0])
 
 
 def _loops(body: Body) -> bool:

@@ -54,21 +54,15 @@ def _rewire(walk: Walk, ops: Ops, last: Numbers, found: Sequence[Expression]) ->
     """
     count = len(walk.nodes)
     held = walk.found.references > np.bincount(walk.operands, minlength=count)
-    owner = np.repeat(np.arange(count), walk.sizes)
-    sizes, changed = walk.sizes.copy(), np.zeros(count, np.bool_)
-    sizes[last], changed[last] = [len(own.read) for own in found], True
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    stays = ~changed[owner]
-    shift = starts[:-1] - walk.starts[:-1]
-    operands = np.empty(int(starts[-1]), np.int64)
-    operands[(np.arange(len(owner)) + shift[owner])[stays]] = walk.operands[stays]
+    sizes, stays = walk.sizes.copy(), np.ones(count, np.bool_)
+    sizes[last], stays[last] = [len(own.read) for own in found], False
+    walk.resize(sizes, stays)
     for k, own in zip(last.tolist(), found, strict=True):
-        operands[starts[k] : starts[k + 1]] = walk.number(own.read)
-    walk.operands, walk.sizes, walk.starts = operands, sizes, starts
-    readers = np.bincount(operands, minlength=count)
+        walk.read(k)[:] = walk.number(own.read)
+    readers = np.bincount(walk.operands, minlength=count)
     inside = [x for own in found for x in own.inside[:-1]]
     for k in sorted(set(walk.number(inside).tolist()), reverse=True):
         if not readers[k]:
             walk.waiting[k] = held[k]
             ops.kind[k] = LEFT
-            np.subtract.at(readers, operands[starts[k] : starts[k + 1]], 1)
+            np.subtract.at(readers, walk.read(k), 1)

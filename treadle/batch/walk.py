@@ -82,6 +82,19 @@ class Walk:
         """What a node reads."""
         return self.operands[self.starts[k] : self.starts[k + 1]]
 
+    def resize(self, sizes: Numbers, stays: Marks) -> None:
+        """Make room for so many operands of each node: those of nodes that stay as they
+        are stay, the others' are to be put down.
+        """
+        count = len(self.nodes)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        owner = np.repeat(np.arange(count), self.sizes)
+        kept = stays[owner]
+        places = np.arange(len(owner)) + (starts - self.starts)[owner]
+        operands = np.empty(int(starts[-1]), np.int64)
+        operands[places[kept]] = self.operands[kept]
+        self.operands, self.sizes, self.starts = operands, sizes, starts
+
     def of_operands(self, which: Marks, marks: Marks) -> Marks:
         """Which of some nodes read marked operands alone, and at least one."""
         found = np.zeros(len(self.nodes), np.bool_)

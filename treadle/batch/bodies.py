@@ -1,0 +1,76 @@
+"""Bodies of nodes of a graph: the same one for nodes that do the same."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.base.types import Type
+from treadle.graph.body import Body, sign_of
+from treadle.graph.frame import tracing
+from treadle.graph.leaves import Argument, bits_of
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Output, outputs_of
+
+__all__ = ["TEMPLATES", "body_of"]
+
+TEMPLATES = 512  # what is kept of a kind, bodies among it
+
+_bodies: OrderedDict[Any, Body] = OrderedDict()
+
+
+def body_of(
+    name: str,
+    nodes: Sequence[Tensor],
+    operands: Sequence[int | Tensor],
+    types: Sequence[Type],
+    results: Sequence[int],
+) -> Body:
+    """What nodes do to arguments of some types; all that the nodes `results` make.
+
+    `operands` are those of all nodes: the place of one among these, the complement of
+    that of an argument, or a literal.
+    """
+    key = (
+        name,
+        tuple([(sign_of(x.op), len(x.inputs)) for x in nodes]),
+        tuple([x if isinstance(x, int) else (x.type, bits_of(x)) for x in operands]),
+        tuple(types),
+        tuple(results),
+    )
+    if key in _bodies:
+        _bodies.move_to_end(key)
+        return _bodies[key]
+    with tracing(name):
+        arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+        made = _again(nodes, operands, arguments)
+        ends = [y for k in results for y in outputs_of(made[k])]
+        found = _bodies[key] = Body(name, arguments, ends)
+    if len(_bodies) > TEMPLATES:
+        _bodies.popitem(last=False)
+    return found
+
+
+def _again(
+    nodes: Sequence[Tensor],
+    operands: Sequence[int | Tensor],
+    arguments: Sequence[Tensor],
+) -> list[Tensor]:
+    """The nodes made again, of arguments."""
+    made: list[Tensor] = []
+    rest = iter(operands)
+
+    def operand() -> Tensor:
+        x = next(rest)
+        if isinstance(x, Tensor):
+            return x
+        return made[x] if x >= 0 else arguments[~x]
+
+    for node in nodes:
+        read = [operand() for _ in node.inputs]
+        if type(node.op) is Output:
+            made.append(outputs_of(read[0])[node.op.position])
+        else:
+            made.append(node.op(*read))
+    return made
