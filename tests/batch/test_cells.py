@@ -24,8 +24,7 @@ from treadle.batch.grow import (
     grown,
 )
 from treadle.batch.members import Graph, members_of
-from treadle.engines.native.forest.grown import grown as native
-from treadle.engines.native.forest.members import members
+from treadle.engines.native.routines.compiled import compiled
 from treadle.runtime.rows import counts
 
 F = td.nn.functional
@@ -103,7 +102,7 @@ def columns(graph: list[tuple[int, list[int]]]) -> tuple[Any, Any, Any]:
 def test_what_is_a_cell(name: str) -> None:
     graph, want = GRAPHS[name]
     assert grown(*columns(graph)).tolist() == want
-    assert native(*columns(graph)).tolist() == want
+    assert grown(*columns(graph), compiled).tolist() == want
 
 
 @st.composite
@@ -124,7 +123,7 @@ def graphs(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 @settings(max_examples=300, deadline=None)
 @given(graphs())
 def test_machine_code_finds_the_same_cells(graph: list[tuple[int, list[int]]]) -> None:
-    own, read = grown(*columns(graph)), native(*columns(graph))
+    own, read = grown(*columns(graph)), grown(*columns(graph), compiled)
     assert own.tolist() == read.tolist()
     # No cell waits for itself: in the order of what they go by, all is there.
     for k, (_, operands) in enumerate(graph):
@@ -146,7 +145,7 @@ def test_machine_code_finds_the_same_kinds(
     read = np.bincount(operands, minlength=count)
     held = read + draw.integers(0, 2, count)
     given = Graph(starts, operands, roles, shares, codes, types, held)
-    own, found = members_of(given), members(given)
+    own, found = members_of(given), members_of(given, compiled)
     for name in ("began", "starts", "nodes", "opens", "rows", "kinds", "seen"):
         assert getattr(own, name).tolist() == getattr(found, name).tolist(), name
 
@@ -160,8 +159,8 @@ def test_cells_are_alike_word_for_word() -> None:
     count = len(graph)
     shares = np.where(roles == SHARED, 0, -1)
     zeros = np.zeros(count, np.int64)
-    for find in (members_of, members):
-        found = find(Graph(starts, operands, roles, shares, zeros, zeros, zeros))
+    given = Graph(starts, operands, roles, shares, zeros, zeros, zeros)
+    for found in (members_of(given), members_of(given, compiled)):
         assert found.kinds.tolist() == [0, 1, 0]
         assert found.read(np.array([0, 2])).tolist() == [[0], [0]]
         assert found.opens.tolist() == [0, 1, 2, 3]
@@ -192,7 +191,7 @@ def test_rows_that_are_one_in_some_cells() -> None:
 def test_a_long_chain_is_cut() -> None:
     graph = [(LEAF, []), (PRODUCT, [0]), *[(PART, [k]) for k in range(1, 3 * NODES)]]
     found = grown(*columns(graph))
-    assert found.tolist() == native(*columns(graph)).tolist()
+    assert found.tolist() == grown(*columns(graph), compiled).tolist()
     assert np.bincount(found[1:]).max() == NODES
 
 

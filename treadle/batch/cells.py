@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.base.routine import Compile, Marks, Numbers
 from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
-from treadle.batch.columns import Marks, Numbers
 from treadle.batch.grow import LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
-from treadle.batch.members import Find, Graph, Members
+from treadle.batch.members import Graph, Members, members_of
 from treadle.batch.signature import Signature
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL
@@ -47,7 +47,7 @@ def join_cells(
     shares: Numbers,
     lone: Marks,
     asked: Container[int],
-    find: Find,
+    compiled: Compile,
 ) -> list[Cells]:
     """The kinds of cells of a run, where there are several of a kind.
 
@@ -63,7 +63,7 @@ def join_cells(
     types, references = walk.found.types, walk.found.references
     columns = walk.starts, walk.operands, roles, shares, codes, types, references
     graph = Graph(*columns)
-    members = find(graph)
+    members = members_of(graph, compiled)
     often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
     found = []
     for kind in often.tolist():

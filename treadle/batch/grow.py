@@ -4,145 +4,264 @@ A cell grows from a product of matrices, or from where several cells meet: a nod
 the cell that it reads if it reads nothing else but leaves and what that cell waits for
 anyway. A product joins only what has done nothing but move its operands. So cells wait
 for cells that began before them, never for each other, and those that were built by the
-same steps come out alike. `grown` is how Python finds them; an engine may have a faster
-way, with equal results.
+same steps come out alike.
 """
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass, fields
+
 import numpy as np
 
-from treadle.batch.columns import Numbers
+from treadle.base.routine import Compile, Numbers, interpreted, room, routine
 
-__all__ = ["LEAF", "LONE", "MOVES", "PART", "PRODUCT", "RESULT", "SHARED", "grown"]
+__all__ = [
+    "LEAF",
+    "LONE",
+    "MOVES",
+    "NODES",
+    "PART",
+    "PRODUCT",
+    "RESULT",
+    "SHARED",
+    "grown",
+]
 
 # What a node is: shared by all rows, with a value, a unit of its own, one of several
 # results of another; what may be part of a cell, and computes nothing or something, and
 # the one product that a cell may have.
 SHARED, LEAF, LONE, RESULT, MOVES, PART, PRODUCT = range(7)
-NODES, WAITS = 64, 8  # of a cell, at most: nodes, and cells that it waits for
+NODES = 64  # of a cell, at most,
+WAITS = 8  # and cells that it waits for
+MOST = WAITS + 1  # cells that a node can read and join one of them
+FIRST = 1 << 12  # nodes there is room for at first
+NONE = -1
+UNREAD = -2  # of a cell: no other has read it yet
 
 
-def grown(starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
+@dataclass(frozen=True)
+class Growth:
+    """The nodes of a run, in creation order, and the cells that they make up.
+
+    Node k reads operands[starts[k] : starts[k + 1]] and is in the cell own[k], if in
+    any. Cells are numbered in the order of the nodes that they began with. One that is
+    `open` may grow; `level` counts the products one after the other up to it. It
+    waits for `waiting` others, in order from waits[number * WAITS] on.
+    """
+
+    starts: Numbers
+    operands: Numbers
+    roles: Numbers
+    own: Numbers
+    began: Numbers
+    open: Numbers
+    products: Numbers  # it has
+    computes: Numbers  # whether it does anything but its product
+    sizes: Numbers  # in nodes
+    level: Numbers
+    waiting: Numbers
+    waits: Numbers
+    reader: Numbers  # the only other that reads it; NONE if there are several
+    into: Numbers  # the one that it has become part of
+
+
+class _Own(threading.local):
+    """The memory of a thread for growing cells: fresh pages cost as much as they."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Numbers] = []
+        self.make(FIRST)
+
+    def make(self, nodes: int) -> None:
+        """Have room for so many nodes."""
+        sizes = [WAITS * nodes if name == "waits" else nodes for name in _GROWN]
+        self.arrays = [np.empty(size, np.int64) for size in sizes]
+
+
+_GROWN = [f.name for f in fields(Growth)][4:]  # what is known of cells
+_own = _Own()
+
+
+def grown(
+    starts: Numbers, operands: Numbers, roles: Numbers, compiled: Compile = interpreted
+) -> Numbers:
     """The cell of each node, by a node of it; -1 for one that is in none.
 
     Nodes are in creation order; node k reads operands[starts[k] : starts[k + 1]].
     """
-    growth = _Growth(roles.tolist())
-    read, bounds = operands.tolist(), starts.tolist()
-    for k in range(len(growth.roles)):
-        growth.add(k, read[bounds[k] : bounds[k + 1]])
-    growth.merge(read, bounds)
-    return np.array(growth.cells(), np.int64)
+    count = len(roles)
+    if len(_own.arrays[0]) < count:
+        _own.make(2 * count)
+    own = np.empty(count, np.int64)
+    growth = Growth(starts, operands, roles, own, *_own.arrays)
+    compiled(grow)(growth, count)
+    return own
 
 
-class _Cell:
-    """Nodes of which one reads the other; `open` to more."""
+@routine
+def grow(g: Growth, nodes: int) -> None:
+    """Find the cells; `own` has a node of each then. What has not grown is none."""
+    cells = _begin_and_join(g, nodes)
+    _note_readers(g, nodes)
+    _merge(g, cells)
+    for cell in range(cells - 1, -1, -1):
+        into = g.into[cell]
+        if into >= 0:
+            g.began[cell] = g.began[into]
+        elif not g.open[cell] or g.sizes[cell] == 1:
+            g.began[cell] = NONE
+    for k in range(nodes):
+        if g.own[k] >= 0:
+            g.own[k] = g.began[g.own[k]]
 
-    def __init__(self, number: int, product: bool, waits: list[int]) -> None:
-        self.number = number
-        self.products = int(product)
-        self.computes = False  # anything but its product
-        self.count = 1
-        self.level = 0  # products one after the other
-        self.waits = waits
-        self.open = False
+
+@routine
+def _begin_and_join(g: Growth, nodes: int) -> int:
+    """Let each node join the cell that it reads, or begin one; how many there are."""
+    own, roles = g.own, g.roles
+    waits = room(MOST + 1)
+    cells = 0
+    for k in range(nodes):
+        role, first, last = roles[k], g.starts[k], g.starts[k + 1]
+        if role <= LEAF:
+            own[k] = NONE
+            continue
+        if role == RESULT and own[g.operands[first]] >= 0:
+            own[k] = own[g.operands[first]]
+            g.sizes[own[k]] += 1
+            continue
+        count, best, level = 0, NONE, 0
+        for j in range(first, last):
+            cell = own[g.operands[j]]
+            if cell >= 0:
+                best = max(best, cell)
+                level = max(level, g.level[cell])
+                count = _insert(waits, count, cell)
+        product = int(role == PRODUCT)
+        if _joins(g, best, role, waits, count, first, last):
+            g.sizes[best] += 1
+            g.products[best] += product
+            g.level[best] += product
+            g.computes[best] |= int(role == PART)
+            own[k] = best
+            continue
+        own[k] = cells
+        g.began[cells] = k
+        g.sizes[cells] = 1
+        g.products[cells] = product
+        g.level[cells] = level + product
+        g.computes[cells] = int(role == PART)
+        g.open[cells] = int(_opens(g, best, role, count))
+        g.waiting[cells] = count if count <= WAITS else 0
+        for j in range(g.waiting[cells]):
+            g.waits[cells * WAITS + j] = waits[j]
+        g.reader[cells] = UNREAD
+        g.into[cells] = NONE
+        cells += 1
+    return cells
 
 
-class _Growth:
-    """The cells so far; a node that is in none is one by itself, and not open."""
+@routine
+def _insert(numbers: Numbers, count: int, x: int) -> int:
+    """Put a number into a sorted list of different ones; how many there are then. Of
+    more than MOST it only matters that they are too many.
+    """
+    place = 0
+    while place < count and numbers[place] < x:
+        place += 1
+    if count > MOST or (place < count and numbers[place] == x):
+        return count
+    for k in range(count, place, -1):
+        numbers[k] = numbers[k - 1]
+    numbers[place] = x
+    return count + 1
 
-    def __init__(self, roles: list[int]) -> None:
-        self.roles = roles
-        self.own: list[int] = []  # the cell of each node
-        self.made: dict[int, _Cell] = {}
-        self.into: dict[int, int] = {}
 
-    def add(self, k: int, read: list[int]) -> None:
-        """Let a node join the cell it reads, or begin one."""
-        role = self.roles[k]
-        if role in (SHARED, LEAF):
-            self.own.append(-1)
-            return
-        if role == RESULT and self.own[read[0]] >= 0:
-            self.own.append(self.own[read[0]])
-            self.made[self.own[k]].count += 1
-            return
-        waits = sorted({self.own[x] for x in read if self.own[x] >= 0})
-        best = self.made[waits[-1]] if waits else None
-        if best is not None and role >= MOVES and self._joins(best, k, waits, read):
-            best.count += 1
-            best.products += role == PRODUCT
-            best.level += role == PRODUCT
-            best.computes |= role == PART
-            self.own.append(best.number)
-            return
-        few = len(waits) <= WAITS
-        cell = self.made[k] = _Cell(k, role == PRODUCT, waits if few else [])
-        cell.computes = role == PART
-        cell.level = max((self.made[x].level for x in waits), default=0)
-        cell.level += cell.products
-        if few and role >= MOVES:
-            further = best is not None and (
-                len(waits) > 1 or best.open or self.roles[best.number] == LONE
-            )
-            cell.open = role == PRODUCT or further
-        self.own.append(k)
+@routine
+def _opens(g: Growth, best: int, role: int, count: int) -> bool:
+    """Whether a cell that a node begins may grow: it goes on from where others end."""
+    if count > WAITS or role < MOVES:
+        return False
+    if role == PRODUCT or count > 1:
+        return True
+    return count == 1 and (g.open[best] != 0 or g.roles[g.began[best]] == LONE)
 
-    def _joins(self, cell: _Cell, k: int, waits: list[int], read: list[int]) -> bool:
-        """Whether a node can be part of a cell: that waits for nothing more then, and
-        for nothing that was made after it began.
-        """
-        if not cell.open or cell.count >= NODES:
+
+@routine
+def _joins(
+    g: Growth, cell: int, role: int, waits: Numbers, count: int, first: int, last: int
+) -> bool:
+    """Whether a node can be part of a cell: that waits for nothing more then, and for
+    nothing that was made after it began.
+    """
+    if cell < 0 or role < MOVES or not g.open[cell] or count > MOST:
+        return False
+    if g.sizes[cell] >= NODES:
+        return False
+    if role == PRODUCT and (g.products[cell] > 0 or g.computes[cell] != 0):
+        return False
+    for k in range(count):
+        if waits[k] != cell and not _awaits(g, cell, waits[k]):
             return False
-        if self.roles[k] == PRODUCT and (cell.products or cell.computes):
+    for j in range(first, last):
+        x = g.operands[j]
+        if g.own[x] >= 0 and g.own[x] != cell and x >= g.began[cell]:
             return False
-        own = self.own
-        return all(x == cell.number or self._awaits(cell, x) for x in waits) and all(
-            own[x] in (-1, cell.number) or x < cell.number for x in read
-        )
+    return True
 
-    def _awaits(self, cell: _Cell, number: int) -> bool:
-        """Whether a cell waits for another one, or for one that does."""
-        waits = cell.waits
-        return number in waits or any(number in self.made[x].waits for x in waits)
 
-    def merge(self, read: list[int], bounds: list[int]) -> None:
-        """Let a cell that only one other reads be part of that, the deepest first."""
-        readers: dict[int, int] = {}  # of a cell, if it is one; else -1
-        for k, mine in enumerate(self.own):
-            for x in read[bounds[k] : bounds[k + 1]] if mine >= 0 else ():
-                other = self.own[x]
-                if other not in (-1, mine):
-                    known = readers.setdefault(other, mine)
-                    readers[other] = known if known == mine else -1
-        for cell in self.made.values():
-            if not cell.open:
-                continue
-            fit = [
-                x
-                for x in map(self.made.__getitem__, cell.waits)
-                if x.open
-                and readers[x.number] == cell.number
-                and x.products + cell.products <= 1
-                and x.count + cell.count <= NODES
-            ]
-            if fit:
-                deepest = max(fit, key=lambda x: (x.level, x.number))
-                self.into[deepest.number] = cell.number
-                cell.count += deepest.count
-                cell.products += deepest.products
+@routine
+def _awaits(g: Growth, cell: int, other: int) -> bool:
+    """Whether a cell waits for another one, or for one that does."""
+    if _waits(g, cell, other):
+        return True
+    for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
+        if _waits(g, g.waits[k], other):
+            return True
+    return False
 
-    def cells(self) -> list[int]:
-        """The cell of each node, if it has several and could grow."""
-        last: dict[int, int] = {}
-        for number in reversed(self.made):
-            into = self.into.get(number)
-            last[number] = number if into is None else last[into]
-        found = []
-        for mine in self.own:
-            whole = last.get(mine, -1)
-            cell = self.made.get(whole)
-            grew = cell is not None and cell.open and cell.count > 1
-            found.append(whole if grew else -1)
-        return found
+
+@routine
+def _waits(g: Growth, cell: int, other: int) -> bool:
+    for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
+        if g.waits[k] == other:
+            return True
+    return False
+
+
+@routine
+def _note_readers(g: Growth, nodes: int) -> None:
+    """Note the only other cell that reads each."""
+    for k in range(nodes):
+        mine = g.own[k]
+        if mine < 0:
+            continue
+        for j in range(g.starts[k], g.starts[k + 1]):
+            cell = g.own[g.operands[j]]
+            if cell >= 0 and cell != mine:
+                known = g.reader[cell]
+                g.reader[cell] = mine if known in (UNREAD, mine) else NONE
+
+
+@routine
+def _merge(g: Growth, cells: int) -> None:
+    """Let a cell that only one other reads be part of that, the deepest first."""
+    for cell in range(cells):
+        if not g.open[cell]:
+            continue
+        best, level = NONE, NONE
+        for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
+            x = g.waits[k]
+            if (
+                g.open[x] != 0
+                and g.reader[x] == cell
+                and g.products[x] + g.products[cell] <= 1
+                and g.sizes[x] + g.sizes[cell] <= NODES
+                and g.level[x] >= level
+            ):
+                best, level = x, g.level[x]
+        if best >= 0:
+            g.into[best] = cell
+            g.products[cell] += g.products[best]
+            g.sizes[cell] += g.sizes[best]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.base.routine import Compile, Marks, Numbers, interpreted
 from treadle.base.types import TupleType, Type
 from treadle.batch.cells import join_cells
-from treadle.batch.columns import Marks, Numbers, grouped, split
+from treadle.batch.columns import grouped, split
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, WIDE, Ops
-from treadle.batch.members import Find, members_of
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.spelled import join_spelled
 from treadle.batch.views import Inside, parts_of_data, views_of_leaves
@@ -103,7 +103,9 @@ class View:
     offset: int
 
 
-def collect(walk: Walk, asked: Container[int] = (), find: Find = members_of) -> Units:
+def collect(
+    walk: Walk, asked: Container[int] = (), compiled: Compile = interpreted
+) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
@@ -116,7 +118,7 @@ def collect(walk: Walk, asked: Container[int] = (), find: Find = members_of) -> 
     bodies = join_spelled(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
-    cells = join_cells(walk, ops, shared.numbers(), lone, asked, find)
+    cells = join_cells(walk, ops, shared.numbers(), lone, asked, compiled)
     found = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from treadle.base.errors import OptionError
 from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
+from treadle.base.routine import interpreted
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
-from treadle.batch.members import Graph, Members, members_of
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.op import Op
 from treadle.graph.outline import Outline, outline
@@ -24,6 +24,7 @@ from treadle.graph.tensor import Tensor, leave_late, makers
 from treadle.graph.variable import Variable
 
 Values = dict[int, Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
 MANY = 50_000  # nodes of a graph that takes seconds to compile
 TINY = 256  # bytes of a node on average
 
@@ -120,9 +121,9 @@ class Engine:
         """The nodes below the roots with their fields side by side."""
         return columns(roots)
 
-    def members(self, graph: Graph) -> Members:
-        """As `members_of`."""
-        return members_of(graph)
+    def compiled(self, routine: _F) -> _F:
+        """A routine as the engine runs it."""
+        return interpreted(routine)
 
     def forget(self, nodes: list[Tensor]) -> None:
         """Empty a list of nodes in creation order: the newest goes first, so that none

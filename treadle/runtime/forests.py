@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.routine import Numbers
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest
 from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run

@@ -12,7 +12,8 @@ import numpy as np
 from treadle.autodiff.tape import Part, Row, Tape
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
-from treadle.batch.columns import Columns, Numbers
+from treadle.base.routine import Numbers
+from treadle.batch.columns import Columns
 from treadle.batch.forest import OFTEN, Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
@@ -114,7 +115,7 @@ def _run_rows(
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    units = collect(walk, asked, engine(current().engine).members)
+    units = collect(walk, asked, engine(current().engine).compiled)
     if units.work < FEW or units.size > LARGE:
         return False
     return _pays(roots, units, held, asked, once)

@@ -13,9 +13,8 @@ and reduces strength. Its level 2 takes 3 to 6 ms a kernel; level 1 saves 7 % of
 and loses 12 % on integer index code, level 3 gains nothing.
 
 What a text has as functions of its own is called, unless it is `alwaysinline`: then it
-is put in where it is used, without further passes. The engine's own functions, which
-read the interpreter's objects by dozens of little ones, are a quarter faster for it,
-and compiled sooner.
+is put in where it is used. The engine's own functions, which read the interpreter's
+objects by dozens of little ones, are a quarter faster for it, and compiled sooner.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from treadle.engines.native.host import Host, cores
 
 __all__ = [
     "FLAGS",
+    "VARIABLES",
     "VERSIONS",
     "assembly",
     "compile_texts",
@@ -48,12 +48,16 @@ _LEVEL = 2
 # "small": constants lie at offsets from the program counter, not at full addresses.
 _RELOCATION, _CODE_MODEL = "pic", "small"
 # What code depends on besides text, host and versions: to change with what is done.
-FLAGS = f"level {_LEVEL} {_RELOCATION} {_CODE_MODEL} no passes but inlining"
+FLAGS = (
+    f"level {_LEVEL} {_RELOCATION} {_CODE_MODEL} no passes but inlining and registers"
+)
 VERSIONS = (".".join(map(str, llvm.llvm_version_info)), llvmlite.__version__)
 
 _DEFINITION = re.compile(r"^(define\b[^{]*\)[^{()]*?)\s*\{", re.MULTILINE)
 _GROUP = 700  # of function attributes; texts have none or few of their own
 _INLINE = "alwaysinline"  # the attribute of what is put in where it is used
+# In a text that keeps its variables on the stack: they are put into registers.
+VARIABLES = "!treadle.variables = !{}"
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -170,18 +174,24 @@ def _layout(host: Host) -> str:
 def _parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()
-    if _INLINE in text:
+    if _has_passes(text):
         passes = llvm.create_new_module_pass_manager()
         passes.add_always_inliner_pass()
+        if VARIABLES in text:
+            passes.add_sroa_pass()
         settings = llvm.create_pipeline_tuning_options()
         passes.run(module, llvm.create_pass_builder(machine, settings))
     return module
 
 
+def _has_passes(text: str) -> bool:
+    return _INLINE in text or VARIABLES in text
+
+
 def _emit(text: str, machine: llvm.TargetMachine) -> bytes:
     """The object code of one prepared text."""
     library = _unlocked()
-    if library is None or _INLINE in text:
+    if library is None or _has_passes(text):
         return bytes(machine.emit_object(_parse(text, machine)))
     context = library.ContextCreate()
     module = buffer = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
-from treadle.batch.members import Graph, Members
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.elements import is_float
-from treadle.engines.native.forest.members import members
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
@@ -41,6 +39,7 @@ from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
+from treadle.engines.native.routines.compiled import compiled
 from treadle.engines.native.run import PositionError, beside, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
@@ -55,6 +54,8 @@ from treadle.program import forms
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Native(Engine):
@@ -159,8 +160,8 @@ class Native(Engine):
     def columns(self, roots: Sequence[Tensor]) -> Columns:
         return walked(roots)
 
-    def members(self, graph: Graph) -> Members:
-        return members(graph)
+    def compiled(self, routine: _F) -> _F:
+        return compiled(routine)
 
     def forget(self, nodes: list[Tensor]) -> None:
         forgotten(nodes)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from treadle.base.routine import Numbers
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
 from treadle.batch.forest import Groups
 from treadle.batch.live import living
 from treadle.batch.room import room

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.options import current
+from treadle.base.routine import Numbers
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.units import Leaves, View

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.batch.columns import Numbers
+from treadle.base.routine import Numbers
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source

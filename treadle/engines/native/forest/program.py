@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from treadle.base.routine import Numbers
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import COARSE, room

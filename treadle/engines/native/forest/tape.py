@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.options import current
+from treadle.base.routine import Numbers
 from treadle.base.types import Type
-from treadle.batch.columns import Numbers
 from treadle.batch.room import COARSE, room
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.batch.columns import Numbers
+from treadle.base.routine import Numbers
 from treadle.engines.native.objects.layout import place_of, usable
 from treadle.engines.native.objects.text import loaded
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.batch.columns import Columns, Numbers, columns
+from treadle.base.routine import Numbers
+from treadle.batch.columns import Columns, columns
 from treadle.engines.native.objects.layout import offsets
-from treadle.engines.native.objects.ordered import FIELDS, Found, Ordering
+from treadle.engines.native.objects.ordered import FIELDS, Found, Ordering, Walked
 from treadle.engines.native.objects.table import TABLE, TABLES, Table
 from treadle.engines.native.objects.text import loaded
 from treadle.graph.tensor import Tensor
@@ -227,8 +228,8 @@ class _Space:
         arrays = [self.fields.ctypes.data, room, self.starts.ctypes.data]
         arrays += [self.operands.ctypes.data, len(self.operands)]
         self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
-        objects = self.nodes.objects.ctypes.data
-        self.ordering = Ordering([*arrays[:4], objects], room)
+        found = self.starts, self.operands, self.nodes.objects
+        self.ordering = Ordering(Walked(self.fields, room, *found))
 
     def walk(self, function: Any, roots: Numbers, whole: bool) -> int:
         """How many nodes there are; less than none if there is no room for them."""
