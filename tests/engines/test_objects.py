@@ -136,7 +136,7 @@ def test_threads_walk_at_once() -> None:
 def test_python_reads_where_the_layout_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(walk, "_function", lambda: None)
+    monkeypatch.setattr(walk, "machine", lambda routine: None)
     x = td.constant(1.0)
     found = walk.walked([x + x])
     assert [len(node.inputs) for node in found.nodes] == [0, 2]
@@ -147,14 +147,15 @@ def test_python_reads_where_the_layout_is_unknown(
 def test_a_walk_that_was_interrupted_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    native = walk._function()
+    native = walk.machine(walk.walk)
+    assert native is not None
 
     def interrupted(*args: Any) -> int:
         native(*args)
         raise KeyboardInterrupt
 
     x = td.constant(np.ones(3))
-    monkeypatch.setattr(walk, "_function", lambda: interrupted)
+    monkeypatch.setattr(walk, "machine", lambda routine: interrupted)
     with pytest.raises(KeyboardInterrupt):
         walk.walked([td.exp(x) + x])
     monkeypatch.undo()

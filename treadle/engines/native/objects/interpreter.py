@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from treadle.engines.native.objects.layout import BYTES
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 from treadle.graph.thread import local, thread_state
 
@@ -72,7 +73,6 @@ _OBJECTS = {
     "STATE": thread_state,
     "LATEST": latest,
 }
-BYTES = bytes.__basicsize__ - 1  # where the contents of a bytes object begin
 
 INTERPRETER = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)

@@ -17,6 +17,7 @@ from typing import Any
 from treadle.graph.tensor import Tensor
 
 __all__ = [
+    "BYTES",
     "COUNT",
     "DIGITS",
     "ITEMS",
@@ -38,6 +39,7 @@ SHIFT = 3 if sys.version_info >= (3, 12) else 0  # bits below the count of digit
 # Of a tuple: the first item, behind a hash in later versions.
 ITEMS = (4 if sys.version_info >= (3, 14) else 3) * WORD
 LIST_ITEMS = 3 * WORD  # of a list: where its items lie
+BYTES = bytes.__basicsize__ - 1  # of bytes: where their contents begin
 _BITS = 30  # in a digit
 FIELDS = tuple(name for name in Tensor.__slots__ if name != "__weakref__")
 

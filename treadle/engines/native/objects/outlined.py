@@ -243,7 +243,7 @@ class _Space:
     def __init__(self, room: int) -> None:
         self.room = room
         self.busy = False
-        self.nodes, self.ops = Table(room), Table(room)
+        self.nodes, self.ops = Table.of(room), Table.of(room)
         self.parts = np.empty(READ * room, np.int64)
         self.arrays = np.empty((6, room), np.int64)
         self.heads, self.ages, self.others, self.leaves, *_ = self.arrays

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-__all__ = ["TABLE", "TABLES", "Table"]
+from treadle.base.routine import Numbers, routine
+
+__all__ = ["TABLE", "TABLES", "Table", "place", "slot_of"]
 
 # What native code is told of a table: its slots of (object, number), their mask, the
 # objects, how many fit, the slot of each, how many there are.
 TABLE = 6
+SPREAD = 0x1E3779B97F4A7C15  # a large odd number
+LOW = (1 << 63) - 1
 _SPREAD = -7046029254386353131  # two to the 64th by the golden ratio
 TABLES = f"""
 ; The slot where an object is looked for first in a table.
@@ -97,21 +103,58 @@ end:
 """
 
 
+@dataclass(frozen=True)
 class Table:
-    """Numbers for objects. It is used again, and empty before each use."""
+    """Numbers for objects. It is used again, and empty before each use.
 
-    def __init__(self, room: int) -> None:
-        size = 1 << (2 * room - 1).bit_length()
-        self.slots = np.zeros((size, 2), np.int64)
-        self.objects = np.empty(room, np.int64)
-        self.places = np.empty(room, np.int64)
+    Slot k has an object at slots[2 * k], zero if it is free, and its number behind it.
+    """
+
+    slots: Numbers
+    mask: int
+    objects: Numbers
+    room: int
+    places: Numbers  # the slot of each object
+    count: Numbers  # of objects, one number
+
+    @classmethod
+    def of(cls, room: int) -> Table:
+        """A table for so many objects."""
+        slots = 1 << (2 * room - 1).bit_length()
+        objects, places = np.empty(room, np.int64), np.empty(room, np.int64)
+        free, count = np.zeros(2 * slots, np.int64), np.zeros(1, np.int64)
+        return cls(free, slots - 1, objects, room, places, count)
 
     def words(self) -> list[int]:
         """What native code is told of it."""
         slots, objects = self.slots.ctypes.data, self.objects.ctypes.data
-        room, places = len(self.objects), self.places.ctypes.data
-        return [slots, len(self.slots) - 1, objects, room, places, 0]
+        return [slots, self.mask, objects, self.room, self.places.ctypes.data, 0]
 
     def clear(self, count: int) -> None:
         """Forget the objects, of which there are so many."""
-        self.slots[self.places[:count], 0] = 0
+        self.slots[2 * self.places[:count]] = 0
+
+
+@routine
+def slot_of(table: Table, x: int) -> int:
+    """The slot where an object is looked for first."""
+    return (x * SPREAD & LOW) >> 24 & table.mask
+
+
+@routine
+def place(table: Table, x: int) -> int:
+    """The number of an object, a new one if it is not known; -1 if there is no room."""
+    slot = slot_of(table, x)
+    while table.slots[2 * slot] != 0:
+        if table.slots[2 * slot] == x:
+            return table.slots[2 * slot + 1]
+        slot = slot + 1 & table.mask
+    number = table.count[0]
+    if number >= table.room:
+        return -1
+    table.slots[2 * slot] = x
+    table.slots[2 * slot + 1] = number
+    table.objects[number] = x
+    table.places[number] = slot
+    table.count[0] = number + 1
+    return number

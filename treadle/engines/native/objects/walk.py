@@ -10,17 +10,26 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.routine import Numbers, routine
 from treadle.batch.columns import Columns, columns
-from treadle.engines.native.objects.layout import offsets
-from treadle.engines.native.objects.ordered import FIELDS, Found, Ordering, Walked
-from treadle.engines.native.objects.table import TABLE, TABLES, Table
-from treadle.engines.native.objects.text import loaded
+from treadle.engines.native.objects.ordered import (
+    FIELDS,
+    MARKED,
+    SERIAL,
+    WAITS,
+    Found,
+    Ordering,
+    Walked,
+)
+from treadle.engines.native.objects.table import Table, place, slot_of
+from treadle.engines.native.objects.things import Node, Object, number
+from treadle.engines.native.routines.compiled import machine
+from treadle.engines.native.routines.memory import Array, address, prefetch
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import follow
 
@@ -28,187 +37,82 @@ __all__ = ["provide_walk", "walked"]
 
 FIRST = 1 << 12  # nodes there is room for at first
 
-# A walk has a table of nodes, and one of their ops, classes of ops and types; then
-# fields, how many fit, where operands begin, operands, how many fit.
-_TEXT = """
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
-define internal void @put(ptr %space, i64 %field, i64 %k, i64 %x) alwaysinline {
-  %fields = call ptr @array(ptr %space, i64 12)
-  %room = call i64 @word(ptr %space, i64 13)
-  %base = mul i64 %room, %field
-  %place = add i64 %base, %k
-  %p = getelementptr i64, ptr %fields, i64 %place
-  store i64 %x, ptr %p
-  ret void
-}
+@dataclass(frozen=True)
+class Walking:
+    """What a walk writes: the nodes it has found, the other things that these refer to,
+    and what it knows of the nodes.
+    """
 
-; Put down the fields of node k; whether it waits for its value.
-define internal i1 @describe(ptr %node, i64 %k, ptr %space, ptr %none) {
-  %things = getelementptr i64, ptr %space, i64 $TABLE
-  %op = call ptr @field(ptr %node, i64 $op)
-  %x0 = call i64 @place(ptr %op, ptr %things)
-  call void @put(ptr %space, i64 0, i64 %k, i64 %x0)
-  %kind = call ptr @field(ptr %op, i64 $KIND)
-  %x1 = call i64 @place(ptr %kind, ptr %things)
-  call void @put(ptr %space, i64 1, i64 %k, i64 %x1)
-  %type = call ptr @field(ptr %node, i64 $type)
-  %x2 = call i64 @place(ptr %type, ptr %things)
-  call void @put(ptr %space, i64 2, i64 %k, i64 %x2)
-  %stored = call ptr @field(ptr %node, i64 $stored)
-  %waits = icmp eq ptr %stored, %none
-  %x3 = zext i1 %waits to i64
-  call void @put(ptr %space, i64 3, i64 %k, i64 %x3)
-  %serial = call ptr @field(ptr %node, i64 $serial)
-  %x4 = call i64 @number(ptr %serial)
-  call void @put(ptr %space, i64 4, i64 %k, i64 %x4)
-  %depth = call ptr @field(ptr %node, i64 $depth)
-  %x5 = call i64 @number(ptr %depth)
-  call void @put(ptr %space, i64 5, i64 %k, i64 %x5)
-  %p = getelementptr i8, ptr %node, i64 $COUNT
-  %x6 = load i64, ptr %p
-  call void @put(ptr %space, i64 6, i64 %k, i64 %x6)
-  %mark = call ptr @field(ptr %node, i64 $mark)
-  %marked = icmp ne ptr %mark, %none
-  %x7 = zext i1 %marked to i64
-  call void @put(ptr %space, i64 7, i64 %k, i64 %x7)
-  ret i1 %waits
-}
+    nodes: Table
+    known: Array[Node]  # the objects of the table of nodes
+    things: Table
+    found: Walked
+    read: int  # operands there is room for
 
-; Fetch the memory of a node that comes soon, or what its fields refer to.
-define internal void @ahead(ptr %nodes, i64 %k, i64 %n, i1 %fields) {
-  %inside = icmp slt i64 %k, %n
-  br i1 %inside, label %some, label %end
-some:
-  %p = getelementptr ptr, ptr %nodes, i64 %k
-  %node = load ptr, ptr %p
-  br i1 %fields, label %inner, label %outer
-outer:
-  call void @llvm.prefetch.p0(ptr %node, i32 0, i32 3, i32 1)
-  %more = getelementptr i8, ptr %node, i64 64
-  call void @llvm.prefetch.p0(ptr %more, i32 0, i32 3, i32 1)
-  ret void
-inner:
-  %inputs = call ptr @field(ptr %node, i64 $inputs)
-  call void @llvm.prefetch.p0(ptr %inputs, i32 0, i32 3, i32 1)
-  %serial = call ptr @field(ptr %node, i64 $serial)
-  call void @llvm.prefetch.p0(ptr %serial, i32 0, i32 3, i32 1)
-  %op = call ptr @field(ptr %node, i64 $op)
-  call void @llvm.prefetch.p0(ptr %op, i32 0, i32 3, i32 1)
-  ret void
-end:
-  ret void
-}
 
-; Fetch where the operands of a node that comes next are looked for.
-define internal void @next(ptr %nodes, i64 %k, i64 %n, ptr %space) {
-entry:
-  %inside = icmp slt i64 %k, %n
-  br i1 %inside, label %some, label %end
-some:
-  %p = getelementptr ptr, ptr %nodes, i64 %k
-  %node = load ptr, ptr %p
-  %inputs = call ptr @field(ptr %node, i64 $inputs)
-  %mp = getelementptr i8, ptr %inputs, i64 $SIZE
-  %m = load i64, ptr %mp
-  %items = getelementptr i8, ptr %inputs, i64 $ITEMS
-  br label %read
-read:
-  %j = phi i64 [0, %some], [%j1, %one]
-  %more = icmp slt i64 %j, %m
-  %few = icmp slt i64 %j, 4
-  %go = and i1 %more, %few
-  br i1 %go, label %one, label %end
-one:
-  %ip = getelementptr ptr, ptr %items, i64 %j
-  %y = load ptr, ptr %ip
-  %slot = call ptr @slot(ptr %y, ptr %space)
-  call void @llvm.prefetch.p0(ptr %slot, i32 0, i32 3, i32 1)
-  %j1 = add i64 %j, 1
-  br label %read
-end:
-  ret void
-}
+@routine
+def walk(roots: Array[Node], given: int, w: Walking, none: Object, whole: bool) -> int:
+    """How many nodes there are below the roots, all or to where values begin; -1 if
+    there is no room for them.
+    """
+    for k in range(given):
+        if place(w.nodes, address(roots[k])) < 0:
+            return -1
+    k, read = 0, 0
+    w.found.starts[0] = 0
+    while k < w.nodes.count[0]:
+        _fetch(w, k)
+        node = w.known[k]
+        if _describe(w, node, k, none) or whole:
+            inputs = node.inputs
+            if read + inputs.size > w.read:
+                return -1
+            for j in range(inputs.size):
+                number = place(w.nodes, address(inputs.items[j]))
+                if number < 0:
+                    return -1
+                w.found.operands[read + j] = number
+            read += inputs.size
+        k += 1
+        w.found.starts[k] = read
+    return k
 
-; How many nodes there are below the roots, all or to where values begin; -1 if there is
-; no room for them.
-define i64 @treadle_walk(ptr %roots, i64 %given, ptr %space, ptr %none, i64 %all) {
-entry:
-  %starts = call ptr @array(ptr %space, i64 14)
-  %operands = call ptr @array(ptr %space, i64 15)
-  %room = call i64 @word(ptr %space, i64 16)
-  %whole = icmp ne i64 %all, 0
-  br label %begin
-begin:
-  %r = phi i64 [0, %entry], [%r1, %root]
-  %left = icmp slt i64 %r, %given
-  br i1 %left, label %root, label %nodes
-root:
-  %rp = getelementptr ptr, ptr %roots, i64 %r
-  %x = load ptr, ptr %rp
-  %rk = call i64 @place(ptr %x, ptr %space)
-  %r1 = add i64 %r, 1
-  %rno = icmp slt i64 %rk, 0
-  br i1 %rno, label %no, label %begin
-nodes:
-  %k = phi i64 [0, %begin], [%kn, %done]
-  %e = phi i64 [0, %begin], [%en, %done]
-  %sp = getelementptr i64, ptr %starts, i64 %k
-  store i64 %e, ptr %sp
-  %n = call i64 @word(ptr %space, i64 5)
-  %inside = icmp slt i64 %k, %n
-  br i1 %inside, label %node, label %end
-node:
-  %known = call ptr @array(ptr %space, i64 2)
-  %far = add i64 %k, 16
-  call void @ahead(ptr %known, i64 %far, i64 %n, i1 false)
-  %near = add i64 %k, 8
-  call void @ahead(ptr %known, i64 %near, i64 %n, i1 true)
-  %soon = add i64 %k, 4
-  call void @next(ptr %known, i64 %soon, i64 %n, ptr %space)
-  %np = getelementptr ptr, ptr %known, i64 %k
-  %own = load ptr, ptr %np
-  %waits = call i1 @describe(ptr %own, i64 %k, ptr %space, ptr %none)
-  %follow = or i1 %waits, %whole
-  br i1 %follow, label %open, label %done
-open:
-  %inputs = call ptr @field(ptr %own, i64 $inputs)
-  %mp = getelementptr i8, ptr %inputs, i64 $SIZE
-  %m = load i64, ptr %mp
-  %items = getelementptr i8, ptr %inputs, i64 $ITEMS
-  %ends = add i64 %e, %m
-  %much = icmp sgt i64 %ends, %room
-  br i1 %much, label %no, label %read
-read:
-  %j = phi i64 [0, %open], [%j1, %one]
-  %more = icmp slt i64 %j, %m
-  br i1 %more, label %item, label %done
-item:
-  %ip = getelementptr ptr, ptr %items, i64 %j
-  %y = load ptr, ptr %ip
-  %yk = call i64 @place(ptr %y, ptr %space)
-  %yno = icmp slt i64 %yk, 0
-  br i1 %yno, label %no, label %one
-one:
-  %at = add i64 %e, %j
-  %op = getelementptr i64, ptr %operands, i64 %at
-  store i64 %yk, ptr %op
-  %j1 = add i64 %j, 1
-  br label %read
-done:
-  %en = phi i64 [%e, %node], [%ends, %read]
-  %kn = add i64 %k, 1
-  br label %nodes
-end:
-  ret i64 %n
-no:
-  ret i64 -1
-}
-"""
-_WALK = ctypes.PYFUNCTYPE(
-    *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
-    *(ctypes.py_object, ctypes.c_int64),
-)
+
+@routine
+def _describe(w: Walking, node: Node, k: int, none: Object) -> bool:
+    """Put down the fields of a node; whether it waits for its value."""
+    fields, room = w.found.fields, w.found.room
+    waits = node.stored is none
+    fields[k] = place(w.things, address(node.op))
+    fields[room + k] = place(w.things, address(node.op.kind))
+    fields[2 * room + k] = place(w.things, address(node.type))
+    fields[WAITS * room + k] = int(waits)
+    fields[SERIAL * room + k] = number(node.serial)
+    fields[5 * room + k] = number(node.depth)
+    fields[6 * room + k] = node.count
+    fields[MARKED * room + k] = int(node.mark is not none)
+    return waits
+
+
+@routine
+def _fetch(w: Walking, k: int) -> None:
+    """Fetch the memory of nodes that come soon, what the fields of nearer ones refer
+    to, and where the operands of the next are looked for.
+    """
+    count = w.nodes.count[0]
+    if k + 16 < count:
+        prefetch(w.known[k + 16], 0, False)
+        prefetch(w.known[k + 16], 64, False)
+    if k + 8 < count:
+        prefetch(w.known[k + 8].inputs, 0, False)
+        prefetch(w.known[k + 8].serial, 0, False)
+        prefetch(w.known[k + 8].op, 0, False)
+    if k + 4 < count:
+        inputs = w.known[k + 4].inputs
+        for j in range(min(inputs.size, 4)):
+            slot = slot_of(w.nodes, address(inputs.items[j]))
+            prefetch(w.nodes.slots, 16 * slot, False)
 
 
 class _Space:
@@ -220,34 +124,31 @@ class _Space:
     def __init__(self, room: int) -> None:
         self.room = room
         self.count = 0  # of different things that the last walk has met
-        self.nodes = Table(room)
-        self.things = Table(3 * room)
-        self.fields = np.empty((FIELDS, room), np.int64)
-        self.starts = np.empty(room + 1, np.int64)
-        self.operands = np.empty(3 * room, np.int64)
-        arrays = [self.fields.ctypes.data, room, self.starts.ctypes.data]
-        arrays += [self.operands.ctypes.data, len(self.operands)]
-        self.words = np.array([*self.nodes.words(), *self.things.words(), *arrays])
-        found = self.starts, self.operands, self.nodes.objects
-        self.ordering = Ordering(Walked(self.fields, room, *found))
+        self.nodes = Table.of(room)
+        self.things = Table.of(3 * room)
+        starts = np.empty(room + 1, np.int64)
+        fields, read = np.empty(FIELDS * room, np.int64), np.empty(3 * room, np.int64)
+        self.walked = Walked(fields, room, starts, read, self.nodes.objects)
+        known: Any = self.nodes.objects
+        self.words = Walking(self.nodes, known, self.things, self.walked, len(read))
+        self.ordering = Ordering(self.walked)
 
     def walk(self, function: Any, roots: Numbers, whole: bool) -> int:
         """How many nodes there are; less than none if there is no room for them."""
-        words = self.words
-        if words[TABLE - 1] or words[2 * TABLE - 1]:  # the last walk was interrupted
-            self.nodes.slots[:, 0] = self.things.slots[:, 0] = 0
-            words[TABLE - 1] = words[2 * TABLE - 1] = 0
-        places = roots.ctypes.data, len(roots), words.ctypes.data
-        found: int = function(*places, None, whole)
-        self.nodes.clear(int(words[TABLE - 1]))
-        self.count = int(words[2 * TABLE - 1])
-        self.things.clear(self.count)
-        words[TABLE - 1] = words[2 * TABLE - 1] = 0
+        tables = self.nodes, self.things
+        if any(table.count[0] for table in tables):  # the last walk was interrupted
+            for table in tables:
+                table.slots[:], table.count[0] = 0, 0
+        found: int = function(roots, len(roots), self.words, None, whole)
+        self.count = int(self.things.count[0])
+        for table in tables:
+            table.clear(int(table.count[0]))
+            table.count[0] = 0
         return found
 
     def found(self, count: int) -> Found:
         """What was found, in creation order."""
-        return self.ordering.found(count, int(self.starts[count]))
+        return self.ordering.found(count, int(self.walked.starts[count]))
 
     def nodes_of(self, found: Found) -> list[Any]:
         """The objects themselves."""
@@ -285,7 +186,7 @@ _own = _Own()
 
 def walked(roots: Sequence[Tensor]) -> Columns:
     """`columns`, in machine code where nodes lie as expected."""
-    function = _function()
+    function = machine(walk)
     if function is None:
         return columns(roots)
     space, count = _went(function, roots)
@@ -294,15 +195,15 @@ def walked(roots: Sequence[Tensor]) -> Columns:
 
 def provide_walk() -> None:
     """Let large graphs be gone through by machine code from here on."""
-    function = _function()
+    function = machine(walk)
     if function is None:
         return
 
-    def walk(roots: Sequence[Tensor], whole: bool) -> list[Tensor]:
+    def nodes(roots: Sequence[Tensor], whole: bool) -> list[Tensor]:
         space, count = _went(function, roots, whole)
         return space.nodes_of(space.found(count))
 
-    follow(walk)
+    follow(nodes)
 
 
 def _went(
@@ -326,15 +227,3 @@ def _objects(addresses: Numbers, room: int) -> list[Any]:
     array = (ctypes.py_object * room).from_buffer(padded.data)
     found: list[Any] = array[: len(addresses)]
     return found
-
-
-@cache
-def _function() -> Any:
-    """The walk; None where nodes do not lie as expected."""
-    found = offsets()
-    if found is None:
-        return None
-    made = loaded("treadle_walk", TABLES + _TEXT, found, TABLE=TABLE)
-    function = _WALK(made)
-    function.code = made  # type: ignore[attr-defined]  # stays loaded
-    return function

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from treadle.engines.native.routines.calls import Calls
 from treadle.engines.native.routines.kinds import (
     BOOL,
     INT,
@@ -14,12 +15,12 @@ from treadle.engines.native.routines.kinds import (
     Several,
     kind_of,
 )
-from treadle.engines.native.routines.values import Value, Values
+from treadle.engines.native.routines.values import Value
 
 __all__ = ["Body"]
 
 
-class Body(Values):
+class Body(Calls):
     """The text of a function's body, as it is written."""
 
     def __init__(

@@ -1,25 +1,37 @@
-"""Routines as machine code that is called with arrays and records."""
+"""Routines as machine code that is called with arrays, records and objects."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
+import sys
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache, wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
 from treadle.base.routine import interpreted
-from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.routines.kinds import BOOL, INT, VOID, signature
+from treadle.engines.native.jit import Address, compile_functions
+from treadle.engines.native.routines.kinds import (
+    BOOL,
+    INT,
+    VOID,
+    Kind,
+    Record,
+    Row,
+    Several,
+    signature,
+)
+from treadle.engines.native.routines.memory import Struct, Unknown
 from treadle.engines.native.routines.text import text_of
 from treadle.engines.native.texts import Function, lasting
 
-__all__ = ["compiled"]
+__all__ = ["code", "compiled", "machine"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_PACKED = "_packed"  # where a record keeps how it is passed
 _PASSED: dict[Any, Any] = {INT: ctypes.c_int64, BOOL: ctypes.c_bool, VOID: None}
 
 
@@ -28,47 +40,89 @@ def compiled(routine: _F) -> _F:
 
     Arrays have to be contiguous. The interpreter's lock stays taken.
     """
-    return _compiled(routine)  # type: ignore[return-value]
+    return machine(routine) or interpreted(routine)
+
+
+def machine(routine: _F) -> _F | None:
+    """A routine as machine code; None where its source is not there, or where things
+    do not lie as it expects.
+    """
+    return _machine(routine)  # type: ignore[return-value]
 
 
 @cache
-def _compiled(routine: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        text = _text(routine.__module__, routine.__qualname__)
-    except OSError:
-        return interpreted(routine)
+def _machine(routine: Callable[..., Any]) -> Callable[..., Any] | None:
     arguments, result = signature(routine)
-    if result not in _PASSED:
-        raise TypeError(
-            f"{routine.__qualname__} returns several values, or none of ours"
-        )
-    address = compile_functions({text.name: text.text}, lasting=True)[text.name]
-    kinds = [_PASSED.get(kind, ctypes.c_void_p) for kind in arguments.values()]
-    function = ctypes.PYFUNCTYPE(_PASSED[result], *kinds)(address)
+    if isinstance(result, Several):
+        raise TypeError(f"{routine.__qualname__} returns several values to Python")
+    address = code(routine)
+    if address is None:
+        return None
+    ways = [_way(kind) for kind in arguments.values()]
+    types = [ctype for ctype, _ in ways]
+    function = ctypes.PYFUNCTYPE(_way(result)[0], *types)(address)
+    passed = [pass_ for _, pass_ in ways]
 
     @wraps(routine)
     def run(*given: Any) -> Any:
-        held: list[Any] = []
-        return function(*[_passed(x, held) for x in given])
+        return function(*[pass_(x) for pass_, x in zip(passed, given, strict=True)])
 
     run.__dict__["code"] = address  # stays loaded
     return run
 
 
+@cache
+def code(routine: Callable[..., Any]) -> Address | None:
+    """Where the machine code of a routine begins; None as `machine` says."""
+    versions = sys.version, np.__version__  # they say where things lie
+    try:
+        text = _text(routine.__module__, routine.__qualname__, *versions)
+    except (OSError, Unknown):
+        return None
+    return compile_functions({text.name: text.text}, lasting=True)[text.name]  # type: ignore[return-value]
+
+
 @lasting
-def _text(module: str, name: str) -> Function:
+def _text(module: str, name: str, *versions: str) -> Function:
     own = f"treadle_{name}"
     return Function(own, text_of(getattr(importlib.import_module(module), name), own))
 
 
-def _passed(x: Any, held: list[Any]) -> int:
-    """What stands for an argument; what has to live as long as the call is held."""
-    if isinstance(x, np.ndarray):
-        if not x.flags.c_contiguous:
-            raise ValueError("a routine was given an array that is not contiguous")
-        return int(x.ctypes.data)
-    if is_dataclass(x):
-        words = [_passed(getattr(x, f.name), held) for f in fields(x)]
-        held.append(np.array(words, np.int64))
-        return int(held[-1].ctypes.data)
-    return int(x)
+def _way(kind: Kind) -> tuple[Any, Callable[[Any], Any]]:
+    """How ctypes passes a value of a kind, and what stands for it."""
+    if isinstance(kind, Row):
+        return ctypes.c_void_p, _address
+    if isinstance(kind, Record):
+        if issubclass(kind.made, Struct):
+            return ctypes.py_object, _itself
+        return ctypes.c_void_p, _packed
+    return _PASSED[kind], _itself
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _address(x: Any) -> int:
+    if not x.flags.c_contiguous:
+        raise ValueError("a routine was given an array that is not contiguous")
+    return int(x.ctypes.data)
+
+
+def _packed(x: Any) -> int:
+    packed = x.__dict__.get(_PACKED)
+    if packed is None:
+        packed = _Packed(x)
+        object.__setattr__(x, _PACKED, packed)
+    return int(packed.address)
+
+
+class _Packed:
+    """A record as machine code reads it, whose fields it does not change."""
+
+    def __init__(self, record: Any) -> None:
+        own = Record("ptr", type(record))
+        kinds = [(f.name, own.field(f.name).kind) for f in fields(record)]
+        words = [_way(kind)[1](getattr(record, name)) for name, kind in kinds]
+        self.words = np.array(words, np.int64)
+        self.address = int(self.words.ctypes.data)

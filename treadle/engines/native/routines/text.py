@@ -41,12 +41,13 @@ def text_of(routine: Routine, name: str) -> str:
             found = _called(own, trees[own])
             called.update(found)
             waiting += found
-    texts = [_function(routine, trees.pop(routine), f"@{name}", "")]
+    declared: set[str] = set()
+    texts = [_function(routine, trees.pop(routine), f"@{name}", "", declared)]
     for own, tree in trees.items():
         small = sum(isinstance(x, ast.stmt) for x in ast.walk(tree)) <= SMALL
         how = "alwaysinline " if small or called[own] == 1 else ""
-        texts.append(_function(own, tree, f"internal @{symbol(own)}", how))
-    return "\n".join([*texts, "!0 = !{}", VARIABLES])
+        texts.append(_function(own, tree, f"internal @{symbol(own)}", how, declared))
+    return "\n".join([*texts, *sorted(declared), "!0 = !{}", VARIABLES])
 
 
 def _tree(routine: Routine) -> ast.FunctionDef:
@@ -70,11 +71,15 @@ def _called(routine: Routine, tree: ast.FunctionDef) -> list[Routine]:
     return [x for x in found if x is not None and is_routine(x)]
 
 
-def _function(routine: Routine, tree: ast.FunctionDef, name: str, how: str) -> str:
+def _function(
+    routine: Routine, tree: ast.FunctionDef, name: str, how: str, declared: set[str]
+) -> str:
     """The definition of a function, of some scope and name."""
     arguments, result = signature(routine)
     told = ", ".join(f"{kind.ir} %{own}.given" for own, kind in arguments.items())
     body = Body(routine, tree, arguments, result)
     scope, _, own = name.rpartition("@")
     head = f"define {scope}{result.ir} @{own}({told}) {how}"
-    return f"{head}{{\n{body.text()}\n}}\n"
+    text = f"{head}{{\n{body.text()}\n}}\n"
+    declared |= body.declared
+    return text

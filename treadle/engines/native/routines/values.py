@@ -5,22 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from treadle.base.routine import is_routine, room
 from treadle.engines.native.routines.kinds import (
     BOOL,
     CINT,
     INT,
     NOTHING,
-    VOID,
     Field,
-    Function,
     Kind,
     Record,
     Row,
-    kind_of,
-    signature,
 )
 
 __all__ = ["Value", "Values", "symbol"]
@@ -62,6 +57,7 @@ class Values:
         self.names = routine.__globals__
         self.room: list[str] = []  # memory of the stack, made on entry
         self.lines: list[str] = []
+        self.declared: set[str] = set()  # functions of LLVM
         self.variables: dict[str, Kind] = {}
         self.count = 0
         self.block = "start"
@@ -307,69 +303,8 @@ class Values:
         return self.made(kinds[0], f"phi {kinds[0].ir} {_ways(found)}")
 
     def call(self, x: ast.Call) -> Value:
-        """What a routine returns, or one of Python's functions that it may call."""
-        if x.keywords or not isinstance(x.func, ast.Name | ast.Attribute):
-            self.fail(x, "a routine calls by name and by position")
-        given = x.args
-        if isinstance(x.func, ast.Attribute) or x.func.id in self.variables:
-            return self.function(x, self.value(x.func), [self.value(y) for y in given])
-        name = x.func.id
-        known = self.names.get(name)
-        if known is cast:
-            kind = kind_of(eval(ast.unparse(given[0]), self.names))
-            return self.as_kind(x, kind, self.value(given[1]))
-        if known is not None and is_routine(known):
-            return self.routine_of(x, known, [self.value(y) for y in given])
-        if known is room:
-            place = f"%{self.new('room')}"
-            own = f"{place} = alloca i64, i64 {self.constant(given[0])}"
-            self.room.append(f"  {own}")
-            return Row(), place
-        if name == "int":
-            kind, found = self.value(given[0])
-            if kind == INT:
-                return kind, found
-            how = "zext" if kind == BOOL else "sext"
-            return self.made(INT, f"{how} {kind.ir} {found} to i64")
-        if name == "bool":
-            return BOOL, self.test(given[0])
-        if name in _CHOSEN and len(given) == 2:
-            a, b = (self.number(y) for y in given)
-            test = self.made(BOOL, f"icmp {_CHOSEN[name]} i64 {a}, {b}")[1]
-            return self.made(INT, f"select i1 {test}, i64 {a}, i64 {b}")
-        self.fail(x, f"{name} is no routine")
-
-    def routine_of(
-        self, x: ast.Call, routine: Callable[..., Any], given: Sequence[Value]
-    ) -> Value:
-        arguments, result = signature(routine)
-        name, kinds = f"@{symbol(routine)}", list(arguments.values())
-        return self.called(x, name, kinds, result, given)
-
-    def function(self, x: ast.Call, found: Value, given: Sequence[Value]) -> Value:
-        """What a function returns that is known by its address."""
-        kind, own = found
-        if not isinstance(kind, Function):
-            self.fail(x, f"{kind.ir} is no function")
-        return self.called(x, own, kind.arguments, kind.result, given)
-
-    def called(
-        self,
-        x: ast.Call,
-        name: str,
-        arguments: Sequence[Kind],
-        result: Kind,
-        given: Sequence[Value],
-    ) -> Value:
-        if len(arguments) != len(given):
-            self.fail(x, f"{len(given)} arguments for {len(arguments)}")
-        pairs = zip(arguments, given, strict=True)
-        told = [f"{k.ir} {self.as_kind(x, k, own)[1]}" for k, own in pairs]
-        text = f"call {result.ir} {name}({', '.join(told)})"
-        if result != VOID:
-            return self.made(result, text)
-        self.line(text)
-        return result, ""
+        """What a call returns."""
+        raise NotImplementedError
 
     def as_kind(self, x: ast.AST, kind: Kind, value: Value) -> Value:
         """A value as one of a kind: all pointers are alike to machine code."""

@@ -1,0 +1,114 @@
+"""Python's objects as routines see them: which fields lie where (`layout.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from treadle.base.routine import Numbers, routine
+from treadle.engines.native.objects import layout
+from treadle.engines.native.objects.layout import SHIFT, offsets, usable
+from treadle.engines.native.routines.memory import INLINE, Array, Struct, Unknown
+
+__all__ = ["Bytes", "Int", "List", "Node", "Nodes", "Object", "Tuple", "number"]
+
+LOW = (1 << 32) - 1
+BITS = 30  # in a digit of an int
+
+
+class Object(Struct):
+    """Any object: references to it, and its class."""
+
+    count: int
+    kind: Object
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        if not usable():
+            raise Unknown
+        return {"count": layout.COUNT, "kind": layout.KIND}
+
+
+class Int(Object):
+    """A number of 30 bits a digit; the first two are one word."""
+
+    size: int
+    digits: int
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"size": layout.SIZE, "digits": layout.DIGITS}
+
+
+class Tuple(Object):
+    """So many items, in the tuple itself."""
+
+    size: int
+    items: Annotated[Array[Object], INLINE]
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"size": layout.SIZE, "items": layout.ITEMS}
+
+
+class List(Object):
+    """So many items, somewhere else."""
+
+    size: int
+    items: Array[Object]
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"size": layout.SIZE, "items": layout.LIST_ITEMS}
+
+
+class Bytes(Object):
+    """So many bytes, which are words to us."""
+
+    size: int
+    words: Annotated[Numbers, INLINE]
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"size": layout.SIZE, "words": layout.BYTES}
+
+
+class Nodes(Tuple):
+    """A tuple of nodes."""
+
+    items: Annotated[Array[Node], INLINE]  # type: ignore[assignment]
+
+
+class Node(Object):
+    """A Tensor."""
+
+    op: Object
+    inputs: Nodes
+    type: Object
+    serial: Int
+    depth: Int
+    stored: Object
+    mark: Object
+    _code: Object
+    _offset: Object
+    _name: Object
+    _metadata: Object
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        found = offsets()
+        if found is None:
+            raise Unknown
+        return found
+
+
+@routine
+def number(x: Int) -> int:
+    """The value of an int that is below two to the sixtieth."""
+    digits = x.size >> SHIFT
+    if digits == 0:
+        return 0
+    low = x.digits & LOW
+    if digits == 1:
+        return low
+    return low | (x.digits >> 32 & LOW) << BITS
