@@ -15,6 +15,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from treadle.base.changes import Again, Changes, changes
+from treadle.engines.native.objects.fresh import FRESH
 from treadle.engines.native.objects.interpreter import (
     KEYWORDS,
     addresses,
@@ -24,7 +25,6 @@ from treadle.engines.native.objects.interpreter import (
     numbers,
 )
 from treadle.engines.native.objects.layout import offsets, place_of, slots
-from treadle.engines.native.objects.make import FRESH
 from treadle.engines.native.objects.plan_key import SIGNATURE
 from treadle.engines.native.objects.plan_nodes import CALL, NODES
 from treadle.engines.native.objects.plan_site import HOLDS, SITE

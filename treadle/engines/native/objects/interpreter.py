@@ -9,22 +9,29 @@ from __future__ import annotations
 import _thread
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
-from treadle.engines.native.objects.layout import BYTES
+from treadle.base.routine import Numbers, routine
+from treadle.engines.native.objects.layout import BYTES, WORD
+from treadle.engines.native.objects.things import Bytes, Int, List, Object, Tuple
+from treadle.engines.native.routines.memory import Array, CInt, Struct
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
 from treadle.graph.thread import local, thread_state
 
 __all__ = [
     "INTERPRETER",
     "KEYWORDS",
+    "Interpreter",
     "addresses",
     "bound_to_threads",
     "builtin",
+    "drop_all",
+    "keep",
     "method",
     "numbers",
+    "own_state",
 ]
 
 # Bytes hold the addresses of these, in order.
@@ -73,6 +80,107 @@ _OBJECTS = {
     "STATE": thread_state,
     "LATEST": latest,
 }
+
+
+class Interpreter(Struct):
+    """Where the interpreter's functions begin and some objects are, in bytes.
+
+    What returns an object gives a reference to it, but for `getitem`, `back` of a frame
+    and `occurred`; null says that something was raised. `setitem` takes a reference.
+    """
+
+    fixed = True
+
+    alloc: Callable[[Object, int], Object]
+    noargs: Callable[[Object], Object]
+    onearg: Callable[[Object, Object], Object]
+    long: Callable[[int], Int]
+    tuple: Callable[[int], Tuple]
+    incref: Callable[[Object], None]
+    decref: Callable[[Object], None]
+    tracked: Callable[[Object], CInt]
+    track: Callable[[Object], None]
+    untrack: Callable[[Object], None]
+    frame: Callable[[], Object]
+    code: Callable[[Object], Object]
+    lasti: Callable[[Object], CInt]
+    getattr: Callable[[Object, Object], Object]
+    getitem: Callable[[Object, Object], Object]
+    back: Callable[[Object], Object]
+    vector: Callable[[Object, Array[Object], int, Object], Object]
+    makebytes: Callable[[Numbers, int], Bytes]
+    list: Callable[[int], List]
+    setitem: Callable[[Object, int, Object], CInt]
+    occurred: Callable[[], Object]
+    clear: Callable[[], None]
+    setattr: Callable[[Object, Object, Object], CInt]
+    method: Callable[[Object, Array[Object], int, Object], Object]
+    fetch: Callable[[Array[Object], Array[Object], Array[Object]], None]
+    restore: Callable[[Object, Object, Object], None]
+    thread: Callable[[], Object]
+    threadid: Callable[[Object], int]
+    next: Object
+    warn: Object
+    none: Object
+    true: Object
+    false: Object
+    tupletype: Object
+    listtype: Object
+    inttype: Object
+    closed: Object
+    state: Object
+    latest: Bytes
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        names = [*_FUNCTIONS, *_OBJECTS]
+        return {name.lower(): BYTES + WORD * k for k, name in enumerate(names)}
+
+
+@routine
+def keep(api: Interpreter, x: Object) -> Object:
+    """A thing, with one more reference to it."""
+    api.incref(x)
+    return x
+
+
+@routine
+def drop_all(api: Interpreter, things: Array[Object], count: int) -> None:
+    """Let go of some things."""
+    for k in range(count):
+        api.decref(things[k])
+
+
+@routine
+def own_state(api: Interpreter) -> Object:
+    """The state of this thread (`graph/thread.py`), which lives as long as the thread;
+    null where the interpreter has raised something. No number of a thread comes again.
+    """
+    number = api.threadid(api.thread())
+    last = cast(Latest, api.latest)
+    if last.state is not None and last.number == number:
+        return last.state
+    found = api.noargs(api.state)
+    if found is None:
+        return None
+    before = last.state
+    last.number = number
+    last.state = found
+    if before is not None:
+        api.decref(before)
+    return found
+
+
+class Latest(Struct):
+    """The thread whose state was asked for last, and that, in bytes."""
+
+    number: int
+    state: Object
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"number": BYTES, "state": BYTES + WORD}
+
 
 INTERPRETER = """
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)

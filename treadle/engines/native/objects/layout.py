@@ -25,6 +25,7 @@ __all__ = [
     "LIST_ITEMS",
     "SHIFT",
     "SIZE",
+    "WORD",
     "offsets",
     "place_of",
     "slots",

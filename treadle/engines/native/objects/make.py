@@ -16,294 +16,210 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
+from treadle.base.routine import routine
 from treadle.engines.native.objects.interpreter import (
-    INTERPRETER,
+    Interpreter,
     addresses,
     builtin,
-    numbers,
+    keep,
 )
-from treadle.engines.native.objects.layout import offsets
-from treadle.engines.native.objects.text import loaded
+from treadle.engines.native.objects.things import (
+    Bytes,
+    Int,
+    Node,
+    Nodes,
+    Object,
+    Tuple,
+    number,
+)
+from treadle.engines.native.routines.compiled import code
+from treadle.engines.native.routines.memory import Array, prefetch
+from treadle.graph.serials import LOOK
 from treadle.graph.tensor import makers
 
-__all__ = ["FRESH", "RESULTS", "provide_makers"]
+__all__ = ["provide_makers"]
 
-FRESH = (
-    INTERPRETER
-    + """
-; Whether notes are plain data; 0 also where they do not tell.
-define internal i1 @plain(ptr %self, ptr %notes) {
-entry:
-  %getattr = call ptr @api(ptr %self, i64 $GETATTR)
-  %name = call ptr @api(ptr %self, i64 $CLOSED)
-  %x = call ptr %getattr(ptr %notes, ptr %name)
-  %none = icmp eq ptr %x, null
-  br i1 %none, label %nothing, label %some
-some:
-  %true = call ptr @api(ptr %self, i64 $TRUE)
-  %found = icmp eq ptr %x, %true
-  call void @drop(ptr %self, ptr %x)
-  ret i1 %found
-nothing:
-  %clear = call ptr @api(ptr %self, i64 $CLEAR)
-  call void %clear()
-  ret i1 0
-}
 
-; Hide a tuple of nodes from the collector where it sees none of these.
-define internal void @hide(ptr %self, ptr %tuple) {
-entry:
-  %tracked = call ptr @api(ptr %self, i64 $TRACKED)
-  %sp = getelementptr i8, ptr %tuple, i64 $SIZE
-  %count = load i64, ptr %sp
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %body]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %out
-body:
-  %x = call ptr @item(ptr %tuple, i64 %k)
-  %seen = call i32 %tracked(ptr %x)
-  %known = icmp ne i32 %seen, 0
-  %k1 = add i64 %k, 1
-  br i1 %known, label %end, label %loop
-out:
-  %untrack = call ptr @api(ptr %self, i64 $UNTRACK)
-  call void %untrack(ptr %tuple)
-  br label %end
-end:
-  ret void
-}
+@routine
+def closed(api: Interpreter, notes: Object) -> bool:
+    """Whether notes are plain data; not so where they do not tell."""
+    told = api.getattr(notes, api.closed)
+    if told is None:
+        api.clear()
+        return False
+    api.decref(told)
+    return told is api.true
 
-; How deep a node lies that reads some others.
-define internal i64 @depth(ptr %inputs) {
-entry:
-  %sp = getelementptr i8, ptr %inputs, i64 $SIZE
-  %count = load i64, ptr %sp
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %body]
-  %depth = phi i64 [0, %entry], [%more, %body]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %end
-body:
-  %x = call ptr @item(ptr %inputs, i64 %k)
-  %held = call ptr @field(ptr %x, i64 $depth)
-  %below = call i64 @number(ptr %held)
-  %above = add i64 %below, 1
-  %deeper = icmp sgt i64 %above, %depth
-  %more = select i1 %deeper, i64 %above, i64 %depth
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
-  ret i64 %depth
-}
 
-; A node that lies `depth` deep, out of the collector's sight if it is closed; null
-; where the interpreter has raised something.
-define internal ptr @fresh(ptr %self, ptr %class, ptr %op, ptr %inputs, ptr %type,
-    ptr %stored, i64 %depth, ptr %code, ptr %offset, ptr %notes, i1 %closed) {
-entry:
-  %none = call ptr @api(ptr %self, i64 $NONE)
-  %alloc = call ptr @api(ptr %self, i64 $ALLOC)
-  %node = call ptr %alloc(ptr %class, i64 0)
-  %failed = icmp eq ptr %node, null
-  br i1 %failed, label %nothing, label %made
-made:
-  call void @keep(ptr %self, ptr %node, i64 $op, ptr %op)
-  call void @keep(ptr %self, ptr %node, i64 $inputs, ptr %inputs)
-  call void @keep(ptr %self, ptr %node, i64 $type, ptr %type)
-  call void @keep(ptr %self, ptr %node, i64 $stored, ptr %stored)
-  call void @keep(ptr %self, ptr %node, i64 $_code, ptr %code)
-  call void @keep(ptr %self, ptr %node, i64 $_offset, ptr %offset)
-  call void @keep(ptr %self, ptr %node, i64 $_metadata, ptr %notes)
-  call void @keep(ptr %self, ptr %node, i64 $_name, ptr %none)
-  call void @keep(ptr %self, ptr %node, i64 $mark, ptr %none)
-  %long = call ptr @api(ptr %self, i64 $LONG)
-  %deep = call ptr %long(i64 %depth)
-  %dp = getelementptr i8, ptr %node, i64 $depth
-  store ptr %deep, ptr %dp
-  %noargs = call ptr @api(ptr %self, i64 $NOARGS)
-  %next = call ptr @api(ptr %self, i64 $NEXT)
-  %serial = call ptr %noargs(ptr %next)
-  %sp = getelementptr i8, ptr %node, i64 $serial
-  store ptr %serial, ptr %sp
-  %d = icmp eq ptr %deep, null
-  %s = icmp eq ptr %serial, null
-  %either = or i1 %d, %s
-  br i1 %either, label %undo, label %count
-count:
-  call void @soon(ptr %node, i64 640)
-  call void @soon(ptr %node, i64 704)
-  call void @soon(ptr %inputs, i64 256)
-  call void @soon(ptr %serial, i64 192)
-  %n = call i64 @number(ptr %serial)
-  %low = and i64 %n, $LOOK
-  %due = icmp eq i64 %low, 0
-  br i1 %due, label %look, label %whole
-look:
-  %onearg = call ptr @api(ptr %self, i64 $ONEARG)
-  %warn = call ptr @api(ptr %self, i64 $WARN)
-  %said = call ptr %onearg(ptr %warn, ptr %node)
-  %raised = icmp eq ptr %said, null
-  br i1 %raised, label %undo, label %heard
-heard:
-  call void @drop(ptr %self, ptr %said)
-  br label %whole
-whole:
-  br i1 %closed, label %hide, label %end
-hide:
-  %untrack = call ptr @api(ptr %self, i64 $UNTRACK)
-  call void %untrack(ptr %node)
-  call void %untrack(ptr %inputs)
-  br label %end
-end:
-  ret ptr %node
-undo:
-  call void @drop(ptr %self, ptr %node)
-  br label %nothing
-nothing:
-  ret ptr null
-}
+@routine
+def hide(api: Interpreter, nodes: Tuple) -> None:
+    """Hide a tuple of nodes from the collector where it sees none of these."""
+    for k in range(nodes.size):
+        if api.tracked(nodes.items[k]):
+            return
+    api.untrack(nodes)
 
-"""
-)
-_NODE = """
-; node(class, op, inputs, type, stored, code, offset, notes, closed)
-define ptr @treadle_node(ptr %self, ptr %args, i64 %given) {
-entry:
-  %class = load ptr, ptr %args
-  %op = call ptr @field(ptr %args, i64 8)
-  %inputs = call ptr @field(ptr %args, i64 16)
-  %type = call ptr @field(ptr %args, i64 24)
-  %stored = call ptr @field(ptr %args, i64 32)
-  %code = call ptr @field(ptr %args, i64 40)
-  %offset = call ptr @field(ptr %args, i64 48)
-  %notes = call ptr @field(ptr %args, i64 56)
-  %flag = call ptr @field(ptr %args, i64 64)
-  %true = call ptr @api(ptr %self, i64 $TRUE)
-  %closed = icmp eq ptr %flag, %true
-  %depth = call i64 @depth(ptr %inputs)
-  %node = call ptr @fresh(ptr %self, ptr %class, ptr %op, ptr %inputs, ptr %type,
-    ptr %stored, i64 %depth, ptr %code, ptr %offset, ptr %notes, i1 %closed)
-  ret ptr %node
-}
-"""
-RESULTS = """
-; A tuple of nodes, one for each op.
-define internal ptr @selected(ptr %self, ptr %class, ptr %node, ptr %ops) {
-entry:
-  %none = call ptr @api(ptr %self, i64 $NONE)
-  %types = call ptr @field(ptr %node, i64 $type)
-  %code = call ptr @field(ptr %node, i64 $_code)
-  %offset = call ptr @field(ptr %node, i64 $_offset)
-  %notes = call ptr @field(ptr %node, i64 $_metadata)
-  %tracked = call ptr @api(ptr %self, i64 $TRACKED)
-  %seen = call i32 %tracked(ptr %node)
-  %closed = icmp eq i32 %seen, 0
-  %held = call ptr @field(ptr %node, i64 $depth)
-  %below = call i64 @number(ptr %held)
-  %depth = add i64 %below, 1
-  %sp = getelementptr i8, ptr %ops, i64 $SIZE
-  %count = load i64, ptr %sp
-  %tuple = call ptr @api(ptr %self, i64 $TUPLE)
-  %found = call ptr %tuple(i64 %count)
-  %f = icmp eq ptr %found, null
-  br i1 %f, label %nothing, label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %end
-body:
-  %behind = call ptr %tuple(i64 1)
-  %b = icmp eq ptr %behind, null
-  br i1 %b, label %drop, label %select
-select:
-  call void @keep(ptr %self, ptr %behind, i64 $ITEMS, ptr %node)
-  %op = call ptr @item(ptr %ops, i64 %k)
-  %type = call ptr @item(ptr %types, i64 %k)
-  %y = call ptr @fresh(ptr %self, ptr %class, ptr %op, ptr %behind, ptr %type,
-    ptr %none, i64 %depth, ptr %code, ptr %offset, ptr %notes, i1 %closed)
-  call void @drop(ptr %self, ptr %behind)
-  %failed = icmp eq ptr %y, null
-  br i1 %failed, label %drop, label %next
-next:
-  %items = getelementptr i8, ptr %found, i64 $ITEMS
-  %p = getelementptr ptr, ptr %items, i64 %k
-  store ptr %y, ptr %p
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
-  call void @hide(ptr %self, ptr %found)
-  ret ptr %found
-drop:
-  call void @drop(ptr %self, ptr %found)
-  br label %nothing
-nothing:
-  ret ptr null
-}
 
-; results(class, node, ops)
-define ptr @treadle_results(ptr %self, ptr %args, i64 %given) {
-  %class = load ptr, ptr %args
-  %node = call ptr @field(ptr %args, i64 8)
-  %ops = call ptr @field(ptr %args, i64 16)
-  %found = call ptr @selected(ptr %self, ptr %class, ptr %node, ptr %ops)
-  ret ptr %found
-}
-"""
-_TRACK = """
-; track(x): let the collector see a tuple, or a node and what it reads.
-define ptr @treadle_track(ptr %self, ptr %args, i64 %given) {
-entry:
-  %none = call ptr @api(ptr %self, i64 $NONE)
-  %x = load ptr, ptr %args
-  call void @show(ptr %self, ptr %x)
-  %kind = call ptr @field(ptr %x, i64 $KIND)
-  %tuple = call ptr @api(ptr %self, i64 $TUPLETYPE)
-  %bare = icmp eq ptr %kind, %tuple
-  br i1 %bare, label %end, label %node
-node:
-  %inputs = call ptr @field(ptr %x, i64 $inputs)
-  call void @show(ptr %self, ptr %inputs)
-  br label %end
-end:
-  %incref = call ptr @api(ptr %self, i64 $INCREF)
-  call void %incref(ptr %none)
-  ret ptr %none
-}
+@routine
+def depth_of(inputs: Nodes) -> int:
+    """How deep a node lies that reads some others."""
+    depth = 0
+    for k in range(inputs.size):
+        depth = max(depth, number(inputs.items[k].depth) + 1)
+    return depth
 
-define internal void @show(ptr %self, ptr %object) {
-  %tracked = call ptr @api(ptr %self, i64 $TRACKED)
-  %seen = call i32 %tracked(ptr %object)
-  %known = icmp ne i32 %seen, 0
-  br i1 %known, label %end, label %track
-track:
-  %function = call ptr @api(ptr %self, i64 $TRACK)
-  call void %function(ptr %object)
-  br label %end
-end:
-  ret void
-}
-"""
+
+@routine
+def fresh(
+    api: Interpreter,
+    kind: Object,
+    op: Object,
+    inputs: Nodes,
+    type_: Object,
+    stored: Object,
+    depth: int,
+    code: Object,
+    offset: Object,
+    notes: Object,
+    hidden: bool,
+) -> Node:
+    """A node that lies so deep, out of the collector's sight if it is to be hidden;
+    null where the interpreter has raised something.
+    """
+    node = cast(Node, api.alloc(kind, 0))
+    if node is None:
+        return None
+    node.op = keep(api, op)
+    node.inputs = cast(Nodes, keep(api, inputs))
+    node.type = keep(api, type_)
+    node.stored = keep(api, stored)
+    node._code = keep(api, code)
+    node._offset = keep(api, offset)
+    node._metadata = keep(api, notes)
+    node._name = keep(api, api.none)
+    node.mark = keep(api, api.none)
+    node.depth = api.long(depth)
+    node.serial = cast(Int, api.noargs(api.next))
+    if node.depth is None or node.serial is None:
+        api.decref(node)
+        return None
+    _fetch(node)
+    if number(node.serial) & LOOK == 0:
+        said = api.onearg(api.warn, node)
+        if said is None:
+            api.decref(node)
+            return None
+        api.decref(said)
+    if hidden:
+        api.untrack(node)
+        api.untrack(inputs)
+    return node
+
+
+@routine
+def _fetch(node: Node) -> None:
+    """Fetch the memory of what will soon be made behind this: what an earlier graph had
+    is mostly taken in order again, and lies in no cache any more.
+    """
+    prefetch(node, 640, True)
+    prefetch(node, 704, True)
+    prefetch(node.inputs, 256, True)
+    prefetch(node.serial, 192, True)
+
+
+@routine
+def selected(api: Interpreter, kind: Object, node: Node, ops: Tuple) -> Tuple:
+    """A tuple of nodes, one for each op: the results of another."""
+    hidden = not api.tracked(node)
+    depth = number(node.depth) + 1
+    types = cast(Tuple, node.type)
+    found = api.tuple(ops.size)
+    if found is None:
+        return None
+    for k in range(ops.size):
+        inputs = cast(Nodes, api.tuple(1))
+        if inputs is None:
+            api.decref(found)
+            return None
+        inputs.items[0] = cast(Node, keep(api, node))
+        result = fresh(
+            api,
+            kind,
+            ops.items[k],
+            inputs,
+            types.items[k],
+            api.none,
+            depth,
+            node._code,
+            node._offset,
+            node._metadata,
+            hidden,
+        )
+        api.decref(inputs)
+        if result is None:
+            api.decref(found)
+            return None
+        found.items[k] = result
+    hide(api, found)
+    return found
+
+
+# -- built-in functions: the interpreter's, arguments, how many ------------------------
+
+
+@routine
+def node(own: Bytes, args: Array[Object], given: int) -> Node:
+    """node(class, op, inputs, type, stored, code, offset, notes, closed)"""
+    api = cast(Interpreter, own)
+    inputs = cast(Nodes, args[2])
+    return fresh(
+        api,
+        args[0],
+        args[1],
+        inputs,
+        args[3],
+        args[4],
+        depth_of(inputs),
+        args[5],
+        args[6],
+        args[7],
+        args[8] is api.true,
+    )
+
+
+@routine
+def results(own: Bytes, args: Array[Object], given: int) -> Tuple:
+    """results(class, node, ops)"""
+    api = cast(Interpreter, own)
+    return selected(api, args[0], cast(Node, args[1]), cast(Tuple, args[2]))
+
+
+@routine
+def track(own: Bytes, args: Array[Object], given: int) -> Object:
+    """track(x): let the collector see a tuple, or a node and what it reads."""
+    api = cast(Interpreter, own)
+    _show(api, args[0])
+    if args[0].kind is not api.tupletype:
+        _show(api, cast(Node, args[0]).inputs)
+    return keep(api, api.none)
+
+
+@routine
+def _show(api: Interpreter, x: Object) -> None:
+    if not api.tracked(x):
+        api.track(x)
 
 
 @cache
 def built() -> dict[str, Callable[..., Any]]:
     """The functions by name; none where nodes do not lie as expected."""
-    fields = offsets()
-    if fields is None:
-        return {}
-    texts = {"node": _NODE, "results": RESULTS, "track": _TRACK}
+    own = {x.__name__: code(x) for x in (node, results, track)}
     return {
-        name: builtin(
-            name,
-            loaded(f"treadle_{name}", FRESH + text, fields, **numbers()),
-            addresses(),
-        )
-        for name, text in texts.items()
+        name: builtin(name, place, addresses())
+        for name, place in own.items()
+        if place is not None
     }
 
 
