@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Numbers
-from treadle.engines.native.objects.layout import place_of, usable
-from treadle.engines.native.objects.text import loaded
+from treadle.base.routine import Numbers, routine
+from treadle.engines.native.objects.layout import place_of
+from treadle.engines.native.objects.things import Object
+from treadle.engines.native.routines.compiled import machine
+from treadle.engines.native.routines.memory import Array, Unknown
 
-__all__ = ["addresses_of"]
+__all__ = ["NumPy", "addresses_of"]
 
-_TEXT = """
-; A word of each of some objects, in the place of where the object is.
-define void @treadle_words(ptr %objects, i64 %count, i64 %offset) {
-entry:
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %body]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %end
-body:
-  %p = getelementptr ptr, ptr %objects, i64 %k
-  %object = load ptr, ptr %p
-  %x = call ptr @field(ptr %object, i64 %offset)
-  store ptr %x, ptr %p
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
-  ret void
-}
-"""
-_WORDS = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+class NumPy(Object):
+    """An array: where its first element lies, and whose memory that is."""
+
+    data: int
+    base: NumPy
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return _places()
+
+
+@cache
+def _places() -> Mapping[str, int]:
+    whole = np.zeros(3)
+    part = whole[1:]
+    data, base = place_of(whole, whole.ctypes.data), place_of(part, id(whole))
+    if data is None or base is None:
+        raise Unknown
+    return {"data": data, "base": base}
 
 
 def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
@@ -45,24 +45,16 @@ def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
     >>> addresses_of([x, y]).tolist() == [x.ctypes.data, y.ctypes.data]
     True
     """
-    function, offset = _words()
+    function: Any = machine(look_up)
     if function is None:
         return np.array([x.ctypes.data for x in arrays], np.int64)
     found = np.fromiter(map(id, arrays), np.int64, len(arrays))
-    function(found.ctypes.data, len(found), offset)
+    function(found, found, len(found))
     return found
 
 
-@cache
-def _words() -> tuple[Any, int]:
-    """The function, and the byte of an array where it says where its data lies."""
-    if not usable():
-        return None, 0
-    probe = np.zeros(3)
-    place = place_of(probe, probe.ctypes.data)
-    if place is None:
-        return None, 0
-    made = loaded("treadle_words", _TEXT, {})
-    function = _WORDS(made)
-    function.code = made  # type: ignore[attr-defined]  # stays loaded
-    return function, place
+@routine
+def look_up(found: Numbers, arrays: Array[NumPy], count: int) -> None:
+    """Where the data of each array lies; it may be put in the place of the array."""
+    for k in range(count):
+        found[k] = arrays[k].data

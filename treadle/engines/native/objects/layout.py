@@ -10,22 +10,25 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from treadle.engines.native.routines.memory import Unknown
 from treadle.graph.tensor import Tensor
 
 __all__ = [
     "BYTES",
     "COUNT",
     "DIGITS",
+    "FIELDS",
     "ITEMS",
     "KIND",
     "LIST_ITEMS",
     "SHIFT",
     "SIZE",
     "WORD",
+    "known_slots",
     "offsets",
     "place_of",
     "slots",
@@ -68,6 +71,14 @@ def slots(kind: type, names: Sequence[str]) -> dict[str, int] | None:
         if place is None:
             return None
         found[name] = place
+    return found
+
+
+def known_slots(kind: type, *names: str) -> Mapping[str, int]:
+    """As `slots`. Raises Unknown."""
+    found = slots(kind, names)
+    if found is None:
+        raise Unknown
     return found
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from treadle.base.routine import Numbers, routine
+from treadle.base.routine import Marks, Numbers, routine
 from treadle.engines.native.objects import layout
-from treadle.engines.native.objects.layout import SHIFT, offsets, usable
+from treadle.engines.native.objects.layout import FIELDS, SHIFT, known_slots, usable
 from treadle.engines.native.routines.memory import INLINE, Array, Struct, Unknown
+from treadle.graph.tensor import Tensor
 
 __all__ = ["Bytes", "Int", "List", "Node", "Nodes", "Object", "Tuple", "number"]
 
@@ -63,14 +64,15 @@ class List(Object):
 
 
 class Bytes(Object):
-    """So many bytes, which are words to us."""
+    """So many bytes, which are words to us, or marks."""
 
     size: int
     words: Annotated[Numbers, INLINE]
+    marks: Annotated[Marks, INLINE]
 
     @classmethod
     def places(cls) -> Mapping[str, int]:
-        return {"size": layout.SIZE, "words": layout.BYTES}
+        return {"size": layout.SIZE, "words": layout.BYTES, "marks": layout.BYTES}
 
 
 class Nodes(Tuple):
@@ -96,10 +98,7 @@ class Node(Object):
 
     @classmethod
     def places(cls) -> Mapping[str, int]:
-        found = offsets()
-        if found is None:
-            raise Unknown
-        return found
+        return known_slots(Tensor, *FIELDS)
 
 
 @routine
