@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,12 +49,13 @@ def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
     if function is None:
         return np.array([x.ctypes.data for x in arrays], np.int64)
     found = np.fromiter(map(id, arrays), np.int64, len(arrays))
-    function(found, found, len(found))
+    function(found, len(found))
     return found
 
 
 @routine
-def look_up(found: Numbers, arrays: Array[NumPy], count: int) -> None:
-    """Where the data of each array lies; it may be put in the place of the array."""
+def look_up(found: Numbers, count: int) -> None:
+    """Put where the data of an array lies in the place of where the array does."""
+    arrays = cast(Array[NumPy], found)
     for k in range(count):
         found[k] = arrays[k].data

@@ -58,15 +58,15 @@ def _machine(routine: Callable[..., Any]) -> Callable[..., Any] | None:
     address = code(routine)
     if address is None:
         return None
-    ways = [_way(kind) for kind in arguments.values()]
-    types = [ctype for ctype, _ in ways]
+    ways = {name: _way(kind) for name, kind in arguments.items()}
+    types = [ctype for ctype, _ in ways.values()]
     function = ctypes.PYFUNCTYPE(_way(result)[0], *types)(address)
-    passed = [pass_ for _, pass_ in ways]
-
-    @wraps(routine)
-    def run(*given: Any) -> Any:
-        return function(*[pass_(x) for pass_, x in zip(passed, given, strict=True)])
-
+    passed = [
+        f"{pass_.__name__}({x})" if pass_ else x for x, (_, pass_) in ways.items()
+    ]
+    known = {"function": function, "_address": _address, "_packed": _packed}
+    text = f"lambda {', '.join(ways)}: function({', '.join(passed)})"
+    run: Callable[..., Any] = wraps(routine)(eval(text, known))
     run.__dict__["code"] = address  # stays loaded
     return run
 
@@ -88,19 +88,15 @@ def _text(module: str, name: str, *versions: str) -> Function:
     return Function(own, text_of(getattr(importlib.import_module(module), name), own))
 
 
-def _way(kind: Kind) -> tuple[Any, Callable[[Any], Any]]:
-    """How ctypes passes a value of a kind, and what stands for it."""
+def _way(kind: Kind) -> tuple[Any, Callable[[Any], int] | None]:
+    """How ctypes passes a value of a kind, and what makes it of it, if not itself."""
     if isinstance(kind, Row):
         return ctypes.c_void_p, _address
     if isinstance(kind, Record):
         if issubclass(kind.made, Struct):
-            return ctypes.py_object, _itself
+            return ctypes.py_object, None
         return ctypes.c_void_p, _packed
-    return _PASSED[kind], _itself
-
-
-def _itself(x: Any) -> Any:
-    return x
+    return _PASSED[kind], None
 
 
 def _address(x: Any) -> int:
@@ -122,7 +118,9 @@ class _Packed:
 
     def __init__(self, record: Any) -> None:
         own = Record("ptr", type(record))
-        kinds = [(f.name, own.field(f.name).kind) for f in fields(record)]
-        words = [_way(kind)[1](getattr(record, name)) for name, kind in kinds]
+        words = []
+        for field in fields(record):
+            x, made = getattr(record, field.name), _way(own.field(field.name).kind)[1]
+            words.append(made(x) if made else x)
         self.words = np.array(words, np.int64)
         self.address = int(self.words.ctypes.data)
