@@ -13,7 +13,7 @@ from tests.batch.test_batching import agree, both
 from treadle.batch.room import room, steps_of
 from treadle.engines.native.forest import parts
 from treadle.engines.native.forest.compiled import GRAIN
-from treadle.engines.native.forest.fit import Law
+from treadle.engines.native.forest.fit import RowLaw
 from treadle.runtime.rows import counts
 
 LENGTHS = (3, 9, 14, 20)
@@ -153,7 +153,7 @@ def cell_rows() -> parts.Rows:
 
 def test_a_law_gives_what_compiling_gives() -> None:
     rows = cell_rows()
-    law = Law({n: rows._sample(n) for n in (32, 143, 255)})
+    law = RowLaw({n: rows._sample(n) for n in (32, 143, 255)})
     for n in (33, 64, 90, 254):
         like, wanted = law.like, rows._sample(n).steps
         ours, theirs = law.at(n), wanted.numbers
@@ -208,7 +208,7 @@ def test_a_range_without_a_law_takes_the_next_if_it_is_right(
         assert all(np.allclose(x, y, 1e-5, 1e-6) for x, y in pairs)
 
 
-def differing(once: Any, law: Law) -> Any:
+def differing(once: Any, law: RowLaw) -> Any:
     """`once`, but for steps of a law whose numbers cannot be run."""
 
     def run(like: Any, numbers: Any, body: Any) -> Any:

@@ -15,7 +15,7 @@ from treadle.nn import functional as F
 from treadle.nn import init
 from treadle.nn.linear import Linear, above_zero
 from treadle.nn.module import Module
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.naming import by_role
 
 __all__ = ["LoRA", "add_lora", "merge_lora"]
@@ -60,8 +60,8 @@ class LoRA(Module):
 
     @by_role(1)
     def forward(self, x: Any) -> Tensor:
-        thin = matmul(F.dropout(x, self.dropout, self.training), self.lora_a.T)
-        y: Tensor = self.layer(x) + matmul(thin, self.lora_b.T) * self.scale
+        thin = matmul_transposed(F.dropout(x, self.dropout, self.training), self.lora_a)
+        y: Tensor = self.layer(x) + matmul_transposed(thin, self.lora_b) * self.scale
         return y
 
     def merged(self) -> Linear:

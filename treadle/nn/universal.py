@@ -17,7 +17,7 @@ from treadle.nn import functional as F
 from treadle.nn import init
 from treadle.nn.linear import Init, above_zero
 from treadle.nn.module import Module
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.lookup import embedding
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.softmax import softmax
@@ -96,7 +96,9 @@ class UniversalEmbedding(Module):
         """How much of each universal embedding words take: [..., tokens], sums 1."""
         vectors = embedding(self.queries, ids)
         turned = matmul(vectors, self.transform) / math.sqrt(self.keys.shape[1])
-        scores = F.dropout(matmul(turned, self.keys.T), self.dropout, self.training)
+        scores = F.dropout(
+            matmul_transposed(turned, self.keys), self.dropout, self.training
+        )
         return softmax(scores / self.temperature, -1)
 
     def forward(self, ids: Any) -> Tensor:

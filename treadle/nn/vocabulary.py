@@ -21,7 +21,7 @@ from treadle.nn import init
 from treadle.nn.linear import Embedding, Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.recurrent.layers import LSTM
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.join import concat
 from treadle.ops.lookup import embedding
 from treadle.ops.movement import reshape
@@ -90,7 +90,7 @@ class ClassFactoredSoftmax(Module):
         count, most = self._known.shape
         weight = reshape(self.words, (count * most, self.width))
         shape = (*h.shape[:-1], count, most)
-        scores = reshape(matmul(h, weight.T), shape) + self.bias
+        scores = reshape(matmul_transposed(h, weight), shape) + self.bias
         within = log_softmax(where(as_tensor(self._known), scores, -math.inf), -1)
         every = expand_dims(log_softmax(self.classes(h), -1), -1) + within
         flat = reshape(every, (*h.shape[:-1], count * most))
@@ -162,7 +162,7 @@ class HierarchicalSoftmax(Module):
     def log_probs(self, states: Any) -> Tensor:
         """log p of every word."""
         h = as_tensor(states)
-        scores = matmul(h, self.nodes.T) + self.bias
+        scores = matmul_transposed(h, self.nodes) + self.bias
         return -_decided(scores[..., self._nodes], as_tensor(self._signs))
 
 

@@ -21,7 +21,7 @@ from treadle.loops.kernel import Kernel, Literal
 from treadle.loops.parameters import bits_of, value_of
 from treadle.program.program import PART, SMALL, About, Launch, Program
 
-__all__ = ["Law", "Uneven", "fit", "same"]
+__all__ = ["ProgramLaw", "Uneven", "fit", "same"]
 
 Maker = Callable[[int], Any]
 
@@ -30,7 +30,7 @@ class Uneven(Exception):
     """Something that does not grow evenly."""
 
 
-class Law:
+class ProgramLaw:
     """Programs by a number: that of the highest of three, with other integers.
 
     The least and the highest decide; the one between must be as they foretell.

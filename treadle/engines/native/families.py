@@ -22,7 +22,7 @@ from treadle.engines.native.code import name_of
 from treadle.engines.native.keys import Open
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.workspace import abreast
-from treadle.program.even import Law, Uneven, fit
+from treadle.program.even import ProgramLaw, Uneven, fit
 from treadle.program.group import MANY
 from treadle.program.program import Launch, Program
 
@@ -98,7 +98,7 @@ class _Line:
         place = self.place(middle.extents)
         assert place is not None
         given = {0: first, place: middle, self.steps: last}
-        self.law = Law({k: x.program for k, x in given.items()})
+        self.law = ProgramLaw({k: x.program for k, x in given.items()})
         self.inside = fit(first.inside, last.inside, 0, self.steps)
 
     def place(self, extents: Vector) -> int | None:

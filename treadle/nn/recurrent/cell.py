@@ -15,7 +15,7 @@ from treadle.nn import init
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.ops import random
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.create import zeros
 from treadle.ops.naming import by_role
 from treadle.ops.recurrent import parts
@@ -169,12 +169,12 @@ class Gated(Cell):
     def project(self, x: Any) -> Any:
         if not self.input_size:
             return None
-        y = matmul(x, self.matrix("weight_ih").T)
+        y = matmul_transposed(x, self.matrix("weight_ih"))
         return shifted(normed(y, self.norm_ih), self.bias_ih)
 
     def past(self, h: Any, mask: Any = None) -> Tensor:
         """What the gates get from the output before."""
-        y = matmul(h if mask is None else h * mask, self.matrix("weight_hh").T)
+        y = matmul_transposed(h if mask is None else h * mask, self.matrix("weight_hh"))
         return shifted(normed(y, self.norm_hh), self.bias_hh)
 
     def forward(self, x: Any, state: State = None) -> State:

@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.nn import functional as F
 from treadle.nn.recurrent.cell import Gated, State, normed, shifted
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
 from treadle.ops.recurrent import gru_cell
@@ -60,7 +60,9 @@ class GRUCell(Gated):
     def _part(self, h: Any, weight: Any, rows: slice) -> Any:
         """Some rows of what `past` is."""
         gain, bias = self.norm_hh, self.bias_hh
-        y = normed(matmul(h, weight[rows].T), None if gain is None else gain[rows])
+        y = normed(
+            matmul_transposed(h, weight[rows]), None if gain is None else gain[rows]
+        )
         return shifted(y, None if bias is None else bias[rows])
 
 
@@ -112,12 +114,12 @@ class NematusGRUCell(Gated):
     def project(self, x: Any) -> Any:
         if not self.input_size:
             return None
-        y = shifted(matmul(x, self.matrix("weight_ih").T), self.bias_ih)
+        y = shifted(matmul_transposed(x, self.matrix("weight_ih")), self.bias_ih)
         return self._normed(y, "ih")
 
     def step(self, own: Any, state: State, mask: Any = None) -> State:
         seen = state if mask is None else state * mask
-        past = self._normed(matmul(seen, self.matrix("weight_hh").T), "hh")
+        past = self._normed(matmul_transposed(seen, self.matrix("weight_hh")), "hh")
         if own is None:
             own = shifted(zeros(past.shape, past.dtype), self.bias_ih)
         return gru_cell(own, past, state)

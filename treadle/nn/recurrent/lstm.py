@@ -14,7 +14,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
 from treadle.nn.recurrent.cell import Gated, State, normed, total
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.recurrent import lstm_cell
 from treadle.runtime.evaluate import run
 
@@ -153,7 +153,7 @@ class CoupledLSTMCell(Gated):
         if self.peepholes == "none":
             return 0.0
         if self.peepholes == "full":
-            return matmul(c, self.matrix(name).T)
+            return matmul_transposed(c, self.matrix(name))
         return c * getattr(self, name)
 
     def step(self, own: Any, state: State, mask: Any = None) -> State:

@@ -8,7 +8,7 @@ from treadle.base.errors import ArgumentError
 from treadle.nn.recurrent.cell import Gated, State, normed, shifted
 from treadle.nn.recurrent.gru import GRUCell
 from treadle.nn.recurrent.lstm import LSTMCell
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 
 __all__ = ["MGRUCell", "MLSTMCell"]
 
@@ -40,12 +40,12 @@ class _Multiplicative(Gated):
         self.norm_mh = self.filled((n,), 1.0) if layer_norm else None
 
     def project(self, x: Any) -> Any:
-        y = matmul(x, self.matrix("weight_mx").T)
+        y = matmul_transposed(x, self.matrix("weight_mx"))
         return super().project(x), shifted(normed(y, self.norm_mx), self.bias_mx)
 
     def mixed(self, own: Any, h: Any) -> Any:
         """What the gates see."""
-        y = matmul(h, self.matrix("weight_mh").T)
+        y = matmul_transposed(h, self.matrix("weight_mh"))
         return own * shifted(normed(y, self.norm_mh), self.bias_mh)
 
 

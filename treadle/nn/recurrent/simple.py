@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from treadle.nn import functional as F
 from treadle.nn.recurrent.cell import Gated, State, normed, shifted
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.recurrent import parts
 
 __all__ = ["SRUCell", "SSRUCell"]
@@ -41,7 +41,7 @@ class _Simple(Gated):
         self.norm_ih = self.filled((gates * n,), 1.0) if layer_norm else None
 
     def project(self, x: Any) -> Any:
-        n, y = self.hidden_size, matmul(x, self.matrix("weight_ih").T)
+        n, y = self.hidden_size, matmul_transposed(x, self.matrix("weight_ih"))
         found = parts(y, self.gates + self.mapped)
         for k in range(self.gates):
             gain: Any = self.norm_ih

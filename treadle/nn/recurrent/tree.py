@@ -11,7 +11,7 @@ from treadle.nn import functional as F
 from treadle.nn.recurrent.cell import Cell, Gated, State, checked
 from treadle.nn.recurrent.lstm import LSTMCell
 from treadle.nn.recurrent.sequence import one_by_one
-from treadle.ops.contract import matmul
+from treadle.ops.contract import matmul_transposed
 from treadle.ops.join import concat
 from treadle.ops.recurrent import parts
 
@@ -104,8 +104,8 @@ class ChildSumTreeLSTMCell(TreeCell):
         for h in outputs[1:]:
             summed = summed + h
         rows = concat([weight[:n], weight[2 * n :]])
-        i2, g2, o2 = parts(matmul(summed, rows.T), 3)
-        forgets = [f + matmul(h, weight[n : 2 * n].T) for h in outputs]
+        i2, g2, o2 = parts(matmul_transposed(summed, rows), 3)
+        forgets = [f + matmul_transposed(h, weight[n : 2 * n]) for h in outputs]
         return self.combined((i + i2, g + g2, o + o2), forgets, children)
 
 
@@ -170,7 +170,7 @@ class NaryTreeLSTMCell(TreeCell):
         weight = self.matrix(name)
         if len(xs) < self.arity:
             weight = weight[:, : len(xs) * self.hidden_size]
-        return matmul(concat(xs, -1) if len(xs) > 1 else xs[0], weight.T)
+        return matmul_transposed(concat(xs, -1) if len(xs) > 1 else xs[0], weight)
 
 
 class SequentialTreeCell(Cell):

@@ -27,14 +27,14 @@ from treadle.program.contract import Layout
 from treadle.program.even import Uneven, fit, same
 from treadle.program.program import Product
 
-__all__ = ["Law"]
+__all__ = ["RowLaw"]
 
 
 class _Product:
     """A step whose numbers are planned anew, and where these stand."""
 
     def __init__(self, made: dict[int, Sample], k: int, low: int, high: int) -> None:
-        """`made` by numbers as `Law` counts them."""
+        """`made` by numbers as `RowLaw` counts them."""
         steps: dict[int, Any] = {n: x.linked.program.steps[k] for n, x in made.items()}
         first, last = steps[low], steps[high]
         self.step = fit(first, last, low, high)
@@ -88,7 +88,7 @@ class _Product:
         return found
 
     def write(self, numbers: Numbers, n: int) -> None:
-        """Put what this step is for n, as `Law` counts, among the numbers of all."""
+        """Put what this step is for n, as `RowLaw` counts, among the numbers of all."""
         if not self._resized(numbers, n):
             self._anew(numbers, self.step(n))
 
@@ -137,7 +137,7 @@ def _extents(layout: Layout) -> list[int]:
     return [*layout.sizes, *layout.a, *layout.b, *layout.c]
 
 
-class Law:
+class RowLaw:
     """Steps by the number of rows: `like` those for the most, with other numbers."""
 
     def __init__(self, given: dict[int, Sample], unit: int = 1) -> None:

@@ -14,7 +14,7 @@ from treadle.base.routine import Numbers
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source
-from treadle.engines.native.forest.fit import Law
+from treadle.engines.native.forest.fit import RowLaw
 from treadle.engines.native.run import PositionError
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
@@ -63,7 +63,7 @@ class Rows:
         self.make = make
         self.even = even  # whether it is the same for each row
         # By the least and the most rows there is a law for.
-        self.laws: dict[tuple[int, int], Law | None] = {}
+        self.laws: dict[tuple[int, int], RowLaw | None] = {}
         self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
         self.known: OrderedDict[int, Filled] = OrderedDict()
         self.lock = threading.RLock()
@@ -128,7 +128,7 @@ class Rows:
                 self.samples.popitem(last=False)
         return found
 
-    def _law(self, low: int, high: int, unit: int) -> Law | None:
+    def _law(self, low: int, high: int, unit: int) -> RowLaw | None:
         """The law for some numbers of rows: their own, or else that of the next range,
         where kernels are the same for most of them, if it is right down here.
         """
@@ -141,7 +141,7 @@ class Rows:
             self.laws[low, high] = found
         return self.laws[low, high]
 
-    def _own_law(self, low: int, high: int, unit: int) -> Law | None:
+    def _own_law(self, low: int, high: int, unit: int) -> RowLaw | None:
         """The law of three numbers of rows: two of them those of a range beside this
         one, if that has a law which goes on here, or else all of this one.
         """
@@ -165,16 +165,16 @@ class Rows:
             elif high < least == first <= high + unit:
                 yield (low, first, last), step
 
-    def _law_of(self, counts: tuple[int, int, int], unit: int) -> Law | None:
+    def _law_of(self, counts: tuple[int, int, int], unit: int) -> RowLaw | None:
         made = {n: self._sample(n) for n in counts}
         if not all(x.steps.possible for x in made.values()):
             return None
         try:
-            return Law(made, unit)
+            return RowLaw(made, unit)
         except Uneven:
             return None
 
-    def _holds(self, law: Law, counts: Iterable[int]) -> bool:
+    def _holds(self, law: RowLaw, counts: Iterable[int]) -> bool:
         """Whether a law makes for some numbers of rows what is compiled for them."""
         for n in counts:
             body, sample = self.make(n), _filled(self._sample(n))
