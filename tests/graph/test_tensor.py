@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 from treadle.graph import serials
+from treadle.graph.operators import functions
 
 
 def test_a_loop_that_never_runs_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +65,9 @@ def test_a_copy_of_an_array_begins_on_a_line_of_the_cache() -> None:
         assert stored.ctypes.data % 64 == 0 and stored.flags.c_contiguous
         assert np.array_equal(stored, given) and not np.shares_memory(stored, given)
         assert td.asarray(given, dtype=td.float32).numpy().dtype == np.float32
+
+
+def test_a_function_that_no_layer_provides_is_an_attribute_that_is_not_there() -> None:
+    assert not hasattr(functions, "nothing")
+    with pytest.raises(AttributeError, match="no layer has provided .* 'nothing'"):
+        functions.nothing()

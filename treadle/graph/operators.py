@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from treadle.base.errors import ShapeError, TraceError, TreadleError
+from treadle.base.errors import ShapeError, TraceError
 from treadle.base.types import Names, Shape, Type
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ class Table:
     """Functions by name; a missing one says which."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise TreadleError(f"no layer has provided the function {name!r}")
+        raise AttributeError(f"no layer has provided the function {name!r}")
 
 
 functions: Any = Table()
