@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.routine import Marks, Numbers
 from treadle.batch.agenda import agenda
 from treadle.batch.ahead import apart_from
-from treadle.batch.columns import Marks, Numbers, order_of
+from treadle.batch.columns import order_of
 from treadle.batch.signature import Signature, template_of
 from treadle.batch.template import Template
 from treadle.batch.units import Leaves, Units

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.routine import Marks, Numbers
 from treadle.base.types import TupleType
-from treadle.batch.columns import Columns, Marks, Numbers
+from treadle.batch.columns import Columns
 from treadle.graph.tensor import Tensor
 
 __all__ = ["Walk"]

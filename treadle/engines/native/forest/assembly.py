@@ -10,7 +10,8 @@ import numpy as np
 
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
-from treadle.batch.columns import Numbers, order_of
+from treadle.base.routine import Numbers
+from treadle.batch.columns import order_of
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
