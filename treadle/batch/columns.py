@@ -33,10 +33,11 @@ class Columns:
     """Nodes in creation order, from where one has a value on.
 
     `ops`, `kinds` and `types` number their ops, the classes of these and their types:
-    the same object has the same number, below `count`. `waiting` marks those without a
-    value, the others read nothing; `marked` those of which more is to be known.
-    `operands` has the places of what is read, `sizes` how many each reads.
-    `references` counts what refers to a node, besides this object.
+    the same object has the same number, below `count`; `values` are the identities of
+    their values. `waiting` marks those without a value, the others read nothing;
+    `marked` those of which more is to be known. `operands` has the places of what is
+    read, `sizes` how many each reads. `references` counts what refers to a node,
+    besides this object.
     """
 
     nodes: list[Tensor]
@@ -44,6 +45,7 @@ class Columns:
     ops: Numbers
     kinds: Numbers
     types: Numbers
+    values: Numbers
     waiting: Marks
     marked: Marks
     serials: Numbers
@@ -74,6 +76,7 @@ def columns(roots: Sequence[Tensor]) -> Columns:
         numbers,
         kinds,
         types,
+        _numbers([0 if x is None else id(x) for x in map(_stored, nodes)], count),
         np.fromiter(map(is_, map(_stored, nodes), repeat(None)), np.bool_, count),
         np.fromiter(map(is_not, map(_mark, nodes), repeat(None)), np.bool_, count),
         serials,

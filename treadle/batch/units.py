@@ -15,6 +15,7 @@ from treadle.base.routine import Compile, Marks, Numbers, interpreted
 from treadle.base.types import TupleType, Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import grouped, split
+from treadle.batch.equal import equals
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, WIDE, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.spelled import join_spelled
@@ -104,13 +105,17 @@ class View:
 
 
 def collect(
-    walk: Walk, asked: Container[int] = (), compiled: Compile = interpreted
+    walk: Walk,
+    asked: Container[int] = (),
+    compiled: Compile = interpreted,
+    held: Numbers | None = None,
 ) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
     `asked` for a derivative. What is computed of Variables alone is shared by all rows:
-    it has to have its value before they run.
+    it has to have its value before they run. Of units that are equal one is left, but
+    those that are `held` stay as they are; None: all do.
     """
     ops = Ops(walk)
     inside = views_of_leaves(walk, ops, asked)
@@ -133,7 +138,16 @@ def collect(
     for _, _, nodes, _ in found:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
-    units = _numbered(walk, ops, found, possible, inside)
+    one = np.arange(len(walk.nodes))
+    if held is not None:
+        free = possible.copy()
+        free[held] = False
+        read = [(nodes, rows) for _, _, nodes, rows in found]
+        one = equals(walk, ops, asked, read, free, inside, compiled)
+        found = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in found]
+        walk.operands = one[walk.operands]
+        possible &= one == np.arange(len(one))
+    units = _numbered(walk, ops, found, possible, inside, one)
     units.expressions = shared.expressions
     units.moves = any(type(walk.nodes[k].op) is Embedding for k in inside)
     return units
@@ -278,8 +292,9 @@ def _numbered(
     found: Found,
     possible: Marks,
     inside: Inside,
+    one: Numbers,
 ) -> Units:
-    """Units, and their values, by numbers."""
+    """Units, and their values, by numbers; nodes have those of the `one` they equal."""
     found.sort(key=lambda x: x[0])
     (nodes,) = np.nonzero(possible)
     unit = np.full(len(walk.nodes), -1, np.int64)
@@ -311,6 +326,7 @@ def _numbered(
         place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
         views = [View(place[k], place[inside[k][0]], inside[k][1]) for k in own]
     value[leaves] = -1 - np.arange(len(leaves))
+    value = value[one]
     for kind in kinds:
         kind.read = value[kind.read]
     outside = walk.waiting & ~possible & (value == NONE)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from treadle.base.routine import Numbers
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor
 
-__all__ = ["AGELESS", "Outline", "outline"]
+__all__ = ["AGELESS", "MOST", "Outline", "outline"]
 
 AGELESS = 1 << 62  # the age of a node with a value
-
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+MOST = 1024  # nodes of a graph that is told from others by its outline
 
 
 @dataclass

@@ -15,7 +15,7 @@ from treadle.engines.base import engine
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.numbers import number, number_of
-from treadle.graph.outline import AGELESS, Outline
+from treadle.graph.outline import AGELESS, MOST, Outline
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Update
@@ -23,7 +23,6 @@ from treadle.runtime.evaluate import observers
 
 __all__ = ["Look", "Owned", "look", "settings"]
 
-MOST = 1024  # nodes of a graph that is looked at
 KNOWN = 1 << 12  # types of data
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
 

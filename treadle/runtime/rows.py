@@ -22,6 +22,7 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
+from treadle.graph.outline import MOST
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.thread import thread_state
@@ -115,7 +116,9 @@ def _run_rows(
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    units = collect(walk, asked, engine(current().engine).compiled)
+    # Smaller graphs may run again with other positions, which are equal or not.
+    apart = held if len(walk.nodes) > MOST else None
+    units = collect(walk, asked, engine(current().engine).compiled, apart)
     if units.work < FEW or units.size > LARGE:
         return False
     return _pays(roots, units, held, asked, once)

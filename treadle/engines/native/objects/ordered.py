@@ -13,16 +13,16 @@ __all__ = [
     "FIELDS",
     "MARKED",
     "SERIAL",
-    "WAITS",
+    "VALUE",
     "Found",
     "Ordering",
     "Walked",
     "order",
 ]
 
-# Of a node: op, kind, type, if it waits, serial, depth, references, if it is marked.
+# Of a node: op, kind, type, value or zero, serial, depth, references, if it is marked.
 FIELDS = 8
-WAITS, SERIAL, MARKED = 3, 4, 7
+VALUE, SERIAL, MARKED = 3, 4, 7
 BITS = 11  # of serials that are sorted by at once
 
 
@@ -90,7 +90,7 @@ def order(
         node = own[k]
         for field in range(FIELDS):
             found.fields[field * n + k] = w.fields[field * w.room + node]
-        found.waiting[k] = w.fields[WAITS * w.room + node] != 0
+        found.waiting[k] = w.fields[VALUE * w.room + node] == 0
         found.marked[k] = w.fields[MARKED * w.room + node] != 0
         found.objects[k] = w.objects[node]
         first, last = w.starts[node], w.starts[node + 1]

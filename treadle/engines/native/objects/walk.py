@@ -21,7 +21,7 @@ from treadle.engines.native.objects.ordered import (
     FIELDS,
     MARKED,
     SERIAL,
-    WAITS,
+    VALUE,
     Found,
     Ordering,
     Walked,
@@ -87,7 +87,7 @@ def _describe(w: Walking, node: Node, k: int, none: Object) -> bool:
     fields[k] = place(w.things, address(node.op))
     fields[room + k] = place(w.things, address(node.op.kind))
     fields[2 * room + k] = place(w.things, address(node.type))
-    fields[WAITS * room + k] = int(waits)
+    fields[VALUE * room + k] = 0 if waits else address(node.stored)
     fields[SERIAL * room + k] = number(node.serial)
     fields[5 * room + k] = number(node.depth)
     fields[6 * room + k] = node.count
@@ -157,13 +157,14 @@ class _Space:
     def columns(self, count: int) -> Columns:
         """All that is known of so many nodes."""
         found = self.found(count)
-        ops, kinds, types, _, serials, depths, held, _ = found.fields
+        ops, kinds, types, values, serials, depths, held, _ = found.fields
         return Columns(
             self.nodes_of(found),
             self.count,
             ops,
             kinds,
             types,
+            values,
             found.waiting,
             found.marked,
             serials,
