@@ -38,16 +38,16 @@ def native() -> Any:
 
 FORWARD = """
 side by side, 2 chains:
-  chain 0 | 0: b13 = product[1, 8, 128, 32](b4, b3)
+  chain 0 | 0: b13 = product[1, 8, 128, 32](b3, b4)
   chain 0 | 1: b15 = product[1, 8, 128, 32] add(b0, b1, b2, b13, b5)
   chain 0 | 2: b17, b18 = negative_exp_add_divide_multiply_tanh(b15, b6)
-  chain 0 | 3: b21 = product[1, 8, 128, 32](b18, b3)
+  chain 0 | 3: b21 = product[1, 8, 128, 32](b18, b4)
   chain 0 | 4: b23 = product[1, 8, 128, 32] add(b0, b1, b2, b21, b5)
   chain 0 | 5: b25 = negative_exp_add_divide_multiply_tanh(b23, b17)
-  chain 1 | 6: b14 = product[1, 8, 128, 32](b10, b9)
+  chain 1 | 6: b14 = product[1, 8, 128, 32](b9, b10)
   chain 1 | 7: b16 = product[1, 8, 128, 32] add(b0, b7, b8, b14, b11)
   chain 1 | 8: b19, b20 = negative_exp_add_divide_multiply_tanh(b16, b12)
-  chain 1 | 9: b22 = product[1, 8, 128, 32](b20, b9)
+  chain 1 | 9: b22 = product[1, 8, 128, 32](b20, b10)
   chain 1 | 10: b24 = product[1, 8, 128, 32] add(b0, b7, b8, b22, b11)
   chain 1 | 11: b26 = negative_exp_add_divide_multiply_tanh(b24, b19)
 12: b27 = concat(b18, b25, b26, b20)
