@@ -95,6 +95,18 @@ def searched(x: Numbers, a: int, b: int) -> int:
 
 
 @routine
+def conditions(x: Numbers, a: int, b: int) -> int:
+    k = 0
+    while k < 9 and not (a < k and (b > k or a + b == k)):
+        if (a > k or not b > 2) and not (k == 3 and _next(x, 0) > 1):
+            x[1] += k
+        elif k == a or (b == k and _next(x, 2)) or not _next(x, 3):
+            x[4] += 1 if a > 2 and not (b > 2 or _next(x, 5) == 7) else 2
+        k += 1
+    return k
+
+
+@routine
 def _both(a: int, b: int) -> tuple[int, int]:
     if a < b:
         return b, a
@@ -157,7 +169,7 @@ small = st.integers(-12, 12)
 
 
 @pytest.mark.parametrize(
-    "function", [arithmetic, short_circuits, loops, searched, several]
+    "function", [arithmetic, short_circuits, conditions, loops, searched, several]
 )
 @given(a=small | st.integers(-(1 << 20), 1 << 20).filter(lambda x: x < 13), b=small)
 def test_numbers(function: Callable[..., Any], a: int, b: int) -> None:

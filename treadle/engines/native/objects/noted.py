@@ -7,180 +7,174 @@ as the look-up of a row does that it then asks for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
+from treadle.base.routine import routine
 from treadle.engines.native.objects.interpreter import (
-    INTERPRETER,
     KEYWORDS,
+    Interpreter,
     addresses,
     bound_to_threads,
     builtin,
+    keep,
     method,
-    numbers,
+    own_state,
 )
-from treadle.engines.native.objects.layout import slots
-from treadle.engines.native.objects.text import loaded
+from treadle.engines.native.objects.layout import ITEMS, WORD, known_slots
+from treadle.engines.native.objects.things import Object, Tuple
+from treadle.engines.native.routines.compiled import code
+from treadle.engines.native.routines.memory import Array, Struct, pointers
 from treadle.graph.noted import quicken
 from treadle.graph.thread import ThreadState
 
 __all__ = ["provide_noted"]
 
-# `self` of the method is a tuple of these.
-_OWN = ("api", "long", "own", "path", "forward")
-_TEXT = (
-    INTERPRETER
-    + """
-; Set the notes of new nodes; whether that could be done.
-define internal i1 @carry(ptr %self, ptr %notes) alwaysinline {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %state = call ptr @thread(ptr %api)
-  %lost = icmp eq ptr %state, null
-  br i1 %lost, label %end, label %set
-set:
-  %place = getelementptr i8, ptr %state, i64 $notes
-  %before = load ptr, ptr %place
-  call void @keep(ptr %api, ptr %state, i64 $notes, ptr %notes)
-  call void @drop(ptr %api, ptr %before)
-  br label %end
-end:
-  %well = phi i1 [false, %entry], [true, %set]
-  ret i1 %well
-}
 
-; Call `forward`, then have the notes from before, whatever was raised meanwhile.
-define internal ptr @inside(ptr %self, ptr %before, ptr %args, i64 %given, ptr %names) {
-entry:
-  %kind_at = alloca ptr
-  %error_at = alloca ptr
-  %trace_at = alloca ptr
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %name = call ptr @item(ptr %self, i64 $own_forward)
-  %method = call ptr @api(ptr %api, i64 $METHOD)
-  %y = call ptr %method(ptr %name, ptr %args, i64 %given, ptr %names)
-  %raised = icmp eq ptr %y, null
-  br i1 %raised, label %failed, label %back
-back:
-  %well = call i1 @carry(ptr %self, ptr %before)
-  br i1 %well, label %end, label %lost
-end:
-  ret ptr %y
-lost:
-  call void @drop(ptr %api, ptr %y)
-  ret ptr null
-failed:
-  %fetch = call ptr @api(ptr %api, i64 $FETCH)
-  call void %fetch(ptr %kind_at, ptr %error_at, ptr %trace_at)
-  %again = call i1 @carry(ptr %self, ptr %before)
-  br i1 %again, label %raise, label %clear
-clear:
-  %forget = call ptr @api(ptr %api, i64 $CLEAR)
-  call void %forget()
-  br label %raise
-raise:
-  %kind = load ptr, ptr %kind_at
-  %error = load ptr, ptr %error_at
-  %trace = load ptr, ptr %trace_at
-  %restore = call ptr @api(ptr %api, i64 $RESTORE)
-  call void %restore(ptr %kind, ptr %error, ptr %trace)
-  ret ptr null
-}
+class Own(Struct):
+    """What the method has as its `self`, a tuple: the interpreter's functions, the
+    method in Python, and the names of attributes.
+    """
 
-; method(object, *args, **kwargs)
-define ptr @treadle_noted(ptr %self, ptr %args, i64 %given, ptr %names) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
-  %called = icmp sgt i64 %given, 0
-  br i1 %called, label %begin, label %other
-begin:
-  %object = load ptr, ptr %args
-  %state = call ptr @thread(ptr %api)
-  %none = icmp eq ptr %state, null
-  br i1 %none, label %lost, label %read
-read:
-  %before = call ptr @held(ptr %api, ptr %state, i64 $notes)
-  %field = call ptr @item(ptr %self, i64 $own_own)
-  %own = call ptr %getattr(ptr %object, ptr %field)
-  %bare = icmp eq ptr %own, null
-  br i1 %bare, label %drop_before, label %look
-look:
-  %kind = call ptr @field(ptr %own, i64 $KIND)
-  %tuples = call ptr @api(ptr %api, i64 $TUPLETYPE)
-  %is = icmp eq ptr %kind, %tuples
-  br i1 %is, label %sized, label %drop_own
-sized:
-  %sp = getelementptr i8, ptr %own, i64 $SIZE
-  %size = load i64, ptr %sp
-  %three = icmp eq i64 %size, 3
-  br i1 %three, label %compare, label %drop_own
-compare:
-  %around = call ptr @item(ptr %own, i64 0)
-  %known = call ptr @item(ptr %own, i64 1)
-  %notes = call ptr @item(ptr %own, i64 2)
-  %place = call ptr @item(ptr %self, i64 $own_path)
-  %path = call ptr %getattr(ptr %object, ptr %place)
-  %nowhere = icmp eq ptr %path, null
-  br i1 %nowhere, label %drop_own, label %same
-same:
-  %a = icmp eq ptr %around, %before
-  %b = icmp eq ptr %known, %path
-  call void @drop(ptr %api, ptr %path)
-  %both = and i1 %a, %b
-  br i1 %both, label %enter, label %drop_own
-enter:
-  %entered = call i1 @carry(ptr %self, ptr %notes)
-  br i1 %entered, label %run, label %leave
-run:
-  %result = call ptr @inside(ptr %self, ptr %before, ptr %args, i64 %given,
-    ptr %names)
-  br label %leave
-leave:
-  %y = phi ptr [null, %enter], [%result, %run]
-  call void @drop(ptr %api, ptr %own)
-  call void @drop(ptr %api, ptr %before)
-  ret ptr %y
-drop_own:
-  call void @drop(ptr %api, ptr %own)
-  br label %drop_before
-drop_before:
-  call void @drop(ptr %api, ptr %before)
-  br label %lost
-lost:  ; in Python it is raised again
-  %forget = call ptr @api(ptr %api, i64 $CLEAR)
-  call void %forget()
-  br label %other
-other:
-  %long = call ptr @item(ptr %self, i64 $own_long)
-  %vector = call ptr @api(ptr %api, i64 $VECTOR)
-  %z = call ptr %vector(ptr %long, ptr %args, i64 %given, ptr %names)
-  ret ptr %z
-}
-"""
-)
+    fixed = True
+
+    api: Interpreter
+    long: Object
+    notes: Object
+    path: Object
+    forward: Object
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {name: ITEMS + WORD * k for k, name in enumerate(cls.__annotations__)}
+
+
+class State(Object):
+    """The state of a thread."""
+
+    notes: Object
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return known_slots(ThreadState, "notes")
+
+
+@routine
+def call(own: Own, args: Array[Object], given: int, names: Object) -> Object | None:
+    """method(object, *args, **kwargs)"""
+    api = own.api
+    if given == 0:
+        return _long(own, args, given, names)
+    state = cast(State, own_state(api))
+    if state is None:
+        return _long(own, args, given, names)
+    before = keep(api, state.notes)
+    known = _known(own, args[0], before)
+    if known is None:
+        api.decref(before)
+        return _long(own, args, given, names)
+    result = _inside(own, known.items[2], before, args, given, names)
+    api.decref(known)
+    api.decref(before)
+    return result
+
+
+@routine
+def _long(own: Own, args: Array[Object], given: int, names: Object) -> Object:
+    """Leave a call to Python, which raises again what was raised."""
+    own.api.clear()
+    return own.api.vector(own.long, args, given, names)
+
+
+@routine
+def _known(own: Own, x: Object, before: Object) -> Tuple | None:
+    """What an object keeps of its notes, a reference; null if they are not known here,
+    or the interpreter has raised something.
+    """
+    api = own.api
+    found = cast(Tuple, api.getattr(x, own.notes))
+    if found is None:
+        return None
+    if _holds(own, x, before, found):
+        return found
+    api.decref(found)
+    return None
+
+
+@routine
+def _holds(own: Own, x: Object, before: Object, found: Tuple) -> bool:
+    """Whether what an object keeps of its notes is for these around and its path."""
+    api = own.api
+    if found.kind is not api.tupletype or found.size != 3:
+        return False
+    path = api.getattr(x, own.path)
+    if path is None:
+        return False
+    api.decref(path)
+    return found.items[0] is before and found.items[1] is path
+
+
+@routine
+def _inside(
+    own: Own,
+    notes: Object,
+    before: Object,
+    args: Array[Object],
+    given: int,
+    names: Object,
+) -> Object | None:
+    """Call `forward` with notes, then have those from before, whatever was raised
+    meanwhile.
+    """
+    api = own.api
+    if not _carry(api, notes):
+        return None
+    result = api.method(own.forward, args, given, names)
+    if result is None:
+        _carry_raising(api, before)
+        return None
+    if not _carry(api, before):
+        api.decref(result)
+        return None
+    return result
+
+
+@routine
+def _carry(api: Interpreter, notes: Object) -> bool:
+    """Set the notes of new nodes; whether that could be done."""
+    state = cast(State, own_state(api))
+    if state is None:
+        return False
+    _exchange(api, state, notes)
+    return True
+
+
+@routine
+def _exchange(api: Interpreter, state: State, notes: Object) -> None:
+    before = state.notes
+    state.notes = keep(api, notes)
+    api.decref(before)
+
+
+@routine
+def _carry_raising(api: Interpreter, notes: Object) -> None:
+    """Set the notes of new nodes while something is raised, and stays so."""
+    kind, error, trace = pointers(1), pointers(1), pointers(1)
+    api.fetch(kind, error, trace)
+    if not _carry(api, notes):
+        api.clear()
+    api.restore(kind[0], error[0], trace[0])
 
 
 def provide_noted() -> None:
     """Let such calls be entered by machine code from here on."""
-    code = _code()
-    if code is None:
+    place = code(call) if bound_to_threads() else None
+    if place is None:
         return
 
     def made(long: Callable[..., Any]) -> Any:
         names = "_notes", "_path", "forward"
         own = addresses(), long, *map(sys.intern, names)
-        return method(builtin("__call__", code, own, KEYWORDS))
+        return method(builtin("__call__", place, own, KEYWORDS))
 
     quicken(made)
-
-
-@cache
-def _code() -> int | None:
-    """The function; None where things do not lie as it expects."""
-    fields = slots(ThreadState, ["notes"])
-    if fields is None or not bound_to_threads():
-        return None
-    known = {**numbers(), **fields, **{f"own_{name}": k for k, name in enumerate(_OWN)}}
-    return loaded("treadle_noted", _TEXT, {}, **known)

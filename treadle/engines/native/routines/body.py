@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from treadle.engines.native.routines.calls import Calls
@@ -68,7 +69,7 @@ class Body(Calls):
             case ast.If():
                 self.branch(s)
             case ast.While(test=test, body=body, orelse=[]):
-                self.loop(lambda: self.test(test), body)
+                self.loop(partial(self.split_by, test), body)
             case ast.For(target=ast.Name(id=name), iter=over, body=body, orelse=[]):
                 self.count_over(s, name, over, body)
             case ast.Return(value=value):
@@ -134,7 +135,7 @@ class Body(Calls):
     def branch(self, s: ast.If) -> None:
         yes, end = self.new("yes"), self.new("end")
         no = self.new("no") if s.orelse else end
-        self.split(self.test(s.test), yes, no)
+        self.split_by(s.test, yes, no)
         self.begin(yes)
         self.run(s.body)
         goes_on = self.open
@@ -149,17 +150,19 @@ class Body(Calls):
 
     def loop(
         self,
-        test: Callable[[], str],
+        split: Callable[[str, str], None],
         body: Sequence[ast.stmt],
         first: Callable[[], None] = lambda: None,
         last: Callable[[], None] = lambda: None,
     ) -> None:
-        """A loop; of each turn there is something to do first, and last."""
+        """A loop, inside or at whose end `split` goes on; of each turn there is
+        something to do first, and last.
+        """
         look, inside = self.new("look"), self.new("inside")
         onward, end = self.new("next"), self.new("end")
         self.go(look)
         self.begin(look)
-        self.split(test(), inside, end)
+        split(inside, end)
         self.begin(inside)
         first()
         self.loops.append((onward, end))
@@ -185,8 +188,13 @@ class Body(Calls):
         at = f"{name}.{self.new('at')}"
         less = "slt" if step > 0 else "sgt"
         self.assign(s, at, (INT, begins))
+
+        def split(inside: str, end: str) -> None:
+            test = f"icmp {less} i64 {self.load(at)[1]}, {ends}"
+            self.split(self.made(BOOL, test)[1], inside, end)
+
         self.loop(
-            lambda: self.made(BOOL, f"icmp {less} i64 {self.load(at)[1]}, {ends}")[1],
+            split,
             body,
             lambda: self.assign(s, name, self.load(at)),
             lambda: self.assign(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from treadle.base.routine import interpreted
+from treadle.base.routine import Numbers, interpreted
 from treadle.engines.native.jit import Address, compile_functions
 from treadle.engines.native.routines.kinds import (
     BOOL,
@@ -31,7 +31,6 @@ from treadle.engines.native.texts import Function, lasting
 __all__ = ["code", "compiled", "machine"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_PACKED = "_packed"  # where a record keeps how it is passed
 _PASSED: dict[Any, Any] = {INT: ctypes.c_int64, BOOL: ctypes.c_bool, VOID: None}
 
 
@@ -106,21 +105,28 @@ def _address(x: Any) -> int:
 
 
 def _packed(x: Any) -> int:
-    packed = x.__dict__.get(_PACKED)
-    if packed is None:
-        packed = _Packed(x)
-        object.__setattr__(x, _PACKED, packed)
-    return int(packed.address)
+    """Where a record lies as machine code reads it."""
+    try:
+        return x._packed  # to ask for its __dict__ would slow down all fields
+    except AttributeError:
+        packed = _Packed.of(x)
+        object.__setattr__(x, "_packed", packed)
+        return packed
 
 
-class _Packed:
-    """A record as machine code reads it, whose fields it does not change."""
+class _Packed(int):
+    """Where the words of a record lie, whose fields machine code does not change."""
 
-    def __init__(self, record: Any) -> None:
+    words: Numbers
+
+    @classmethod
+    def of(cls, record: Any) -> _Packed:
         own = Record("ptr", type(record))
         words = []
         for field in fields(record):
             x, made = getattr(record, field.name), _way(own.field(field.name).kind)[1]
             words.append(made(x) if made else x)
-        self.words = np.array(words, np.int64)
-        self.address = int(self.words.ctypes.data)
+        lying = np.array(words, np.int64)
+        found = cls(lying.ctypes.data)
+        found.words = lying
+        return found

@@ -95,6 +95,21 @@ class Values:
         self.line(f"br i1 {test}, label %{yes}, label %{no}")
         self.open = False
 
+    def split_by(self, x: ast.expr, yes: str, no: str) -> None:
+        """Go on where an expression says, as soon as that is known."""
+        match x:
+            case ast.BoolOp(op=op, values=[*first, last]):
+                for own in first:
+                    onward = self.new("other")
+                    ways = (yes, onward) if isinstance(op, ast.Or) else (onward, no)
+                    self.split_by(own, *ways)
+                    self.begin(onward)
+                self.split_by(last, yes, no)
+            case ast.UnaryOp(op=ast.Not(), operand=own):
+                self.split_by(own, no, yes)
+            case _:
+                self.split(self.test(x), yes, no)
+
     def begin(self, label: str) -> None:
         """Begin a block, to which something goes."""
         self.lines.append(f"{label}:")
@@ -288,7 +303,7 @@ class Values:
     def choose(self, x: ast.expr, test: ast.expr, yes: ast.expr, no: ast.expr) -> Value:
         labels = self.new("yes"), self.new("no")
         end = self.new("end")
-        self.split(self.test(test), *labels)
+        self.split_by(test, *labels)
         found: list[tuple[str, str]] = []
         kinds = []
         for label, own in zip(labels, (yes, no), strict=True):
