@@ -13,6 +13,7 @@ import treadle as td
 from tests.batch.nets import WIDTH, Net, Tree, trees
 from tests.batch.test_batching import agree, both, value_and_gradients
 from treadle.batch.grow import (
+    ENDS,
     LEAF,
     LONE,
     MOVES,
@@ -82,6 +83,27 @@ GRAPHS: dict[str, tuple[list[tuple[int, list[int]]], list[int]]] = {
         [(LEAF, []), (PRODUCT, [0]), (PART, [1]), (RESULT, [2]), (LONE, [3])],
         [-1, 1, 1, 1, -1],
     ),
+    "what somebody may derive by is not read in its cell": (
+        [
+            *[(LEAF, []), (PRODUCT, [0]), (PART + ENDS, [1]), (PART, [2])],
+            *[(PART, [3]), (PRODUCT, [0]), (PART + ENDS, [5])],
+        ],
+        [-1, 1, 1, 3, 3, 5, 5],
+    ),
+    "nor is a result of it": (
+        [
+            *[(LEAF, []), (PRODUCT, [0]), (PART, [1]), (RESULT, [2])],
+            *[(RESULT + ENDS, [2]), (PART, [3]), (PART, [4])],
+        ],
+        [-1, 1, 1, 1, 1, 1, -1],
+    ),
+    "a cell is no part of the only one that reads it if that may be derived by": (
+        [
+            *[(LEAF, []), (PRODUCT, [0]), (PART + ENDS, [1]), (PART, [0])],
+            *[(MOVES, [2, 3]), (PART, [4])],
+        ],
+        [-1, 1, 1, -1, 4, 4],
+    ),
     "nothing made later is read": (
         [
             *[(LEAF, []), (PRODUCT, [0]), (PRODUCT, [1]), (PART, [1])],
@@ -114,9 +136,10 @@ def graphs(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
     made: list[tuple[int, list[int]]] = [(LEAF, [])]
     for k, role in enumerate(draw(st.lists(roles, max_size=60)), 1):
         few = 0 if role in (SHARED, LEAF) else 1
+        ends = ENDS if role >= RESULT and draw(st.integers(0, 7)) == 0 else 0
         most = few if role == RESULT else 12 * few
         back = draw(st.lists(st.integers(1, span), min_size=few, max_size=most))
-        made.append((role, [max(k - x, 0) for x in back]))
+        made.append((role + ends, [max(k - x, 0) for x in back]))
     return made
 
 
@@ -228,6 +251,30 @@ def test_held_and_read_inside_a_cell() -> None:
         kept.clear()
         found = value_and_gradients(net, forest)
         return found + [x.numpy() for pair in kept for x in pair]
+
+    agree(both(run))
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_what_is_held_is_derived_by_after_the_value_was_read(once: bool) -> None:
+    """All that reads it counts, also what would be in its cell."""
+    net, forest = Net(False), trees(8, 20, 4)
+    inside: list[Any] = []
+    leaf = net._leaf
+
+    def kept(x: Any) -> tuple[Any, Any]:
+        h, c = leaf(x)
+        inside.append(c)  # which h reads
+        return h, c
+
+    net.leaf_cell = kept
+
+    def run() -> list[Any]:
+        inside.clear()
+        loss = td.stack(net.losses(forest)).sum()
+        value = float(loss)
+        asked = inside[:1] if once else inside
+        return [value, *[g.numpy() for g in td.grad(loss, asked, unused="zero")]]
 
     agree(both(run))
 

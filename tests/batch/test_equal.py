@@ -76,6 +76,28 @@ def param(name: str, *shape: int) -> td.Parameter:
     return td.param(name, init=draw.normal(size=shape), dtype="float64")
 
 
+@pytest.mark.parametrize("cells", [True, False])
+def test_results_that_are_held_have_a_gradient_of_their_own(cells: bool) -> None:
+    net, forest = Net(cells), trees(8, 20, 4)
+    inside: list[Any] = []
+    leaf = net.leaf_cell
+
+    def kept(x: Any) -> tuple[Any, Any]:
+        h, c = leaf(x)
+        inside.append(c)
+        return h, c
+
+    net.leaf_cell = kept
+
+    def run() -> list[Any]:
+        inside.clear()
+        loss = td.stack(net.losses(forest)).sum()
+        value = float(loss)
+        return [value, *[g.numpy() for g in td.grad(loss, inside, unused="zero")]]
+
+    agree(both(run))
+
+
 @pytest.mark.parametrize("read", [False, True])
 def test_what_is_held_has_a_gradient_of_its_own(read: bool) -> None:
     table, weight = param("table", 5, WIDTH), param("w", WIDTH, WIDTH)

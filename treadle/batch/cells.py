@@ -14,7 +14,7 @@ import numpy as np
 from treadle.base.routine import Compile, Marks, Numbers
 from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
-from treadle.batch.grow import LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
+from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
 from treadle.batch.members import Graph, Members, members_of
 from treadle.batch.signature import Signature
@@ -46,19 +46,21 @@ def join_cells(
     ops: Ops,
     shares: Numbers,
     lone: Marks,
+    ends: Numbers,
     asked: Container[int],
     compiled: Compile,
 ) -> list[Cells]:
     """The kinds of cells of a run, where there are several of a kind.
 
     `shares` has a number for what nodes share, -1 for what may be a row; what is `lone`
-    is in no cell. From here on the node that a cell goes by reads what the cell reads.
-    Its other nodes wait no more, but for those that others read or somebody holds: they
-    are results of that one.
+    is in no cell, and what `ends` one is not read in it. From here on the node that a
+    cell goes by reads what the cell reads. Its other nodes wait no more, but for those
+    that others read or somebody holds: they are results of that one.
     """
     roles = _roles(walk, ops, shares, lone, asked)
     if np.count_nonzero(roles == PRODUCT) < LEAST:
         return []
+    roles[ends] += np.where(roles[ends] >= RESULT, ENDS, 0)
     codes = ops.sign * (int(ops.position.max()) + 1) + ops.position
     types, references = walk.found.types, walk.found.references
     columns = walk.starts, walk.operands, roles, shares, codes, types, references

@@ -7,7 +7,7 @@ by their signatures, and to rows of tables, by where they lie.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,6 @@ class Table:
 def equals(
     walk: Walk,
     ops: Ops,
-    asked: Container[int],
     found: Sequence[tuple[Numbers, Numbers]],
     possible: Marks,
     inside: Inside,
@@ -53,8 +52,8 @@ def equals(
     """Of each node, the first that is equal to it.
 
     `found` has nodes of one signature each with what they read, where they are
-    `possible`; `inside` has views. Data is equal if it is the same object, as that of
-    an int is, and not `asked` for a derivative.
+    `possible`; `inside` has views. Ids and labels are equal if they are one object, as
+    those of an int are; nobody derives by them.
     """
     count = len(walk.nodes)
     kinds = np.full(count, -1, np.int64)
@@ -72,8 +71,7 @@ def equals(
 
     of_nodes = walk.found.count  # kinds of data and views are types
     (data,) = np.nonzero(ops.marked(lambda op: op is CONSTANT) & ~walk.waiting)
-    if asked:
-        data = data[[x not in asked for x in walk.found.serials[data].tolist()]]
+    data = data[~walk.inexact(data)]
     note(data, walk.types(data), walk.found.values[data][:, None])
     if inside:
         views = np.fromiter(inside, np.int64, len(inside))

@@ -17,6 +17,7 @@ import numpy as np
 from treadle.base.routine import Compile, Numbers, interpreted, room, routine
 
 __all__ = [
+    "ENDS",
     "LEAF",
     "LONE",
     "MOVES",
@@ -32,6 +33,8 @@ __all__ = [
 # results of another; what may be part of a cell, and computes nothing or something, and
 # the one product that a cell may have.
 SHARED, LEAF, LONE, RESULT, MOVES, PART, PRODUCT = range(7)
+# Added to that: it is not read in its own cell, as somebody may derive by it.
+ENDS = 8
 NODES = 64  # of a cell, at most,
 WAITS = 8  # and cells that it waits for
 MOST = WAITS + 1  # cells that a node can read and join one of them
@@ -58,6 +61,7 @@ class Growth:
     open: Numbers
     products: Numbers  # it has
     computes: Numbers  # whether it does anything but its product
+    ends: Numbers  # whether it has a node that is not read in it
     sizes: Numbers  # in nodes
     level: Numbers
     waiting: Numbers
@@ -123,13 +127,14 @@ def _begin_and_join(g: Growth, nodes: int) -> int:
     waits = room(MOST + 1)
     cells = 0
     for k in range(nodes):
-        role, first, last = roles[k], g.starts[k], g.starts[k + 1]
+        role, first, last = roles[k] & ENDS - 1, g.starts[k], g.starts[k + 1]
         if role <= LEAF:
             own[k] = NONE
             continue
         if role == RESULT and own[g.operands[first]] >= 0:
             own[k] = own[g.operands[first]]
             g.sizes[own[k]] += 1
+            g.ends[own[k]] |= roles[k] & ENDS
             continue
         count, best, level = 0, NONE, 0
         for j in range(first, last):
@@ -144,6 +149,7 @@ def _begin_and_join(g: Growth, nodes: int) -> int:
             g.products[best] += product
             g.level[best] += product
             g.computes[best] |= int(role == PART)
+            g.ends[best] |= roles[k] & ENDS
             own[k] = best
             continue
         own[k] = cells
@@ -152,6 +158,7 @@ def _begin_and_join(g: Growth, nodes: int) -> int:
         g.products[cells] = product
         g.level[cells] = level + product
         g.computes[cells] = int(role == PART)
+        g.ends[cells] = roles[k] & ENDS
         g.open[cells] = int(_opens(g, best, role, count))
         g.waiting[cells] = count if count <= WAITS else 0
         for j in range(g.waiting[cells]):
@@ -185,7 +192,9 @@ def _opens(g: Growth, best: int, role: int, count: int) -> bool:
         return False
     if role == PRODUCT or count > 1:
         return True
-    return count == 1 and (g.open[best] != 0 or g.roles[g.began[best]] == LONE)
+    return count == 1 and (
+        g.open[best] != 0 or g.roles[g.began[best]] & ENDS - 1 == LONE
+    )
 
 
 @routine
@@ -206,6 +215,8 @@ def _joins(
             return False
     for j in range(first, last):
         x = g.operands[j]
+        if g.own[x] == cell and g.roles[x] >= ENDS:
+            return False
         if g.own[x] >= 0 and g.own[x] != cell and x >= g.began[cell]:
             return False
     return True
@@ -255,6 +266,7 @@ def _merge(g: Growth, cells: int) -> None:
             x = g.waits[k]
             if (
                 g.open[x] != 0
+                and g.ends[x] == 0
                 and g.reader[x] == cell
                 and g.products[x] + g.products[cell] <= 1
                 and g.sizes[x] + g.sizes[cell] <= NODES

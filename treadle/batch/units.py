@@ -109,21 +109,27 @@ def collect(
     asked: Container[int] = (),
     compiled: Compile = interpreted,
     held: Numbers | None = None,
+    final: bool = True,
+    merged: bool = False,
 ) -> Units:
     """The units among the nodes of a run: what is a row, and reads nothing else.
 
     Where a part of something with a value begins is no signature. Data is what is not
     `asked` for a derivative. What is computed of Variables alone is shared by all rows:
-    it has to have its value before they run. Of units that are equal one is left, but
-    those that are `held` stay as they are; None: all do.
+    it has to have its value before they run. By what is `held` a derivative may be
+    taken later on, unless this is `final`. Units that are equal are `merged` into one,
+    but for those that are held.
     """
+    if held is None:
+        held = np.zeros(0, np.int64)
+    ends = held[:0] if final else held
     ops = Ops(walk)
     inside = views_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
     bodies = join_spelled(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
-    cells = join_cells(walk, ops, shared.numbers(), lone, asked, compiled)
+    cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked, compiled)
     found = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -139,11 +145,13 @@ def collect(
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
     one = np.arange(len(walk.nodes))
-    if held is not None:
+    if merged:
         free = possible.copy()
-        free[held] = False
+        results = held[ops.kind[held] == OUTPUT]
+        free[held] = free[walk.operands[walk.starts[results]]] = False
         read = [(nodes, rows) for _, _, nodes, rows in found]
-        one = equals(walk, ops, asked, read, free, inside, compiled)
+        views = {k: inside[k] for k in inside.keys() - set(held.tolist())}
+        one = equals(walk, ops, read, free, views, compiled)
         found = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in found]
         walk.operands = one[walk.operands]
         possible &= one == np.arange(len(one))

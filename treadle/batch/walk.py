@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import is_inexact
 from treadle.base.routine import Marks, Numbers
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns
@@ -53,6 +54,14 @@ class Walk:
         first = _first(types, int(types.max(initial=-1)) + 1)
         nodes = [self.nodes[which[k]] if k >= 0 else None for k in first.tolist()]
         kinds = [x is not None and isinstance(x.type, TupleType) for x in nodes]
+        return np.array(kinds, np.bool_)[types]
+
+    def inexact(self, which: Numbers) -> Marks:
+        """Which of some nodes have a value that could be derived by."""
+        types = self.types(which)
+        first = _first(types, int(types.max(initial=-1)) + 1)
+        nodes = [self.nodes[which[k]] if k >= 0 else None for k in first.tolist()]
+        kinds = [x is not None and is_inexact(x.type.dtype) for x in nodes]
         return np.array(kinds, np.bool_)[types]
 
     def has(self, family: str) -> bool:

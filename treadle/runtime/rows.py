@@ -116,9 +116,12 @@ def _run_rows(
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
+    compiled, final = (
+        engine(current().engine).compiled,
+        once or bool(thread_state().no_grad),
+    )
     # Smaller graphs may run again with other positions, which are equal or not.
-    apart = held if len(walk.nodes) > MOST else None
-    units = collect(walk, asked, engine(current().engine).compiled, apart)
+    units = collect(walk, asked, compiled, held, final, len(walk.nodes) > MOST)
     if units.work < FEW or units.size > LARGE:
         return False
     return _pays(roots, units, held, asked, once)
