@@ -1,7 +1,7 @@
 """The interpreter's own functions, for machine code to call.
 
-Code that works on objects is given bytes with the addresses of these functions, as its
-`self` or as an argument; its text has `INTERPRETER` before it.
+Routines that work on objects are given bytes with the addresses of these functions, as
+their `self` or as an argument, and read them as an `Interpreter`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from treadle.base.routine import Numbers, routine
 from treadle.engines.native.objects.layout import BYTES, WORD
 from treadle.engines.native.objects.things import Bytes, Int, List, Object, Tuple
 from treadle.engines.native.routines.memory import Array, CInt, Struct
-from treadle.graph.serials import LOOK, next_serial, warn_if_growing
+from treadle.graph.serials import next_serial, warn_if_growing
 from treadle.graph.thread import local, thread_state
 
 __all__ = [
-    "INTERPRETER",
     "KEYWORDS",
     "Interpreter",
     "addresses",
@@ -30,7 +29,6 @@ __all__ = [
     "drop_all",
     "keep",
     "method",
-    "numbers",
     "own_state",
 ]
 
@@ -182,92 +180,6 @@ class Latest(Struct):
         return {"number": BYTES, "state": BYTES + WORD}
 
 
-INTERPRETER = """
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-
-; Fetch the memory of what will soon be made behind an object: what an earlier graph had
-; is mostly taken in order again, and lies in no cache any more.
-define internal void @soon(ptr %object, i64 %bytes) alwaysinline {
-  %p = getelementptr i8, ptr %object, i64 %bytes
-  call void @llvm.prefetch.p0(ptr %p, i32 1, i32 3, i32 1)
-  ret void
-}
-
-define internal ptr @item(ptr %tuple, i64 %k) alwaysinline {
-  %items = getelementptr i8, ptr %tuple, i64 $ITEMS
-  %p = getelementptr ptr, ptr %items, i64 %k
-  %x = load ptr, ptr %p
-  ret ptr %x
-}
-
-define internal ptr @api(ptr %self, i64 %k) alwaysinline {
-  %table = getelementptr i8, ptr %self, i64 $BYTES
-  %p = getelementptr ptr, ptr %table, i64 %k
-  %x = load ptr, ptr %p
-  ret ptr %x
-}
-
-define internal void @drop(ptr %self, ptr %x) alwaysinline {
-  %f = call ptr @api(ptr %self, i64 $DECREF)
-  call void %f(ptr %x)
-  ret void
-}
-
-; The state of this thread (`graph/thread.py`), which lives as long as the thread; null
-; where the interpreter has raised something. No number of a thread comes again.
-define internal ptr @thread(ptr %api) {
-entry:
-  %get = call ptr @api(ptr %api, i64 $THREAD)
-  %thread = call ptr %get()
-  %ask = call ptr @api(ptr %api, i64 $THREADID)
-  %id = call i64 %ask(ptr %thread)
-  %latest = call ptr @api(ptr %api, i64 $LATEST)
-  %ip = getelementptr i8, ptr %latest, i64 $BYTES
-  %sp = getelementptr i8, ptr %ip, i64 8
-  %last = load i64, ptr %ip
-  %state = load ptr, ptr %sp
-  %any = icmp ne ptr %state, null
-  %same = icmp eq i64 %last, %id
-  %known = and i1 %any, %same
-  br i1 %known, label %end, label %other
-other:
-  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
-  %function = call ptr @api(ptr %api, i64 $STATE)
-  %found = call ptr %noargs(ptr %function)
-  %raised = icmp eq ptr %found, null
-  br i1 %raised, label %end, label %store
-store:
-  %before = load ptr, ptr %sp
-  store i64 %id, ptr %ip
-  store ptr %found, ptr %sp
-  %first = icmp eq ptr %before, null
-  br i1 %first, label %end, label %drop
-drop:
-  call void @drop(ptr %api, ptr %before)
-  br label %end
-end:
-  %y = phi ptr [%state, %entry], [null, %other], [%found, %store], [%found, %drop]
-  ret ptr %y
-}
-
-; A field of an object, a reference that is the caller's.
-define internal ptr @held(ptr %api, ptr %object, i64 %offset) alwaysinline {
-  %p = getelementptr i8, ptr %object, i64 %offset
-  %x = load ptr, ptr %p
-  %f = call ptr @api(ptr %api, i64 $INCREF)
-  call void %f(ptr %x)
-  ret ptr %x
-}
-
-; Fill a field with one more reference to a value.
-define internal void @keep(ptr %self, ptr %node, i64 %offset, ptr %x) alwaysinline {
-  %f = call ptr @api(ptr %self, i64 $INCREF)
-  call void %f(ptr %x)
-  %p = getelementptr i8, ptr %node, i64 %offset
-  store ptr %x, ptr %p
-  ret void
-}
-"""
 _FASTCALL = 0x80  # METH_FASTCALL: arguments by position, in an array
 KEYWORDS = _FASTCALL | 0x02  # and by name behind these
 
@@ -288,12 +200,6 @@ def bound_to_threads() -> bool:
     lighter threads may put their own class in the place of `threading.local`.
     """
     return issubclass(type(local), _thread._local)
-
-
-def numbers() -> dict[str, int]:
-    """What the texts say by name: the place of each address, and more."""
-    places = {name: k for k, name in enumerate([*_FUNCTIONS, *_OBJECTS])}
-    return {"BYTES": BYTES, "LOOK": LOOK, **places}
 
 
 @cache

@@ -7,7 +7,7 @@ as the look-up of a row does that it then asks for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 from treadle.base.routine import routine
@@ -21,42 +21,24 @@ from treadle.engines.native.objects.interpreter import (
     method,
     own_state,
 )
-from treadle.engines.native.objects.layout import ITEMS, WORD, known_slots
-from treadle.engines.native.objects.things import Object, Tuple
+from treadle.engines.native.objects.things import Items, Object, State, Tuple
 from treadle.engines.native.routines.compiled import code
-from treadle.engines.native.routines.memory import Array, Struct, pointers
+from treadle.engines.native.routines.memory import Array, pointers
 from treadle.graph.noted import quicken
-from treadle.graph.thread import ThreadState
 
 __all__ = ["provide_noted"]
 
 
-class Own(Struct):
-    """What the method has as its `self`, a tuple: the interpreter's functions, the
-    method in Python, and the names of attributes.
+class Own(Items):
+    """What the method has as its `self`: the interpreter's functions, the method in
+    Python, and the names of attributes.
     """
-
-    fixed = True
 
     api: Interpreter
     long: Object
     notes: Object
     path: Object
     forward: Object
-
-    @classmethod
-    def places(cls) -> Mapping[str, int]:
-        return {name: ITEMS + WORD * k for k, name in enumerate(cls.__annotations__)}
-
-
-class State(Object):
-    """The state of a thread."""
-
-    notes: Object
-
-    @classmethod
-    def places(cls) -> Mapping[str, int]:
-        return known_slots(ThreadState, "notes")
 
 
 @routine
@@ -173,8 +155,10 @@ def provide_noted() -> None:
         return
 
     def made(long: Callable[..., Any]) -> Any:
-        names = "_notes", "_path", "forward"
-        own = addresses(), long, *map(sys.intern, names)
+        notes, path, forward = map(sys.intern, ("_notes", "_path", "forward"))
+        own = Own.of(
+            api=addresses(), long=long, notes=notes, path=path, forward=forward
+        )
         return method(builtin("__call__", place, own, KEYWORDS))
 
     quicken(made)

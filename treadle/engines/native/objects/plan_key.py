@@ -1,227 +1,143 @@
-"""The text of the function that follows plans (`call.py`): which plan it is."""
+"""Which plan a call has, by its signature (`call.py`)."""
 
 from __future__ import annotations
 
-__all__ = ["SIGNATURE"]
+from typing import cast
 
-SIGNATURE = """
-; Tell some arguments in a key, from number n on, and put down the tensors among them,
-; from `seen` on; how many numbers there are then, or -1 if they are too many.
-define internal i64 @tell(ptr %self, ptr %items, i64 %count, ptr %key, i64 %n,
-    ptr %values, ptr %seen) {
-entry:
-  %class = call ptr @item(ptr %self, i64 $own_class)
-  %items_of = call ptr @item(ptr %self, i64 $own_item)
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %ints = call ptr @api(ptr %api, i64 $INTTYPE)
-  %true = call ptr @api(ptr %api, i64 $TRUE)
-  %flag = call ptr @item(ptr %self, i64 $own_data)
-  %takes = icmp eq ptr %flag, %true
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %at = phi i64 [%n, %entry], [%at2, %next]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %end
-body:
-  %room = icmp slt i64 %at, $LONGEST
-  br i1 %room, label %look, label %other
-look:
-  %xp = getelementptr ptr, ptr %items, i64 %k
-  %x = load ptr, ptr %xp
-  %kind = call ptr @field(ptr %x, i64 $KIND)
-  %tp = getelementptr i64, ptr %key, i64 %at
-  %at1 = add i64 %at, 1
-  %vp = getelementptr ptr, ptr %key, i64 %at1
-  %plain = icmp eq ptr %kind, %class
-  %part = icmp eq ptr %kind, %items_of
-  %tensor = or i1 %plain, %part
-  br i1 %tensor, label %typed, label %untyped
-typed:
-  %type = call ptr @field(ptr %x, i64 $type)
-  %given = load i64, ptr %seen
-  br label %search
-search:
-  %j = phi i64 [0, %typed], [%j1, %unlike]
-  %left = icmp slt i64 %j, %given
-  br i1 %left, label %compare, label %value
-compare:
-  %yp = getelementptr ptr, ptr %values, i64 %j
-  %y = load ptr, ptr %yp
-  %j1 = add i64 %j, 1
-  %same = icmp eq ptr %x, %y
-  br i1 %same, label %again, label %unlike
-unlike:
-  br label %search
-again:
-  %which = inttoptr i64 %j to ptr
-  br label %value
-untyped:
-  %int = icmp eq ptr %kind, %ints
-  %number = and i1 %int, %takes
-  br i1 %number, label %value, label %thing
-value:
-  %mark = phi i64 [$TENSOR, %search], [$SAME, %again], [$NUMBER, %untyped]
-  %what = phi ptr [%type, %search], [%which, %again], [null, %untyped]
-  store i64 %mark, ptr %tp
-  store ptr %what, ptr %vp
-  %s = load i64, ptr %seen
-  %to = getelementptr ptr, ptr %values, i64 %s
-  store ptr %x, ptr %to
-  %s1 = add i64 %s, 1
-  store i64 %s1, ptr %seen
-  br label %next
-thing:
-  store i64 $OTHER, ptr %tp
-  store ptr %x, ptr %vp
-  br label %next
-next:
-  %at2 = add i64 %at, 2
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
-  ret i64 %at
-other:
-  ret i64 -1
-}
+from treadle.base.routine import Numbers, room, routine
+from treadle.engines.native.objects.interpreter import Interpreter, keep
+from treadle.engines.native.objects.plan_things import Own, Written
+from treadle.engines.native.objects.things import Bytes, List, Node, Object, Tuple
+from treadle.engines.native.routines.memory import Array, address, behind
+from treadle.graph.calls import LIST, LONGEST, NUMBER, OTHER, SAME, TENSOR, TUPLE
 
-; The key of a call, the items of tuples and lists among its arguments included.
-define internal i64 @sign(ptr %self, ptr %args, i64 %count, ptr %key, ptr %values,
-    ptr %seen) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %tuples = call ptr @api(ptr %api, i64 $TUPLETYPE)
-  %lists = call ptr @api(ptr %api, i64 $LISTTYPE)
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %n = phi i64 [0, %entry], [%n1, %next]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %end
-body:
-  %ap = getelementptr ptr, ptr %args, i64 %k
-  %x = load ptr, ptr %ap
-  %kind = call ptr @field(ptr %x, i64 $KIND)
-  %tuple = icmp eq ptr %kind, %tuples
-  br i1 %tuple, label %open_tuple, label %not_tuple
-open_tuple:
-  %within = getelementptr i8, ptr %x, i64 $ITEMS
-  br label %open
-not_tuple:
-  %list = icmp eq ptr %kind, %lists
-  br i1 %list, label %open_list, label %tell
-open_list:
-  %held = call ptr @field(ptr %x, i64 $LIST_ITEMS)
-  br label %open
-open:
-  %parts = phi ptr [%within, %open_tuple], [%held, %open_list]
-  %mark = phi i64 [$TUPLE_ARG, %open_tuple], [$LIST_ARG, %open_list]
-  %room = icmp slt i64 %n, $LONGEST
-  br i1 %room, label %sized, label %other
-sized:
-  %sp = getelementptr i8, ptr %x, i64 $SIZE
-  %size = load i64, ptr %sp
-  %mp = getelementptr i64, ptr %key, i64 %n
-  store i64 %mark, ptr %mp
-  %n2 = add i64 %n, 1
-  %np = getelementptr i64, ptr %key, i64 %n2
-  store i64 %size, ptr %np
-  %n3 = add i64 %n, 2
-  br label %tell
-tell:
-  %items = phi ptr [%ap, %not_tuple], [%parts, %sized]
-  %many = phi i64 [1, %not_tuple], [%size, %sized]
-  %from = phi i64 [%n, %not_tuple], [%n3, %sized]
-  %n1 = call i64 @tell(ptr %self, ptr %items, i64 %many, ptr %key, i64 %from,
-    ptr %values, ptr %seen)
-  %long = icmp slt i64 %n1, 0
-  br i1 %long, label %other, label %next
-next:
-  %k1 = add i64 %k, 1
-  br label %loop
-end:
-  ret i64 %n
-other:
-  ret i64 -1
-}
+__all__ = ["ROOM", "planned"]
 
-; Whether a bytes object holds so many bytes, a multiple of eight, and these.
-define internal i1 @equal(ptr %held, ptr %key, i64 %length) {
-entry:
-  %sp = getelementptr i8, ptr %held, i64 $SIZE
-  %size = load i64, ptr %sp
-  %content = getelementptr i8, ptr %held, i64 $BYTES
-  %fits = icmp eq i64 %size, %length
-  br i1 %fits, label %loop, label %other
-loop:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %inside = icmp slt i64 %k, %length
-  br i1 %inside, label %body, label %same
-body:
-  %xp = getelementptr i8, ptr %content, i64 %k
-  %yp = getelementptr i8, ptr %key, i64 %k
-  %x = load i64, ptr %xp
-  %y = load i64, ptr %yp
-  %equal = icmp eq i64 %x, %y
-  br i1 %equal, label %next, label %other
-next:
-  %k1 = add i64 %k, 8
-  br label %loop
-same:
-  ret i1 1
-other:
-  ret i1 0
-}
+WORD = 8
+ROOM = LONGEST + 2  # for a key, and for values
 
-; The plan of a call, a reference that is the caller's, with the tensors among its
-; arguments put down; null where there is none, or where something was raised.
-define internal ptr @planned(ptr %self, ptr %args, i64 %count, ptr %values) {
-entry:
-  %key = alloca [$ROOM x i64]
-  %seen = alloca i64
-  store i64 0, ptr %seen
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %n = call i64 @sign(ptr %self, ptr %args, i64 %count, ptr %key, ptr %values,
-    ptr %seen)
-  %long = icmp slt i64 %n, 0
-  br i1 %long, label %nothing, label %find
-find:
-  %incref = call ptr @api(ptr %api, i64 $INCREF)
-  %length = mul i64 %n, 8
-  %latest = call ptr @item(ptr %self, i64 $own_latest)
-  %pair = call ptr @field(ptr %latest, i64 $LIST_ITEMS)
-  %pp = getelementptr ptr, ptr %pair, i64 1
-  %last = load ptr, ptr %pair
-  %same = call i1 @equal(ptr %last, ptr %key, i64 %length)
-  br i1 %same, label %again, label %make
-again:
-  %known = load ptr, ptr %pp
-  call void %incref(ptr %known)
-  ret ptr %known
-make:
-  %bytes = call ptr @api(ptr %api, i64 $MAKEBYTES)
-  %made = call ptr %bytes(ptr %key, i64 %length)
-  %failed = icmp eq ptr %made, null
-  br i1 %failed, label %nothing, label %get
-get:
-  %plans = call ptr @item(ptr %self, i64 $own_plans)
-  %getitem = call ptr @api(ptr %api, i64 $GETITEM)
-  %plan = call ptr %getitem(ptr %plans, ptr %made)
-  %none = icmp eq ptr %plan, null
-  br i1 %none, label %end, label %hold
-hold:
-  call void %incref(ptr %plan)
-  %before = load ptr, ptr %pp
-  store ptr %made, ptr %pair
-  store ptr %plan, ptr %pp
-  call void %incref(ptr %plan)
-  call void @drop(ptr %api, ptr %last)
-  call void @drop(ptr %api, ptr %before)
-  ret ptr %plan
-end:
-  call void @drop(ptr %api, ptr %made)
-  ret ptr null
-nothing:
-  ret ptr null
-}
-"""
+
+@routine
+def planned(
+    own: Own, args: Array[Object], count: int, values: Array[Object]
+) -> Written | None:
+    """The plan of a call, a reference, with the tensors and the data among its
+    arguments put down; null if there is none, or the interpreter has raised something.
+    """
+    key = room(ROOM)
+    length = _sign(own, args, count, key, values)
+    if length < 0:
+        return None
+    latest = own.latest.items
+    if _equal(cast(Bytes, latest[0]), key, length):
+        return cast(Written, keep(own.api, latest[1]))
+    return cast(Written, _looked_up(own, latest, key, length))
+
+
+@routine
+def _looked_up(
+    own: Own, latest: Array[Object], key: Numbers, length: int
+) -> Object | None:
+    """The plan of a key, as `planned` says, which is the latest from here on."""
+    api = own.api
+    made = api.makebytes(key, WORD * length)
+    if made is None:
+        return None
+    plan = api.getitem(own.plans, made)
+    if plan is None:
+        api.decref(made)
+        return None
+    api.incref(plan)
+    last, before = latest[0], latest[1]
+    latest[0], latest[1] = made, keep(api, plan)
+    api.decref(last)
+    api.decref(before)
+    return plan
+
+
+@routine
+def _equal(held: Bytes, key: Numbers, length: int) -> bool:
+    """Whether bytes are these numbers."""
+    if held.size != WORD * length:
+        return False
+    k = 0
+    while k < length and held.words[k] == key[k]:
+        k += 1
+    return k == length
+
+
+@routine
+def _sign(
+    own: Own, args: Array[Object], count: int, key: Numbers, values: Array[Object]
+) -> int:
+    """Tell the arguments of a call in a key, the items of tuples and lists included;
+    how many numbers these are, or -1 if they are too many.
+    """
+    api = own.api
+    n, seen = 0, 0
+    for k in range(count):
+        x = args[k]
+        things, many = behind(args, k), 1
+        if x.kind is api.tupletype or x.kind is api.listtype:
+            if n >= LONGEST:
+                return -1
+            things, many = _parts(api, x), cast(Tuple, x).size
+            key[n] = TUPLE if x.kind is api.tupletype else LIST
+            key[n + 1] = many
+            n += 2
+        n, seen = _tell(own, things, many, key, n, values, seen)
+        if n < 0:
+            return -1
+    return n
+
+
+@routine
+def _parts(api: Interpreter, x: Object) -> Array[Object]:
+    """The items of a tuple or a list."""
+    if x.kind is api.tupletype:
+        return cast(Tuple, x).items
+    return cast(List, x).items
+
+
+@routine
+def _tell(
+    own: Own,
+    things: Array[Object],
+    count: int,
+    key: Numbers,
+    n: int,
+    values: Array[Object],
+    seen: int,
+) -> tuple[int, int]:
+    """Tell some arguments in a key, from number n on, and put down the tensors and the
+    data among them behind those that were seen; how many numbers there are then, -1 if
+    too many, and how many were seen.
+    """
+    ints, data = own.api.inttype, own.data is own.api.true
+    for k in range(count):
+        if n >= LONGEST:
+            return -1, seen
+        x = things[k]
+        if x.kind is own.tensor or x.kind is own.item:
+            first = _first(values, seen, x)
+            key[n] = TENSOR if first == seen else SAME
+            key[n + 1] = address(cast(Node, x).type) if first == seen else first
+            values[seen] = x
+            seen += 1
+        elif x.kind is ints and data:
+            key[n], key[n + 1] = NUMBER, 0
+            values[seen] = x
+            seen += 1
+        else:
+            key[n], key[n + 1] = OTHER, address(x)
+        n += 2
+    return n, seen
+
+
+@routine
+def _first(values: Array[Object], count: int, x: Object) -> int:
+    """The place of a value among so many; their count if it is not there."""
+    for k in range(count):
+        if values[k] is x:
+            return k
+    return count

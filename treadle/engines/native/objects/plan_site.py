@@ -1,313 +1,183 @@
-"""The text of the function that follows plans (`call.py`): may it, and where is it."""
+"""Whether a call may follow its plan, and where the user's line is (`call.py`)."""
 
 from __future__ import annotations
 
-__all__ = ["HOLDS", "SITE"]
+from typing import cast
 
-HOLDS = """
-; Whether a list is empty.
-define internal i1 @empty(ptr %self, i64 %list) alwaysinline {
-  %x = call ptr @item(ptr %self, i64 %list)
-  %sp = getelementptr i8, ptr %x, i64 $SIZE
-  %size = load i64, ptr %sp
-  %none = icmp eq i64 %size, 0
-  ret i1 %none
-}
+from treadle.base.routine import routine
+from treadle.engines.native.objects.interpreter import Interpreter, keep, own_state
+from treadle.engines.native.objects.plan_things import (
+    ENTRY,
+    FIELD,
+    NESTED,
+    STAMP,
+    STATED,
+    TRACES,
+    Again,
+    Code,
+    Own,
+    Term,
+    Written,
+)
+from treadle.engines.native.objects.things import Int, Object, State, Tuple, number
+from treadle.engines.native.routines.memory import Array
 
-; Whether this thread is in no trace, and has assigned nothing that waits.
-define internal i1 @outside(ptr %api, ptr %state) {
-  %frames = call ptr @field(ptr %state, i64 $frames)
-  %sp = getelementptr i8, ptr %frames, i64 $SIZE
-  %size = load i64, ptr %sp
-  %last = sub i64 %size, 1
-  %items = call ptr @field(ptr %frames, i64 $LIST_ITEMS)
-  %fp = getelementptr ptr, ptr %items, i64 %last
-  %frame = load ptr, ptr %fp
-  %flag = call ptr @field(ptr %frame, i64 $tracing)
-  %own = call ptr @field(ptr %frame, i64 $versions)
-  %false = call ptr @api(ptr %api, i64 $FALSE)
-  %plain = icmp eq ptr %flag, %false
-  %np = getelementptr i8, ptr %own, i64 $SIZE
-  %n = load i64, ptr %np
-  %bare = icmp eq i64 %n, 0
-  %found = and i1 %plain, %bare
-  ret i1 %found
-}
+__all__ = ["CODE", "NO", "OFFSET", "YES", "allowed", "located"]
 
-; Whether something that is called without arguments says True; 2 where it has raised.
-define internal i8 @says(ptr %api, ptr %what) {
-entry:
-  %noargs = call ptr @api(ptr %api, i64 $NOARGS)
-  %said = call ptr %noargs(ptr %what)
-  %raised = icmp eq ptr %said, null
-  br i1 %raised, label %failed, label %know
-know:
-  %true = call ptr @api(ptr %api, i64 $TRUE)
-  %same = icmp eq ptr %said, %true
-  call void @drop(ptr %api, ptr %said)
-  %found = zext i1 %same to i8
-  ret i8 %found
-failed:
-  ret i8 2
-}
+NO, YES, RAISED = range(3)  # answers
+CODE, OFFSET = range(2)  # where a line is
 
-; Whether all that a plan has seen around it is there; 2 where something was raised.
-define internal i8 @still(ptr %self, ptr %plan) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %terms = call ptr @item(ptr %plan, i64 $plan_seen)
-  %getattr = call ptr @api(ptr %api, i64 $GETATTR)
-  %sp = getelementptr i8, ptr %terms, i64 $SIZE
-  %count = load i64, ptr %sp
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %inside = icmp slt i64 %k, %count
-  br i1 %inside, label %body, label %yes
-body:
-  %term = call ptr @item(ptr %terms, i64 %k)
-  %way = call ptr @item(ptr %term, i64 0)
-  %owner = call ptr @item(ptr %term, i64 1)
-  %place = call ptr @item(ptr %term, i64 2)
-  %value = call ptr @item(ptr %term, i64 3)
-  %kind = call i64 @number(ptr %way)
-  switch i64 %kind, label %no [i64 $FIELD, label %word i64 $ATTRIBUTE, label %attribute
-    i64 $NESTED, label %nested i64 $ENTRY, label %entry_of i64 $STAMP, label %stamp
-    i64 $STATED, label %stated]
-word:
-  %offset = call i64 @number(ptr %place)
-  %w = call ptr @field(ptr %owner, i64 %offset)
-  br label %compare
-stated:
-  %state = call ptr @thread(ptr %api)
-  %unknown = icmp eq ptr %state, null
-  br i1 %unknown, label %failed, label %known
-known:
-  %slot = call i64 @number(ptr %place)
-  %t = call ptr @field(ptr %state, i64 %slot)
-  br label %compare
-attribute:
-  %a = call ptr %getattr(ptr %owner, ptr %place)
-  br label %asked
-nested:
-  %first = call ptr @item(ptr %place, i64 0)
-  %second = call ptr @item(ptr %place, i64 1)
-  %middle = call ptr %getattr(ptr %owner, ptr %first)
-  %lost = icmp eq ptr %middle, null
-  br i1 %lost, label %gone, label %within
-within:
-  %b = call ptr %getattr(ptr %middle, ptr %second)
-  call void @drop(ptr %api, ptr %middle)
-  br label %asked
-asked:
-  %x = phi ptr [%a, %attribute], [%b, %within]
-  %none = icmp eq ptr %x, null
-  br i1 %none, label %gone, label %held
-held:  ; what is compared with it is alive, so it is not another at the same address
-  call void @drop(ptr %api, ptr %x)
-  br label %compare
-entry_of:
-  %getitem = call ptr @api(ptr %api, i64 $GETITEM)
-  %e = call ptr %getitem(ptr %owner, ptr %place)
-  %absent = icmp eq ptr %e, null
-  br i1 %absent, label %gone, label %compare
-compare:
-  %found = phi ptr [%w, %word], [%t, %known], [%x, %held], [%e, %entry_of]
-  %same = icmp eq ptr %found, %value
-  br i1 %same, label %next, label %no
-stamp:
-  %changes = call ptr @item(ptr %self, i64 $own_changes)
-  %now = call ptr @field(ptr %changes, i64 $now)
-  %seen = call ptr @field(ptr %owner, i64 $seen)
-  %quiet = icmp eq ptr %now, %seen
-  br i1 %quiet, label %next, label %look
-look:
-  %said = call i8 @says(ptr %api, ptr %owner)
-  switch i8 %said, label %failed [i8 0, label %no i8 1, label %next]
-next:
-  %k1 = add i64 %k, 1
-  br label %loop
-gone:
-  %clear = call ptr @api(ptr %api, i64 $CLEAR)
-  call void %clear()
-  br label %no
-yes:
-  ret i8 1
-no:
-  ret i8 0
-failed:
-  ret i8 2
-}
 
-; Whether a call may follow its plan here and now; 2 where something was raised.
-define internal i8 @allowed(ptr %self, ptr %plan, ptr %numbers) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %alone = call i1 @empty(ptr %self, i64 $own_watchers)
-  %free = call i1 @empty(ptr %self, i64 $own_holding)
-  %both = and i1 %alone, %free
-  br i1 %both, label %begin, label %no
-begin:
-  %rp = getelementptr i64, ptr %numbers, i64 5
-  %reads = load i64, ptr %rp
-  %looks = icmp ne i64 %reads, 0
-  br i1 %looks, label %trace, label %guard
-trace:
-  %state = call ptr @thread(ptr %api)
-  %lost = icmp eq ptr %state, null
-  br i1 %lost, label %failed, label %within
-within:
-  %outside = call i1 @outside(ptr %api, ptr %state)
-  br i1 %outside, label %guard, label %no
-guard:
-  %still = call i8 @still(ptr %self, ptr %plan)
-  switch i8 %still, label %failed [i8 0, label %no i8 1, label %rest]
-rest:
-  %holds = call ptr @item(ptr %plan, i64 $plan_holds)
-  %none = call ptr @api(ptr %api, i64 $NONE)
-  %always = icmp eq ptr %holds, %none
-  br i1 %always, label %yes, label %call
-call:
-  %said = call i8 @says(ptr %api, ptr %holds)
-  ret i8 %said
-yes:
-  ret i8 1
-no:
-  ret i8 0
-failed:
-  ret i8 2
-}
-"""
-SITE = """
-; Code and offset of the user's call, each a reference that is the caller's; 0 where the
-; interpreter has raised something.
-define internal i1 @located(ptr %self, ptr %code_at, ptr %offset_at) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %files = call ptr @item(ptr %self, i64 $own_library)
-  %incref = call ptr @api(ptr %api, i64 $INCREF)
-  %getframe = call ptr @api(ptr %api, i64 $FRAME)
-  %getcode = call ptr @api(ptr %api, i64 $CODE)
-  %getback = call ptr @api(ptr %api, i64 $BACK)
-  %get = call ptr @api(ptr %api, i64 $GETITEM)
-  %false = call ptr @api(ptr %api, i64 $FALSE)
-  %true = call ptr @api(ptr %api, i64 $TRUE)
-  %inner = call ptr %getframe()
-  %outside = icmp eq ptr %inner, null
-  br i1 %outside, label %search, label %own
-own:
-  call void %incref(ptr %inner)
-  br label %loop
-loop:
-  %frame = phi ptr [%inner, %own], [%back, %behind]
-  %code = call ptr %getcode(ptr %frame)
-  %file = call ptr @field(ptr %code, i64 $FILENAME)
-  %ours = call ptr %get(ptr %files, ptr %file)
-  %users = icmp eq ptr %ours, %false
-  br i1 %users, label %found, label %skip
-skip:
-  call void @drop(ptr %api, ptr %code)
-  %library = icmp eq ptr %ours, %true
-  br i1 %library, label %up, label %strange
-up:
-  %back = call ptr %getback(ptr %frame)
-  call void @drop(ptr %api, ptr %frame)
-  %top = icmp eq ptr %back, null
-  br i1 %top, label %search, label %behind
-behind:
-  br label %loop
-found:
-  %lasti = call ptr @api(ptr %api, i64 $LASTI)
-  %place = call i32 %lasti(ptr %frame)
-  call void @drop(ptr %api, ptr %frame)
-  %wide = sext i32 %place to i64
-  %long = call ptr @api(ptr %api, i64 $LONG)
-  %offset = call ptr %long(i64 %wide)
-  store ptr %code, ptr %code_at
-  store ptr %offset, ptr %offset_at
-  %made = icmp ne ptr %offset, null
-  br i1 %made, label %end, label %lost
-lost:
-  call void @drop(ptr %api, ptr %code)
-  ret i1 0
-strange:
-  call void @drop(ptr %api, ptr %frame)
-  br label %search
-search:
-  %capture = call ptr @item(ptr %self, i64 $own_capture)
-  %above = call ptr @item(ptr %self, i64 $own_above)
-  %onearg = call ptr @api(ptr %api, i64 $ONEARG)
-  %pair = call ptr %onearg(ptr %capture, ptr %above)
-  %raised = icmp eq ptr %pair, null
-  br i1 %raised, label %failed, label %apart
-apart:
-  %first = call ptr @item(ptr %pair, i64 0)
-  %second = call ptr @item(ptr %pair, i64 1)
-  call void %incref(ptr %first)
-  call void %incref(ptr %second)
-  store ptr %first, ptr %code_at
-  store ptr %second, ptr %offset_at
-  call void @drop(ptr %api, ptr %pair)
-  br label %end
-end:
-  ret i1 1
-failed:
-  ret i1 0
-}
+@routine
+def allowed(own: Own, plan: Written) -> int:
+    """Whether a call may follow its plan here and now."""
+    if own.watchers.size or own.holding.size:
+        return NO
+    if plan.numbers.words[TRACES]:
+        state = own_state(own.api)
+        if state is None:
+            return RAISED
+        if not _outside(own.api, cast(State, state)):
+            return NO
+    for k in range(plan.seen.size):
+        answer = _holds(own, cast(Term, plan.seen.items[k]))
+        if answer != YES:
+            return answer
+    if plan.holds is own.api.none:
+        return YES
+    return _says(own.api, plan.holds)
 
-; Put the newest versions of Variables and what was captured behind the arguments, each
-; a reference that is the caller's; how many were put down.
-define internal i64 @shared(ptr %self, ptr %plan, ptr %values) {
-entry:
-  %api = call ptr @item(ptr %self, i64 $own_api)
-  %variables = call ptr @item(ptr %plan, i64 $plan_variables)
-  %captured = call ptr @item(ptr %plan, i64 $plan_captured)
-  %incref = call ptr @api(ptr %api, i64 $INCREF)
-  %ints = call ptr @api(ptr %api, i64 $INTTYPE)
-  %latest = call ptr @item(ptr %self, i64 $own_latest)
-  %pair = call ptr @field(ptr %latest, i64 $LIST_ITEMS)
-  %bytes = load ptr, ptr %pair
-  %key = getelementptr i8, ptr %bytes, i64 $BYTES
-  %vp = getelementptr i8, ptr %variables, i64 $SIZE
-  %vs = load i64, ptr %vp
-  %cp = getelementptr i8, ptr %captured, i64 $SIZE
-  %cs = load i64, ptr %cp
-  br label %versions
-versions:
-  %k = phi i64 [0, %entry], [%k1, %ask]
-  %left = icmp slt i64 %k, %vs
-  br i1 %left, label %read, label %rest
-read:
-  %told = call ptr @item(ptr %variables, i64 %k)
-  %kind = call ptr @field(ptr %told, i64 $KIND)
-  %argument = icmp eq ptr %kind, %ints
-  br i1 %argument, label %find, label %ask
-find:  ; in the signature of this call, which is the latest
-  %word = call i64 @number(ptr %told)
-  %wp = getelementptr i64, ptr %key, i64 %word
-  %given = load ptr, ptr %wp
-  br label %ask
-ask:
-  %v = phi ptr [%told, %read], [%given, %find]
-  %x = call ptr @held(ptr %api, ptr %v, i64 $committed)
-  %xp = getelementptr ptr, ptr %values, i64 %k
-  store ptr %x, ptr %xp
-  %k1 = add i64 %k, 1
-  br label %versions
-rest:
-  %j = phi i64 [0, %versions], [%j1, %hold]
-  %more = icmp slt i64 %j, %cs
-  br i1 %more, label %hold, label %end
-hold:
-  %c = call ptr @item(ptr %captured, i64 %j)
-  call void %incref(ptr %c)
-  %place = add i64 %vs, %j
-  %yp = getelementptr ptr, ptr %values, i64 %place
-  store ptr %c, ptr %yp
-  %j1 = add i64 %j, 1
-  br label %rest
-end:
-  %all = add i64 %vs, %cs
-  ret i64 %all
-}
-"""
+
+@routine
+def _outside(api: Interpreter, state: State) -> bool:
+    """Whether a thread is in no trace, and has assigned nothing that waits."""
+    frame = state.frames.items[state.frames.size - 1]
+    return frame.tracing is api.false and frame.versions.size == 0
+
+
+@routine
+def _says(api: Interpreter, what: Object) -> int:
+    """Whether something that is called without arguments says True."""
+    said = api.noargs(what)
+    if said is None:
+        return RAISED
+    api.decref(said)
+    return int(said is api.true)
+
+
+@routine
+def _holds(own: Own, term: Term) -> int:
+    """Whether something that a plan has seen is there."""
+    way = number(term.way)
+    if way == STAMP:
+        return _unchanged(own, cast(Again, term.owner))
+    if way == FIELD:
+        return int(_word(term.owner, term.place) is term.value)
+    if way == STATED:
+        state = own_state(own.api)
+        if state is None:
+            return RAISED
+        return int(_word(state, term.place) is term.value)
+    return int(_asked(own.api, term, way) is term.value)
+
+
+@routine
+def _unchanged(own: Own, check: Again) -> int:
+    if own.changes.now is check.seen:
+        return YES
+    return _says(own.api, check)
+
+
+@routine
+def _word(x: Object, k: Object) -> Object:
+    """What a word of an object refers to."""
+    return cast(Array[Object], x)[number(cast(Int, k))]
+
+
+@routine
+def _asked(api: Interpreter, term: Term, way: int) -> Object | None:
+    """What an owner says is there, only to be compared; null if nothing is."""
+    found: Object | None
+    if way == ENTRY:
+        found = api.getitem(term.owner, term.place)
+    elif way == NESTED:
+        found = _nested(api, term.owner, cast(Tuple, term.place))
+    else:
+        found = api.getattr(term.owner, term.place)
+    if found is None:
+        api.clear()
+        return None
+    if way != ENTRY:
+        # What it is compared with is alive, so it is not another at the same address.
+        api.decref(found)
+    return found
+
+
+@routine
+def _nested(api: Interpreter, owner: Object, names: Tuple) -> Object | None:
+    """An attribute of an attribute, a reference."""
+    middle = api.getattr(owner, names.items[0])
+    if middle is None:
+        return None
+    found = api.getattr(middle, names.items[1])
+    api.decref(middle)
+    return found
+
+
+# -- the user's line -------------------------------------------------------------------
+
+
+@routine
+def located(own: Own, site: Array[Object]) -> bool:
+    """Put down code and offset of the user's call, a reference to each; whether that
+    could be done.
+    """
+    api = own.api
+    frame = _calling(own, site)
+    if frame is None:
+        return _captured(own, site)
+    place = int(api.lasti(frame))
+    api.decref(frame)
+    site[OFFSET] = api.long(place)
+    if site[OFFSET] is None:
+        api.decref(site[CODE])
+        return False
+    return True
+
+
+@routine
+def _calling(own: Own, site: Array[Object]) -> Object | None:
+    """The innermost frame that is not the library's, a reference, whose code is put
+    down with one; null where it takes more to find.
+    """
+    api = own.api
+    frame: Object | None = api.frame()
+    if frame is not None:
+        api.incref(frame)
+    while frame is not None:
+        code = api.code(frame)
+        ours = api.getitem(own.library, cast(Code, code).filename)
+        if ours is api.false:
+            site[CODE] = code
+            return frame
+        api.decref(code)
+        if ours is not api.true:
+            api.decref(frame)
+            return None
+        back = api.back(frame)
+        api.decref(frame)
+        frame = back
+    return None
+
+
+@routine
+def _captured(own: Own, site: Array[Object]) -> bool:
+    """As `located`, by a function in Python."""
+    api = own.api
+    pair = cast(Tuple, api.onearg(own.capture, own.above))
+    if pair is None:
+        return False
+    site[CODE] = keep(api, pair.items[0])
+    site[OFFSET] = keep(api, pair.items[1])
+    api.decref(pair)
+    return True

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from inspect import get_annotations
+from typing import Annotated, Any
 
 from treadle.base.routine import Marks, Numbers, routine
 from treadle.engines.native.objects import layout
 from treadle.engines.native.objects.layout import FIELDS, SHIFT, known_slots, usable
 from treadle.engines.native.routines.memory import INLINE, Array, Struct, Unknown
+from treadle.graph import thread
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Bytes", "Int", "List", "Node", "Nodes", "Object", "Tuple", "number"]
+__all__ = [
+    "Bytes",
+    "Dict",
+    "Frame",
+    "Int",
+    "Items",
+    "List",
+    "Node",
+    "Nodes",
+    "Object",
+    "State",
+    "Tuple",
+    "number",
+]
 
 LOW = (1 << 32) - 1
 BITS = 30  # in a digit of an int
@@ -75,6 +90,35 @@ class Bytes(Object):
         return {"size": layout.SIZE, "words": layout.BYTES, "marks": layout.BYTES}
 
 
+class Items(Object):
+    """A tuple of as many items as the class has annotations; they never change."""
+
+    fixed = True
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        names = get_annotations(cls)
+        return {name: layout.ITEMS + layout.WORD * k for k, name in enumerate(names)}
+
+    @classmethod
+    def of(cls, **items: object) -> tuple[Any, ...]:
+        """Such a tuple, of its items by name."""
+        names = get_annotations(cls)
+        if items.keys() != names.keys():
+            raise TypeError(f"{cls.__name__} has other items")
+        return tuple(items[name] for name in names)
+
+
+class Dict(Object):
+    """So many entries."""
+
+    size: int
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return {"size": layout.SIZE}
+
+
 class Nodes(Tuple):
     """A tuple of nodes."""
 
@@ -99,6 +143,34 @@ class Node(Object):
     @classmethod
     def places(cls) -> Mapping[str, int]:
         return known_slots(Tensor, *FIELDS)
+
+
+class State(Object):
+    """The state of a thread."""
+
+    notes: Object
+    frames: Frames
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return known_slots(thread.ThreadState, "notes", "frames")
+
+
+class Frames(List):
+    """A list of frames."""
+
+    items: Array[Frame]  # type: ignore[assignment]
+
+
+class Frame(Object):
+    """A frame of a thread."""
+
+    tracing: Object
+    versions: Dict
+
+    @classmethod
+    def places(cls) -> Mapping[str, int]:
+        return known_slots(thread.Frame, "tracing", "versions")
 
 
 @routine
