@@ -83,8 +83,8 @@ _OBJECTS = {
 class Interpreter(Struct):
     """Where the interpreter's functions begin and some objects are, in bytes.
 
-    What returns an object gives a reference to it, but for `getitem`, `back` of a frame
-    and `occurred`; null says that something was raised. `setitem` takes a reference.
+    What returns an object gives a reference to it, but for `getitem`, `frame` and
+    `occurred`; null says that something was raised. `setitem` takes a reference.
     """
 
     fixed = True
