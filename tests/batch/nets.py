@@ -61,6 +61,19 @@ class Net:
         c = td.sigmoid(i) * td.tanh(u) + td.sigmoid(f) * c1 + td.sigmoid(g) * c2
         return td.sigmoid(o) * td.tanh(c), c
 
+    def keep(self) -> list[Any]:
+        """A list that has the second result of each leaf from here on."""
+        kept: list[Any] = []
+        leaf = self.leaf_cell
+
+        def keeping(x: Any) -> tuple[Any, Any]:
+            h, c = leaf(x)
+            kept.append(c)
+            return h, c
+
+        self.leaf_cell = keeping
+        return kept
+
     def encode(self, t: Tree) -> tuple[Any, Any]:
         if isinstance(t, int):
             return self.leaf_cell(td.rows(self.table, t))

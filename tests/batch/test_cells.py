@@ -259,15 +259,7 @@ def test_held_and_read_inside_a_cell() -> None:
 def test_what_is_held_is_derived_by_after_the_value_was_read(once: bool) -> None:
     """All that reads it counts, also what would be in its cell."""
     net, forest = Net(False), trees(8, 20, 4)
-    inside: list[Any] = []
-    leaf = net._leaf
-
-    def kept(x: Any) -> tuple[Any, Any]:
-        h, c = leaf(x)
-        inside.append(c)  # which h reads
-        return h, c
-
-    net.leaf_cell = kept
+    inside = net.keep()
 
     def run() -> list[Any]:
         inside.clear()

@@ -79,15 +79,7 @@ def param(name: str, *shape: int) -> td.Parameter:
 @pytest.mark.parametrize("cells", [True, False])
 def test_results_that_are_held_have_a_gradient_of_their_own(cells: bool) -> None:
     net, forest = Net(cells), trees(8, 20, 4)
-    inside: list[Any] = []
-    leaf = net.leaf_cell
-
-    def kept(x: Any) -> tuple[Any, Any]:
-        h, c = leaf(x)
-        inside.append(c)
-        return h, c
-
-    net.leaf_cell = kept
+    inside = net.keep()
 
     def run() -> list[Any]:
         inside.clear()

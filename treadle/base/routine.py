@@ -22,6 +22,7 @@ __all__ = [
     "Numbers",
     "interpreted",
     "is_routine",
+    "mixed",
     "room",
     "routine",
 ]
@@ -64,6 +65,17 @@ def room(count: int) -> Numbers:
     machine code the count is a constant.
     """
     return np.zeros(count, np.int64)
+
+
+_MIX = 0x1B873593CC9E2D51  # a large odd number
+_LOW = (1 << 63) - 1
+
+
+@routine
+def mixed(code: int, word: int) -> int:
+    """A hash with one more word in it, of 63 bits."""
+    product = (code ^ word) * _MIX & _LOW
+    return product ^ product >> 29
 
 
 def interpreted(routine: _F) -> _F:

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers, routine
+from treadle.base.routine import Compile, Marks, Numbers, mixed, routine
 from treadle.batch.kinds import OUTPUT, Ops
 from treadle.batch.views import Inside
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import CONSTANT
 
 __all__ = ["equals"]
-
-MIX = 0x1B873593CC9E2D51  # a large odd number
-LOW = (1 << 63) - 1  # the bits of a hash
 
 
 @dataclass(frozen=True)
@@ -121,8 +118,7 @@ def _prepare(table: Table, one: Numbers, k: int) -> int:
         if kind >= table.nodes:
             word = one[word]
             table.words[j] = word
-        mixed = (code ^ word) * MIX & LOW
-        code = mixed ^ mixed >> 29
+        code = mixed(code, word)
     return code
 
 

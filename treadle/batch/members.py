@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers, interpreted, routine
+from treadle.base.routine import Compile, Marks, Numbers, interpreted, mixed, routine
 from treadle.batch.grow import grown
 
 __all__ = ["INSIDE", "ROW", "SHARES", "Graph", "Members", "members_of"]
@@ -14,8 +14,6 @@ __all__ = ["INSIDE", "ROW", "SHARES", "Graph", "Members", "members_of"]
 # What an operand of a node in a cell is: a node of the cell, a row that the cell reads,
 # or something that all cells share.
 INSIDE, ROW, SHARES = range(3)
-MIX = 0x1B873593CC9E2D51  # a large odd number
-LOW = (1 << 63) - 1  # the bits of a hash
 
 
 @dataclass(frozen=True)
@@ -234,8 +232,7 @@ def _write_down(
 def _add(keys: Keys, at: int, word: int, code: int) -> int:
     """Write down a word; the hash then."""
     keys.words[at] = word
-    mixed = (code ^ word) * MIX & LOW
-    return mixed ^ mixed >> 29
+    return mixed(code, word)
 
 
 @routine
