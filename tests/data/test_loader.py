@@ -32,7 +32,7 @@ def some(loader: Loader, count: int) -> list[Any]:
     """The next batches, over the ends of epochs; each loop is broken off."""
     taken: list[Any] = []
     while len(taken) < count:
-        before = loader.epoch
+        before = loader.epoch + (loader.position == len(loader))
         for batch in loader:
             taken.append(batch)
             if len(taken) == count:
@@ -201,6 +201,25 @@ def test_a_loop_that_is_left_ends_its_thread() -> None:
         break
     del _
     assert len(made) <= 5 and loader.position == 1
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_loop_left_at_its_last_batch_is_followed_by_a_whole_epoch(
+    prefetch: int, drop_last: bool
+) -> None:
+    loader = Loader(WORDS, 4, prefetch=prefetch, drop_last=drop_last, warm_up=2)
+    for epoch in range(3):
+        expected = [WORDS[numbers] for numbers in loader.batches(epoch)]
+        taken: list[Any] = []
+        for batch in loader:
+            taken.append(batch)
+            if len(taken) == len(loader):
+                break
+        assert taken == expected
+    other = Loader(WORDS, 4, drop_last=drop_last, warm_up=2)
+    other.restore(loader.state())
+    assert list(other) == list(loader) and len(other) and other.epoch == 4
 
 
 def test_an_empty_epoch() -> None:

@@ -26,7 +26,7 @@ class Loader:
     """Iterates over the batches of an epoch; the next iteration is the next epoch.
 
     A broken-off iteration goes on where it stopped, in this process or, through
-    `state` and `restore`, in another.
+    `state` and `restore`, in another; behind the last batch that is the next epoch.
 
     With `length`, examples of like length share a batch, and the batches come in random
     order: a function of the example, the number or the name of the field whose length
@@ -145,6 +145,8 @@ class Loader:
 
     def _from_here(self, turn: int) -> Iterator[Any]:
         self._check_turn(turn)
+        if self.position and self.position == len(self):
+            self.epoch, self.position = self.epoch + 1, 0
         left = self.batches(self.epoch)[self.position :]
         made = self._made_ahead(left) if self.prefetch else map(self._made, left)
         for position, batch in enumerate(made, self.position + 1):

@@ -108,18 +108,20 @@ class Fit:
             self.history.take(epoch, logs)
 
     def _batches_of_epoch(self) -> None:
-        empty = 0
-        while self._left() != 0 and not self.model.stop_training and empty < 2:
+        loader, counted = self.batches.loader, self.steps_per_epoch is not None
+        if loader and self.position and not counted and loader.position == len(loader):
+            return  # restored behind the epoch's last batch
+        before = -1
+        while self._left() != 0 and not self.model.stop_training:
+            if self.position == before:  # an epoch of the loader had no batch
+                return
             before = self.position
             for batch in self.batches.epoch(before):
                 self._batch(batch)
                 if self._left() == 0 or self.model.stop_training:
                     return
-            again = self.steps_per_epoch is not None or not self.position
-            if self.batches.loader is None or not again:
+            if loader is None or not counted:
                 return
-            # A loader that stood at its end begins its next epoch.
-            empty = empty + 1 if self.position == before else 0
 
     def _left(self) -> int | None:
         """The batches still to take in this epoch, where their number was given."""
