@@ -92,7 +92,7 @@ def _put_along(node: Tensor, strides: Strides) -> Kernels:
     at = [Index.of(a) for a in axes]
     load = Load(0, placed(at, strides(ids)), ids.type.dtype)
     target = list(at)
-    target[op.axis] = _position(load, op.extent, True)
+    target[op.axis] = _position(load, op.extent, not op.labels)
     return _added(node, values, [ids], axes, [axes[op.axis]], target, strides)
 
 

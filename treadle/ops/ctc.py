@@ -27,6 +27,7 @@ from treadle.ops.families import Composite
 from treadle.ops.join import concat, stack
 from treadle.ops.loop import scan
 from treadle.ops.movement import broadcast_to
+from treadle.ops.pick import TakeAlong
 from treadle.ops.select import maximum, where
 
 __all__ = ["ctc_loss"]
@@ -89,7 +90,7 @@ class CTC(Composite):
             states != self.blank
         )
         shape = (*x.type.shape[:2], 2 * most + 1)
-        emitted = functions.take_along_axis(x, broadcast_to(states, shape), 2)
+        emitted = TakeAlong(2, labels=True)(x, broadcast_to(states, shape))
         times = constant_node(np.arange(x.type.shape[0]).reshape(-1, 1))
         first = np.full(shape[1:], -np.inf, x.type.dtype)
         first[:, 0] = 0
@@ -105,7 +106,7 @@ class CTC(Composite):
         a = scan(step, constant_node(first), (emitted, live))[0]
         ends = astype(counts, int64).reshape(batch, 1) * 2
         at = concat([ends, maximum(ends - 1, 0)], 1)
-        whole = functions.take_along_axis(a, at, 1)
+        whole = TakeAlong(1, labels=True)(a, at)
         # Without labels there is one last state, not two.
         both = concat([ends >= 0, ends > 0], 1)
         return -functions.logsumexp(where(both, whole, -np.inf), 1)
@@ -141,7 +142,7 @@ class CTC(Composite):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, labels = as_tensor(np.zeros((2, 1, 3))), as_tensor([[1]])
-        one, far = as_tensor([1]), as_tensor([[5]])
+        one, far, below = as_tensor([1]), as_tensor([[5]]), as_tensor([[-1]])
         made = cls()
         return [
             *super().mistakes(),
@@ -151,6 +152,7 @@ class CTC(Composite):
             Mistake(lambda: made(x, labels, far, one), ShapeError, "a length for"),
             Mistake(lambda: cls(3)(x, labels, one, one), ShapeError, "blank is 3"),
             Mistake(lambda: made(x, far, one, one).numpy(), RunError, "out of range"),
+            Mistake(lambda: made(x, below, one, one).numpy(), RunError, "out of range"),
         ]
 
 

@@ -120,7 +120,8 @@ class TakeAlong(Family):
         return np.take_along_axis(x, known, self.axis)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return PutAlong(self.axis, xs[0].type.shape[self.axis])(g, xs[1]), None
+        extent = xs[0].type.shape[self.axis]
+        return PutAlong(self.axis, extent, self.labels)(g, xs[1]), None
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -134,7 +135,9 @@ class TakeAlong(Family):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, far = as_tensor([1.0]), as_tensor(np.array([5]))
+        below = as_tensor(np.array([-1]))
         return [
+            Mistake(lambda: cls(0, True)(x, below).numpy(), RunError, "label -1 is"),
             Mistake(lambda: cls(0)(x, x), DTypeError, "are integers"),
             Mistake(lambda: cls(0)(as_tensor([[1.0]]), far), ShapeError, "but along"),
             Mistake(lambda: cls(0)(x, far).numpy(), RunError, "index 5 is out"),
@@ -157,6 +160,7 @@ class PutAlong(Family):
 
     axis: int
     extent: int
+    labels: bool = False
     family = "scatter"
     rows = along_axes
     arity = 2
@@ -172,14 +176,16 @@ class PutAlong(Family):
     def numpy(self, *arrays: Any) -> Array:
         x, ids = [np.moveaxis(a, self.axis, -1) for a in arrays]
         lead = x.shape[:-1]
-        known = in_range(ids, self.extent).reshape(math.prod(lead), x.shape[-1])
+        what = "label" if self.labels else "index"
+        known = in_range(ids, self.extent, what, not self.labels)
+        known = known.reshape(math.prod(lead), x.shape[-1])
         known = known + np.arange(len(known))[:, None] * self.extent
         y = np.zeros(len(known) * self.extent, x.dtype)
         np.add.at(y, known.reshape(-1), x.reshape(-1))
         return np.moveaxis(y.reshape(*lead, self.extent), -1, self.axis)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return TakeAlong(self.axis)(g, xs[1]), None
+        return TakeAlong(self.axis, self.labels)(g, xs[1]), None
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -187,13 +193,17 @@ class PutAlong(Family):
             Sample(cls(1, 3), (Input((2, 1)), np.array([[2], [-3]]))),
             Sample(cls(0, 4), (Input((3, 2)), np.array([[2, 0], [3, 0], [1, 1]]))),
             Sample(cls(0, 2), (Input((0,)), np.zeros((0,), np.int64))),
+            Sample(cls(1, 3, True), (Input((2, 1)), np.array([[2], [0]]))),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        two = as_tensor([1.0, 2.0])
+        two, below = as_tensor([1.0, 2.0]), as_tensor(np.array([-1]))
         return [
+            Mistake(
+                lambda: cls(0, 3, True)(x, below).numpy(), RunError, "label -1 is out"
+            ),
             Mistake(lambda: cls(0, 3)(x, x), DTypeError, "are integers"),
             Mistake(lambda: cls(0, 3)(two, far), ShapeError, "do not fit"),
             Mistake(lambda: cls(0, 3)(x, far).numpy(), RunError, "index 5 is out"),
