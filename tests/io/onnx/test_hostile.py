@@ -116,7 +116,7 @@ ROWS: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.node[0].attribute.append(
             helper.make_attribute("body", m.graph)
         ),
-        "node 'product': attribute 'body' is of a kind",
+        "node 'product': MatMul with 'body' is not read",
     ),
     "no version": (lambda m: m.ClearField("opset_import"), "this is not an ONNX model"),
     "an old version": (

@@ -12,10 +12,12 @@ import treadle as td
 
 pytest.importorskip("onnx")
 
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.io.onnx.models import by_onnx, by_treadle, same, save
 from treadle.io.onnx.load import IMPORTS
+from treadle.io.onnx.table import LAST
 
 RNG = np.random.default_rng(0)
 
@@ -140,6 +142,7 @@ ROWS: list[Row] = [
     row("DepthToSpace", f(1, 8, 2, 3), blocksize=2),
     row("DepthToSpace", f(1, 8, 2, 3), blocksize=2, mode="CRD"),
     row("SpaceToDepth", f(1, 2, 4, 6), blocksize=2),
+    row("SpaceToDepth", f(1, 2, 4, 6), blocksize=2, mode="CRD", opset=LAST),
     row("Conv", IMAGE, f(6, 4, 3, 2), f(6), strides=[2, 1], pads=[1, 0, 2, 1]),
     row("Conv", IMAGE, f(4, 1, 3, 3), group=4, dilations=[2, 1]),
     row("Conv", IMAGE, f(2, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]),
@@ -203,6 +206,76 @@ def test_a_node_means_what_onnx_says(row: Row, tmp_path: Path) -> None:
 
 def test_every_row_of_the_table_is_shown() -> None:
     assert set(IMPORTS) == {r[0] for r in ROWS}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r[0])
+def test_an_attribute_that_no_importer_reads_is_refused(
+    row: Row, tmp_path: Path
+) -> None:
+    kind, xs, fields, count, opset = row
+    names = [f"x{k}" for k in range(len(xs))]
+    outputs = [f"y{k}" for k in range(count)]
+    node = helper.make_node(kind, names, outputs, **fields, strange=1)
+    path = save(tmp_path / "m.onnx", [node], dict.fromkeys(names, X), opset=opset)
+    with pytest.raises(td.ModelFileError, match=f"{kind} with 'strange' is not read"):
+        td.from_onnx(path)
+
+
+def test_the_table_reads_attributes_that_onnx_has() -> None:
+    """What newer versions of onnx add is refused until a row reads it."""
+    known: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            known.setdefault(schema.name, set()).update(schema.attributes)
+    for kind, made in IMPORTS.items():
+        assert made.reads <= known.get(kind, made.reads), kind
+
+
+@pytest.mark.parametrize("opset", [6, LAST + 1, 99])
+def test_a_version_that_the_table_was_not_checked_with_is_refused(
+    opset: int, tmp_path: Path
+) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    path = save(tmp_path / "m.onnx", [node], {"x": X}, opset=opset)
+    with pytest.raises(td.ModelFileError, match=f"version {opset} of ONNX's ops"):
+        td.from_onnx(path)
+
+
+REFUSED = [
+    row("BatchNormalization", IMAGE, f(4), f(4), f(4), pos(4), spatial=0, opset=8),
+    row("Conv", IMAGE, f(6, 4, 3, 2), kernel_shape=[2, 2]),
+    row("ConvTranspose", IMAGE, f(4, 2, 3, 3), output_shape=[9, 9]),
+    row("DepthToSpace", f(1, 8, 2, 3), blocksize=2, mode="RCD"),
+    row("EyeLike", X, dtype=TensorProto.DOUBLE),
+    row("LayerNormalization", WIDE, f(4), stash_type=11),
+    row("LSTM", f(5, 2, 3), f(1, 16, 3), f(1, 16, 4), clip=3.0),
+    row("GRU", f(5, 2, 3), f(1, 12, 3), f(1, 12, 4), activation_alpha=[1.0]),
+    row("RNN", f(5, 2, 3), f(1, 4, 3), f(1, 4, 4), hidden_size=5),
+    row("Relu", X, outputs=2),
+    row("Resize", IMAGE, antialias=1),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda r: r[0])
+def test_what_would_change_the_values_is_refused(row: Row, tmp_path: Path) -> None:
+    kind, xs, fields, count, opset = row
+    inputs = {f"x{k}": x for k, x in enumerate(xs)}
+    outputs = tuple(f"y{k}" for k in range(count))
+    node = helper.make_node(kind, list(inputs), outputs, **fields)
+    path = save(tmp_path / "m.onnx", [node], inputs, None, outputs, opset)
+    with pytest.raises(td.ModelFileError):
+        td.from_onnx(path)(**inputs)
+
+
+def test_a_dimension_of_minus_one_is_open(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    path = save(tmp_path / "m.onnx", [node], {"x": X})
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    path.write_bytes(model.SerializeToString())
+    net = td.from_onnx(path)
+    assert net.inputs[0].shape == (None, 3)
+    assert net(f(5, 3)).shape == (5, 3) and net(f(2, 3)).shape == (2, 3)
 
 
 def test_an_old_softmax_is_over_all_that_follows_its_axis(tmp_path: Path) -> None:

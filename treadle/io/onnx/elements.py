@@ -99,7 +99,7 @@ def _power(node: Node, x: Tensor, y: Tensor) -> Tensor:
     return td.pow(x, td.astype(y, x.type.dtype))
 
 
-@row("Mod")
+@row("Mod", reads="fmod")
 def _modulo(node: Node, x: Tensor, y: Tensor) -> Tensor:
     return td.fmod(x, y) if node.get("fmod", 0) else td.remainder(x, y)
 
@@ -121,7 +121,7 @@ def _mean(node: Node, *xs: Tensor) -> Tensor:
     return functools.reduce(td.add, xs) / number(xs[0], len(xs))
 
 
-@row("LeakyRelu")
+@row("LeakyRelu", reads="alpha")
 def _leaky(node: Node, x: Tensor) -> Tensor:
     return td.leaky_relu(x, number(x, node.get("alpha", 0.01)))
 
@@ -131,45 +131,45 @@ def _prelu(node: Node, x: Tensor, slope: Tensor) -> Tensor:
     return td.where(x < 0, x * slope, x)
 
 
-@row("Elu")
+@row("Elu", reads="alpha")
 def _elu(node: Node, x: Tensor) -> Tensor:
     return td.elu(x, number(x, node.get("alpha", 1.0)))
 
 
-@row("Celu")
+@row("Celu", reads="alpha")
 def _celu(node: Node, x: Tensor) -> Tensor:
     return td.celu(x, number(x, node.get("alpha", 1.0)))
 
 
-@row("Selu")
+@row("Selu", reads="alpha gamma")
 def _selu(node: Node, x: Tensor) -> Tensor:
     alpha = node.get("alpha", 1.6732631921768188)
     gamma = node.get("gamma", 1.0507010221481323)
     return number(x, gamma) * td.elu(x, number(x, alpha))
 
 
-@row("HardSigmoid")
+@row("HardSigmoid", reads="alpha beta")
 def _hard(node: Node, x: Tensor) -> Tensor:
     a, b = node.get("alpha", 0.2), node.get("beta", 0.5)
     return td.clip(x * number(x, a) + number(x, b), 0.0, 1.0)
 
 
-@row("ThresholdedRelu")
+@row("ThresholdedRelu", reads="alpha")
 def _thresholded(node: Node, x: Tensor) -> Tensor:
     return td.thresholded_relu(x, number(x, node.get("alpha", 1.0)))
 
 
-@row("Swish")
+@row("Swish", reads="alpha")
 def _swish(node: Node, x: Tensor) -> Tensor:
     return x * td.sigmoid(x * number(x, node.get("alpha", 1.0)))
 
 
-@row("Gelu")
+@row("Gelu", reads="approximate")
 def _gelu(node: Node, x: Tensor) -> Tensor:
     return td.gelu(x, node.get("approximate", "none"))
 
 
-@row("Clip")
+@row("Clip", reads="min max")
 def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     bounds = node.get("min"), node.get("max")  # attributes before version 11
     low = number(x, bounds[0]) if low is None and bounds[0] is not None else low
@@ -178,7 +178,7 @@ def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     return y if high is None else td.minimum(y, high)
 
 
-@row("IsInf")
+@row("IsInf", reads="detect_negative detect_positive")
 def _infinite(node: Node, x: Tensor) -> Tensor:
     found = td.isinf(x)
     if not node.get("detect_positive", 1):
@@ -195,19 +195,22 @@ def to_dtype(code: int) -> Any:
     return DTYPES[code]
 
 
-@row("Cast")
+# `saturate` and `round_mode` are of dtypes that are not read.
+@row("Cast", reads="to saturate round_mode")
 def _cast(node: Node, x: Tensor) -> Tensor:
     return td.astype(x, to_dtype(node.get("to", 0)))
 
 
-@row("CastLike")
+@row("CastLike", reads="saturate round_mode")
 def _cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
     return td.astype(x, like.type.dtype)
 
 
-@row("Dropout")
-def _dropout(node: Node, x: Tensor, *rest: Any) -> Any:
+@row("Dropout", reads="ratio seed", static=(2,))
+def _dropout(node: Node, x: Tensor, ratio: Any = None, training: Any = None) -> Any:
     # A file is a network that is used: nothing is left out.
+    if training is not None and training.any():
+        raise ValueError("elements left out by chance (training_mode)")
     return (x, td.full(x.type.shape, True)) if len(node.outputs) > 1 else x
 
 
@@ -226,11 +229,11 @@ def _along(function: Function) -> Function:
     return make
 
 
-row("Softmax")(_along(td.softmax))
-row("LogSoftmax")(_along(td.log_softmax))
+row("Softmax", reads="axis")(_along(td.softmax))
+row("LogSoftmax", reads="axis")(_along(td.log_softmax))
 
 
-@row("CumSum", static=(1,))
+@row("CumSum", reads="exclusive reverse", static=(1,))
 def _cumulative(node: Node, x: Tensor, axis: Any) -> Tensor:
     return td.cumulative_sum(
         x,
@@ -251,11 +254,12 @@ def _place(function: Function, flipped: bool = False) -> Function:
     return make
 
 
-row("ArgMax")(_place(td.argmax))
-row("ArgMin")(_place(td.argmin))
+_PLACES = "axis keepdims select_last_index"
+row("ArgMax", reads=_PLACES)(_place(td.argmax))
+row("ArgMin", reads=_PLACES)(_place(td.argmin))
 
 
-@row("TopK", static=(1,))
+@row("TopK", reads="axis largest sorted", static=(1,), first=10)
 def _top(node: Node, x: Tensor, k: Any) -> Any:
     axis, count = axis_of(node.get("axis", -1), x), integers(k, "k")[0]
     signed = x if node.get("largest", 1) else -x
@@ -296,4 +300,6 @@ def _reduced(function: Function) -> Function:
 
 
 for _kind, _function in _REDUCTIONS.items():
-    row(_kind, static=(1,))(_reduced(_function))
+    row(_kind, reads="axes keepdims noop_with_empty_axes", static=(1,))(
+        _reduced(_function)
+    )

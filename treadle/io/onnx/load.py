@@ -24,7 +24,7 @@ from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded, read_json
 from treadle.io.onnx import elements, networks, shapes
 from treadle.io.onnx.file import BUFFERS, DTYPES, array_of, read_model
-from treadle.io.onnx.table import IMPORTS, Node
+from treadle.io.onnx.table import IMPORTS, LAST, Node
 from treadle.nn.module import Module
 from treadle.runtime.computation import Computation
 
@@ -177,6 +177,8 @@ def _made(node: Node, given: list[Value]) -> Sequence[Value]:
     except _WRONG as error:
         raise ValueError(str(error) or type(error).__name__) from None
     results = found if isinstance(found, tuple) else (found,)
+    if any(node.outputs[len(results) :]):
+        raise ValueError(f"result {len(results)} is not given out")
     if all(x is None or isinstance(x, np.ndarray) for x in given):
         return [_folded(y) for y in results]
     return results
@@ -236,11 +238,11 @@ def from_onnx(path: PathLike, *, max_bytes: int = MAX_BYTES) -> OnnxModule:
 
 
 def _opset(model: Any) -> int:
-    found = {o.domain: o.version for o in model.opset_import}
-    version = found.get("", found.get("ai.onnx", 0))
-    if not 7 <= version <= 100:
-        raise ValueError(f"version {version} of ONNX's ops; read are 7 and later")
-    return int(version)
+    found = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
+    if len(found) != 1 or not 7 <= min(found) <= LAST:
+        told = ", ".join(map(str, sorted(found))) or "none"
+        raise ValueError(f"version {told} of ONNX's ops; read are 7 to {LAST}")
+    return int(found.pop())
 
 
 def _nodes(graph: Any, opset: int, place: str) -> list[Node]:
@@ -250,11 +252,15 @@ def _nodes(graph: Any, opset: int, place: str) -> list[Node]:
     for k, n in enumerate(graph.node):
         name = n.name or f"node {k}"
         row = IMPORTS.get(n.op_type) if n.domain in ("", "ai.onnx") else None
-        if row is None or not row.first <= opset <= (row.last or opset):
+        if row is None or not row.first <= opset <= row.last or n.overload:
             kind = f"{n.domain}.{n.op_type}" if n.domain else n.op_type
             unknown.setdefault(kind, []).append(name[:40])
             continue
         with guarded(place, ModelFileError, f"node {name!r}"):
+            names = [a.name for a in n.attribute]
+            strange = [a for a in names if a not in row.reads or names.count(a) > 1]
+            if strange:
+                raise ValueError(f"{n.op_type} with {strange[0][:40]!r} is not read")
             attributes = {a.name: _attribute(a) for a in n.attribute}
         inputs, outputs = tuple(n.input), tuple(n.output)
         found.append(Node(name, n.op_type, inputs, outputs, attributes, opset))
@@ -270,6 +276,8 @@ def _nodes(graph: Any, opset: int, place: str) -> list[Node]:
 def _attribute(a: Any) -> Any:
     """The value of an attribute."""
     kinds = {1: "f", 2: "i", 6: "floats", 7: "ints"}
+    if a.ref_attr_name:
+        raise ValueError(f"attribute {a.name[:40]!r} is that of a function")
     if a.type in kinds:
         value = getattr(a, kinds[a.type])
         return list(value) if a.type > 5 else value
@@ -329,6 +337,9 @@ def _port(info: Any) -> Port:
     shape: list[int | str | None] = []
     for d in declared.shape.dim:
         if d.HasField("dim_value"):
+            if d.dim_value == -1:  # as some exporters write one that is open
+                shape.append(None)
+                continue
             if not 0 <= d.dim_value < 1 << 40:
                 raise ValueError(f"input {info.name[:60]!r} has {d.dim_value} elements")
             shape.append(int(d.dim_value))

@@ -23,6 +23,8 @@ def _windows(
 ) -> tuple[Any, Pads, Any]:
     """Strides, padding and dilations of a node over spatial dimensions."""
     rank = len(kernel)
+    if tuple(node.get("kernel_shape", kernel)) != kernel:
+        raise ValueError(f"kernel_shape is not {kernel}, which the weights have")
     strides = node.get("strides", (1,) * rank)
     apart = node.get("dilations", (1,) * rank)
     pads = node.get("pads", (0,) * 2 * rank)
@@ -42,11 +44,13 @@ def _windows(
     return strides, list(zip(pads[:rank], pads[rank:], strict=True)), apart
 
 
+# The attributes that `_windows` reads, and the kernel's extents, which weights have.
+_WINDOWS = "auto_pad dilations pads strides kernel_shape"
 _CONV = {1: td.conv1d, 2: td.conv2d, 3: td.conv3d}
 _BACK = {1: td.conv_transpose1d, 2: td.conv_transpose2d, 3: td.conv_transpose3d}
 
 
-@row("Conv")
+@row("Conv", reads=f"{_WINDOWS} group")
 def _conv(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     rank = w.type.ndim - 2
     if rank not in _CONV:
@@ -55,11 +59,11 @@ def _conv(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     return _CONV[rank](x, w, b, strides, cover, apart, node.get("group", 1))
 
 
-@row("ConvTranspose")
+@row("ConvTranspose", reads=f"{_WINDOWS} group output_padding")
 def _conv_back(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     rank = w.type.ndim - 2
-    if rank not in _BACK or "output_shape" in node.attributes:
-        raise ValueError("a transposed convolution of this kind")
+    if rank not in _BACK:
+        raise ValueError(f"a transposed convolution over {rank} dimensions")
     if node.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ValueError("auto_pad of a transposed convolution")
     strides, cover, apart = _windows(node, x.type.shape[2:], w.type.shape[2:])
@@ -75,12 +79,13 @@ def _pool(node: Node, x: Tensor) -> tuple[Any, Any, Pads, Any, bool]:
     return kernel, strides, cover, apart, bool(node.get("ceil_mode", 0))
 
 
-@row("MaxPool")
+# `storage_order` is of the positions of the maxima alone.
+@row("MaxPool", reads=f"{_WINDOWS} ceil_mode storage_order")
 def _max_pool(node: Node, x: Tensor) -> Tensor:
     return td.max_pool(x, *_pool(node, x))
 
 
-@row("AveragePool")
+@row("AveragePool", reads=f"{_WINDOWS} ceil_mode count_include_pad")
 def _average(node: Node, x: Tensor) -> Tensor:
     kernel, strides, cover, apart, ceil = _pool(node, x)
     padded = bool(node.get("count_include_pad", 0))
@@ -105,7 +110,12 @@ def _global_max(node: Node, x: Tensor) -> Tensor:
     return td.max(x, tuple(range(2, x.type.ndim)), keepdims=True)
 
 
-@row("Resize", static=(1, 2, 3), first=11)
+@row(
+    "Resize",
+    reads="mode coordinate_transformation_mode nearest_mode",
+    static=(1, 2, 3),
+    first=11,
+)
 def _resize(
     node: Node, x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None
 ) -> Tensor:
@@ -120,7 +130,7 @@ def _resize(
     )
 
 
-@row("Upsample", static=(1,), last=9)
+@row("Upsample", reads="mode scales", static=(1,), last=9)
 def _upsample(node: Node, x: Tensor, scales: Any = None) -> Tensor:
     own = node.get("scales") if scales is None else scales
     return _scaled(
@@ -157,43 +167,53 @@ def _eps(node: Node, x: Tensor, default: float = 1e-5) -> Tensor:
     return number(x, node.get("epsilon", default))
 
 
-@row("BatchNormalization")
+def _stashed(node: Node) -> None:
+    """Refuse statistics in another dtype than float32, or that of the values."""
+    if node.get("stash_type", 1) != 1:
+        raise ValueError(f"statistics in dtype {node.get('stash_type')} (stash_type)")
+
+
+@row("BatchNormalization", reads="epsilon momentum spatial training_mode")
 def _batch_norm(
     node: Node, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
 ) -> Tensor:
     if node.get("training_mode", 0):
         raise ValueError("the statistics of the batch itself (training_mode)")
+    if not node.get("spatial", 1):
+        raise ValueError("statistics for each place of an image (spatial 0)")
     return td.batch_norm(x, mean, var, scale, b, 1, _eps(node, x))
 
 
-@row("InstanceNormalization")
+@row("InstanceNormalization", reads="epsilon")
 def _instance_norm(node: Node, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
     return td.instance_norm(x, scale, b, _eps(node, x))
 
 
-@row("GroupNormalization", first=21)
+@row("GroupNormalization", reads="epsilon num_groups stash_type", first=21)
 def _group_norm(node: Node, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
+    _stashed(node)
     return td.group_norm(x, node.get("num_groups", 1), scale, b, _eps(node, x))
 
 
 def _behind(node: Node, x: Tensor) -> tuple[int, ...]:
+    _stashed(node)
     if len(node.outputs) > 1:
         raise ValueError("the mean and the spread are not given out")
     return tuple(range(axis_of(node.get("axis", -1), x), x.type.ndim))
 
 
-@row("LayerNormalization")
+@row("LayerNormalization", reads="axis epsilon stash_type")
 def _layer_norm(node: Node, x: Tensor, scale: Tensor, b: Any = None) -> Tensor:
     y = td.standardize(x, _behind(node, x), _eps(node, x)) * scale
     return y if b is None else y + b
 
 
-@row("RMSNormalization")
+@row("RMSNormalization", reads="axis epsilon stash_type")
 def _rms_norm(node: Node, x: Tensor, scale: Tensor) -> Tensor:
     return td.rms_norm(x, None, _behind(node, x), _eps(node, x)) * scale
 
 
-@row("LRN")
+@row("LRN", reads="alpha beta bias size")
 def _response(node: Node, x: Tensor) -> Tensor:
     size = node.get("size", 1)
     if size % 2 == 0:
@@ -202,7 +222,7 @@ def _response(node: Node, x: Tensor) -> Tensor:
     return td.local_response_norm(x, size, alpha, beta, node.get("bias", 1.0))
 
 
-@row("Gemm")
+@row("Gemm", reads="alpha beta transA transB")
 def _gemm(node: Node, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     a = td.matrix_transpose(a) if node.get("transA", 0) else a
     b = td.matrix_transpose(b) if node.get("transB", 0) else b
@@ -214,7 +234,7 @@ def _gemm(node: Node, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     return y + (c if beta == 1.0 else c * number(c, beta))
 
 
-@row("Einsum")
+@row("Einsum", reads="equation")
 def _einsum(node: Node, *xs: Tensor) -> Tensor:
     return td.einsum(node.get("equation", ""), *xs)
 
@@ -222,7 +242,10 @@ def _einsum(node: Node, *xs: Tensor) -> Tensor:
 # -- recurrent layers --------------------------------------------------------------
 
 
-@row("LSTM", first=7)
+_STEPS = "activations clip direction hidden_size layout"
+
+
+@row("LSTM", reads=f"{_STEPS} input_forget")
 def _lstm(node: Node, *xs: Any) -> Any:
     def step(own: Tensor, past: Any, b: Tensor, state: list[Tensor]) -> list[Tensor]:
         i, o, f, g = td.split(own + past(state[0]) + b, 4, -1)
@@ -232,7 +255,7 @@ def _lstm(node: Node, *xs: Any) -> Any:
     return _recurrent(node, xs, 4, 2, step)
 
 
-@row("GRU", first=7)
+@row("GRU", reads=f"{_STEPS} linear_before_reset")
 def _gru(node: Node, *xs: Any) -> Any:
     after = node.get("linear_before_reset", 0)
 
@@ -250,7 +273,7 @@ def _gru(node: Node, *xs: Any) -> Any:
     return _recurrent(node, xs, 3, 1, step, apart=True)
 
 
-@row("RNN", first=7)
+@row("RNN", reads=_STEPS)
 def _rnn(node: Node, *xs: Any) -> Any:
     names = node.get("activations", ["Tanh"])
     functions = {"Tanh": td.tanh, "Relu": td.relu, "Sigmoid": td.sigmoid}
@@ -283,12 +306,15 @@ def _recurrent(
     plain = node.kind == "RNN" or set(node.get("activations", [])) <= _STANDARD
     if where not in ways or len(w.type.shape) != 3 or len(ways[where]) != w.shape[0]:
         raise ValueError(f"direction {where[:20]!r} with weights {w.type}")
-    refused = [lengths, *initial[states:], node.get("clip"), node.get("input_forget")]
+    refused = [lengths, *initial[states:], node.get("clip")]
+    refused += [node.get("input_forget")] if node.kind == "LSTM" else []
     if not plain or any(v is not None and v != 0 for v in map(_told, refused)):
         raise ValueError("lengths, peepholes, clipping or other activations")
     if node.get("layout", 0):
         raise ValueError("batches before time (layout 1)")
     width, batch = r.type.shape[2], x.type.shape[1]
+    if node.get("hidden_size", width) != width:
+        raise ValueError(f"hidden_size is not {width}, which the weights have")
     if b is None:
         b = td.full((len(ways[where]), 2 * gates * width), number(x, 0.0))
     rows, lasts = [], []

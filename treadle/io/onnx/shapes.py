@@ -18,11 +18,14 @@ Array = np.ndarray[Any, Any]
 MOST = 1 << 20  # elements of what a node makes out of nothing
 
 
-@row("Constant")
+_VALUES = "value value_float value_int value_floats value_ints"
+
+
+@row("Constant", reads=_VALUES)
 def _constant(node: Node) -> Any:
-    for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
-        if name in node.attributes:
-            value = node.attributes[name]
+    for name in _VALUES.split():
+        value = node.get(name)
+        if value is not None:
             if isinstance(value, np.ndarray):
                 return value
             wanted = np.float32 if "float" in name else np.int64
@@ -35,7 +38,7 @@ def _size(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
     return shape
 
 
-@row("ConstantOfShape", static=(0,))
+@row("ConstantOfShape", reads="value", static=(0,))
 def _filled(node: Node, shape: Array) -> Tensor:
     value = node.get("value")
     value = np.zeros(1, np.float32) if value is None else value
@@ -45,7 +48,7 @@ def _filled(node: Node, shape: Array) -> Tensor:
     return td.broadcast_to(td.asarray(value.reshape(())), extents)
 
 
-@row("Shape")
+@row("Shape", reads="start end")
 def _shape(node: Node, x: Tensor) -> Array:
     shape = x.type.shape
     start, end = node.get("start", 0), node.get("end", len(shape))
@@ -57,7 +60,7 @@ def _count(node: Node, x: Tensor) -> Array:
     return np.array(x.type.size, np.int64)
 
 
-@row("Range", static=(0, 1, 2))
+@row("Range", reads="stash_type", static=(0, 1, 2))
 def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
     count = float((stop - start) / step) if step else np.inf
     if not count <= MOST:
@@ -66,17 +69,17 @@ def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
     return np.asarray(start + step * places, start.dtype)
 
 
-@row("EyeLike")
+@row("EyeLike", reads="k")
 def _eye(node: Node, x: Tensor) -> Tensor:
-    if x.type.ndim != 2 or x.type.size > MOST or "dtype" in node.attributes:
+    if x.type.ndim != 2 or x.type.size > MOST:
         raise ValueError(f"an identity like {x.type}")
     rows, columns = x.type.shape
     return td.asarray(np.eye(rows, columns, node.get("k", 0), dtype=x.type.dtype))
 
 
-@row("Reshape", static=(1,))
-def _reshape(node: Node, x: Tensor, shape: Any = None) -> Tensor:
-    wanted = integers(node.get("shape") if shape is None else shape, "the shape")
+@row("Reshape", reads="allowzero", static=(1,))
+def _reshape(node: Node, x: Tensor, shape: Array) -> Tensor:
+    wanted = integers(shape, "the shape")
     own = x.type.shape
     if not node.get("allowzero", 0):
         wanted = tuple(own[k] if n == 0 else n for k, n in enumerate(wanted))
@@ -86,7 +89,7 @@ def _reshape(node: Node, x: Tensor, shape: Any = None) -> Tensor:
     return td.reshape(x, wanted)
 
 
-@row("Flatten")
+@row("Flatten", reads="axis")
 def _flatten(node: Node, x: Tensor) -> Tensor:
     axis, shape = node.get("axis", 1), x.type.shape
     if not -len(shape) <= axis <= len(shape):
@@ -95,13 +98,13 @@ def _flatten(node: Node, x: Tensor) -> Tensor:
     return td.reshape(x, (int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
 
 
-@row("Transpose")
+@row("Transpose", reads="perm")
 def _transpose(node: Node, x: Tensor) -> Tensor:
     order = tuple(node.get("perm") or reversed(range(x.type.ndim)))
     return td.permute_dims(x, order)
 
 
-@row("Squeeze", static=(1,))
+@row("Squeeze", reads="axes", static=(1,))
 def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
     own = node.get("axes") if axes is None else axes
     if own is None:
@@ -109,7 +112,7 @@ def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
     return td.squeeze(x, tuple(axis_of(a, x) for a in integers(own, "axes")))
 
 
-@row("Unsqueeze", static=(1,))
+@row("Unsqueeze", reads="axes", static=(1,))
 def _unsqueeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
     own = integers(node.get("axes") if axes is None else axes, "axes")
     ndim = x.type.ndim + len(own)
@@ -137,12 +140,12 @@ def _tile(node: Node, x: Tensor, counts: Array) -> Tensor:
     return td.tile(x, repeats)
 
 
-@row("Concat")
+@row("Concat", reads="axis")
 def _concat(node: Node, *xs: Tensor) -> Tensor:
     return td.concat(list(xs), axis_of(node.get("axis", 1), xs[0]))
 
 
-@row("Split", static=(1,))
+@row("Split", reads="axis split num_outputs", static=(1,))
 def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
     axis, count = axis_of(node.get("axis", 0), x), len(node.outputs)
     own = node.get("split") if sizes is None else sizes
@@ -161,7 +164,7 @@ def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
     return tuple(found)
 
 
-@row("Slice", static=(1, 2, 3, 4))
+@row("Slice", reads="starts ends axes", static=(1, 2, 3, 4))
 def _slice(
     node: Node,
     x: Tensor,
@@ -185,12 +188,12 @@ def _slice(
     return x[tuple(key)]
 
 
-@row("Gather")
+@row("Gather", reads="axis")
 def _gather(node: Node, x: Tensor, ids: Tensor) -> Tensor:
     return td.take(x, ids, axis_of(node.get("axis", 0), x))
 
 
-@row("GatherElements")
+@row("GatherElements", reads="axis")
 def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
     axis = axis_of(node.get("axis", 0), x)
     if ids.type.ndim != x.type.ndim:
@@ -200,14 +203,14 @@ def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
     return td.take_along_axis(x[tuple(key)], ids, axis)
 
 
-@row("GatherND")
+@row("GatherND", reads="batch_dims")
 def _gather_nd(node: Node, x: Tensor, ids: Tensor) -> Tensor:
     if node.get("batch_dims", 0) or not 0 < ids.type.shape[-1] <= x.type.ndim:
         raise ValueError(f"positions {ids.type} in {x.type}")
     return x[tuple(ids[..., k] for k in range(ids.type.shape[-1]))]
 
 
-@row("OneHot", static=(1,))
+@row("OneHot", reads="axis", static=(1,))
 def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
     count, axis = integers(depth, "depth")[0], node.get("axis", -1)
     if not 0 <= count <= MOST:
@@ -220,14 +223,13 @@ def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
     return td.moveaxis(found, -1, axis)
 
 
-@row("Pad", static=(1, 3))
+@row("Pad", reads="mode pads value", static=(1, 3))
 def _pad(
     node: Node, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
 ) -> Tensor:
     mode = node.get("mode", "constant")
     own = integers(pads if pads is not None else node.get("pads"), "pads")
-    if value is None and "value" in node.attributes:
-        value = node.get("value", 0.0)
+    value = node.get("value") if value is None else value
     places = range(x.type.ndim) if axes is None else integers(axes, "axes")
     if len(own) != 2 * len(places):
         raise ValueError(f"{len(own)} widths for {len(places)} dimensions")
@@ -250,17 +252,25 @@ def _pad(
     return td.pad(x, widths, mode)
 
 
-@row("Trilu", static=(1,))
+@row("Trilu", reads="upper", static=(1,))
 def _triangle(node: Node, x: Tensor, k: Any = None) -> Tensor:
     diagonal = 0 if k is None else integers(k, "k")[0]
     return td.triu(x, diagonal) if node.get("upper", 1) else td.tril(x, diagonal)
 
 
-@row("DepthToSpace")
+def _blocks(node: Node) -> tuple[int, bool]:
+    """The extent of the blocks, and whether depth comes before columns and rows."""
+    mode = node.get("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise ValueError(f"mode is {mode[:20]!r}")
+    return node.get("blocksize", 1), mode == "DCR"
+
+
+@row("DepthToSpace", reads="blocksize mode")
 def _to_space(node: Node, x: Tensor) -> Tensor:
     n, c, h, w = x.type.shape
-    b, mode = node.get("blocksize", 1), node.get("mode", "DCR")
-    if mode == "DCR":
+    b, depth_first = _blocks(node)
+    if depth_first:
         order, parts = (0, 3, 4, 1, 5, 2), (n, b, b, c // b**2, h, w)
     else:
         order, parts = (0, 1, 4, 2, 5, 3), (n, c // b**2, b, b, h, w)
@@ -268,9 +278,10 @@ def _to_space(node: Node, x: Tensor) -> Tensor:
     return td.reshape(y, (n, c // b**2, h * b, w * b))
 
 
-@row("SpaceToDepth")
+@row("SpaceToDepth", reads="blocksize mode")
 def _to_depth(node: Node, x: Tensor) -> Tensor:
     n, c, h, w = x.type.shape
-    b = node.get("blocksize", 1)
+    b, depth_first = _blocks(node)
     y = td.reshape(x, (n, c, h // b, b, w // b, b))
-    return td.reshape(td.permute_dims(y, (0, 3, 5, 1, 2, 4)), (n, -1, h // b, w // b))
+    order = (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4)
+    return td.reshape(td.permute_dims(y, order), (n, -1, h // b, w // b))

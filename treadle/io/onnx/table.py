@@ -10,7 +10,9 @@ import numpy as np
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["IMPORTS", "Node", "Row", "row"]
+__all__ = ["IMPORTS", "LAST", "Node", "Row", "row"]
+
+LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +30,7 @@ class Node:
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute of the node, of the type of its default."""
+        assert name in IMPORTS[self.kind].reads, (self.kind, name)
         found = self.attributes.get(name, default)
         if default is None or isinstance(found, type(default)):
             return found
@@ -46,28 +49,34 @@ class Row:
     """What makes the values of a node: `make(node, *inputs)`, one or a tuple of them.
 
     Inputs at `static` come as arrays: shapes, axes, what the structure depends on. The
-    others are tensors; None stands for one that is left out. `first` and `last` are
-    the versions of ONNX that the row holds for.
+    others are tensors; None stands for one that is left out. `reads` names the
+    attributes that are read, or say nothing of the values: a node with another one is
+    refused. `first` and `last` are the versions of ONNX that the row holds for.
     """
 
     make: Maker
+    reads: frozenset[str] = frozenset()
     static: tuple[int, ...] = ()
     first: int = 1
-    last: int | None = None
+    last: int = LAST
 
 
 IMPORTS: dict[str, Row] = {}
 
 
 def row(
-    *kinds: str, static: tuple[int, ...] = (), first: int = 1, last: int | None = None
+    *kinds: str,
+    reads: str = "",
+    static: tuple[int, ...] = (),
+    first: int = 1,
+    last: int = LAST,
 ) -> Callable[[Maker], Maker]:
     """Enter a function into the table under the names of ops."""
 
     def enter(make: Maker) -> Maker:
         for kind in kinds:
             assert kind not in IMPORTS, kind
-            IMPORTS[kind] = Row(make, static, first, last)
+            IMPORTS[kind] = Row(make, frozenset(reads.split()), static, first, last)
         return make
 
     return enter
