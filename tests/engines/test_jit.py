@@ -363,7 +363,7 @@ def test_code_is_recorded_and_carried(monkeypatch: pytest.MonkeyPatch) -> None:
     with jit.recording() as found:
         both = compile_functions(texts)  # also of what is in memory already
     wanted = {jit._key(name, text, host()) for name, text in texts.items()}
-    assert wanted <= found.keys() and jit._recordings == []
+    assert wanted <= found.keys() and jit._noted.get() is None
     jit.clear()
     before = stats().compiled
     jit.carry(found)

@@ -19,7 +19,6 @@ from treadle.engines.base import engine
 from treadle.engines.native import run
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import Pool, pool
-from treadle.engines.native.programs import Programs
 from treadle.program.program import Launch
 
 RNG = np.random.default_rng(12)
@@ -31,7 +30,7 @@ IDS = RNG.integers(0, 50, (2, 16))
 @pytest.fixture(autouse=True)
 def native() -> Any:
     with td.options(engine="native", autobatch=False, seed=3):
-        engine("native").programs = Programs()  # type: ignore[attr-defined]
+        engine("native").programs.clear()  # type: ignore[attr-defined]
         yield
 
 

@@ -15,6 +15,7 @@ import treadle as td
 from tests.ops.test_contract import CASES as SAMPLES
 from tests.ops.test_contract import arrays_of, results
 from tests.programs import kernels_of, program_of
+from treadle.base import caches
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.graph.leaves import constant_node
@@ -24,7 +25,6 @@ from treadle.loops.interpreter import interpret
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
-from treadle.program import forms
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((37, 203)).astype(np.float32)
@@ -43,13 +43,13 @@ CASES: dict[str, tuple[Callable[[td.Tensor], td.Tensor], Callable[[Any], Any]]] 
 @pytest.fixture(autouse=True)
 def kernels_are_made_here() -> Iterator[None]:
     yield
-    forms.clear()
+    caches.clear()
 
 
 def stream_from(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let arrays of so many bytes be larger than caches."""
     monkeypatch.setattr(stream, "STREAM", size)
-    forms.clear()
+    caches.clear()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,9 +13,10 @@ from unittest.mock import patch
 import treadle as td
 from tests.fuzz.campaign import campaign
 from tests.fuzz.graphs import compare, draw
+from treadle.base import caches
 from treadle.engines.native import families
 from treadle.loops import stream
-from treadle.program import even, forms, group, program, recompute
+from treadle.program import even, group, program, recompute
 from treadle.rewrite import cut
 
 # By modules: from which size on, and how much is a part.
@@ -37,13 +38,13 @@ def large() -> Iterator[None]:
     for one in changed:
         one.start()
     try:
-        forms.clear()
+        caches.clear()
         td.clear_cache()
         yield
     finally:
         for one in changed:
             one.stop()
-        forms.clear()
+        caches.clear()
         td.clear_cache()
 
 

@@ -22,14 +22,13 @@ from tests.program.branches import (
     wrong,
 )
 from treadle.engines.base import engine
-from treadle.engines.native.programs import Programs
 from treadle.program import chains
 
 
 @pytest.fixture(autouse=True)
 def native() -> Any:
     with td.options(engine="native", autobatch=False, seed=3):
-        engine("native").programs = Programs()  # type: ignore[attr-defined]
+        engine("native").programs.clear()  # type: ignore[attr-defined]
         yield
 
 

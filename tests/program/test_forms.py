@@ -9,9 +9,9 @@ import pytest
 
 import treadle as td
 from tests.loops.test_kernels import kernels_of, program_of
+from treadle.base import caches
 from treadle.engines.base import engine
 from treadle.loops.nest import kernel_of
-from treadle.program import forms
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 5, 8)).astype(np.float32)
@@ -36,7 +36,7 @@ def by_numpy(swapped: bool = False) -> Any:
 
 
 def test_a_cell_is_scheduled_once() -> None:
-    forms.clear()
+    caches.clear()
     program = program_of(unrolled())
     steps = [s.finish or s for s in program.steps if hasattr(s, "finish")]
     found = {

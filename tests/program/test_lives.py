@@ -25,7 +25,6 @@ from treadle.base.types import Type
 from treadle.engines.base import engine
 from treadle.engines.native import workspace
 from treadle.engines.native.linked import Linked
-from treadle.engines.native.programs import Programs
 from treadle.program import chains
 from treadle.program.lives import lives
 from treadle.program.program import Buffer, Fallback, Program, Region, program_text
@@ -34,7 +33,7 @@ from treadle.program.program import Buffer, Fallback, Program, Region, program_t
 @pytest.fixture(autouse=True)
 def native() -> Any:
     with td.options(engine="native", autobatch=False, seed=3):
-        engine("native").programs = Programs()  # type: ignore[attr-defined]
+        engine("native").programs.clear()  # type: ignore[attr-defined]
         yield
 
 
@@ -169,7 +168,7 @@ def test_random_graphs_have_the_same_bits_in_regions(
         monkeypatch.setattr(chains, name, 1)
     found = []
     for mode, lanes in (("fast", 1), ("fast", 2), ("poison", 2)):
-        engine("native").programs = Programs()  # type: ignore[attr-defined]
+        engine("native").programs.clear()  # type: ignore[attr-defined]
         choose = workspace.side_by_side
         with monkeypatch.context() as patch, td.options(arena=mode, threads=2):
             patch.setattr(workspace, "side_by_side", lambda p, _, n=lanes: choose(p, n))

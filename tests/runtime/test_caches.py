@@ -16,6 +16,7 @@ from tests.networks import small_network
 from treadle.cli import main
 from treadle.engines.native.programs import Programs
 from treadle.graph.body import Body
+from treadle.rewrite.pattern import captures, of
 
 
 @pytest.fixture(autouse=True)
@@ -155,3 +156,35 @@ def test_tables_of_structure_hold_no_bodies() -> None:
     td.clear_cache()
     gc.collect()
     assert body() is None
+
+
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_a_rule_of_the_users_is_used_within_its_scope_alone(first: str) -> None:
+    """As rows and node by node, whichever ran before."""
+    td.clear_cache()
+    (x,) = captures("x")
+    tanh = of("Tanh")
+    rules = [td.Rule("one tanh for two", tanh(tanh(x)), tanh(x), exact=False)]
+    weight = td.param("w", init=np.eye(8) / 2)
+    cell = td.function(lambda h: td.tanh(td.tanh(h) @ weight))
+    leaves = np.random.default_rng(0).normal(size=(40, 8)).astype("f4")
+
+    def total() -> float:
+        rows = []
+        for k, leaf in enumerate(leaves):
+            h = td.tanh(td.constant(leaf))
+            for _ in range(1 + k % 3):
+                h = cell(h)
+            rows.append(h)
+        with td.no_grad():
+            return float(td.stack(rows).sum())
+
+    found: dict[str, set[float]] = {"with": set(), "without": set()}
+    other = "without" if first == "with" else "with"
+    for way in (first, other, first):
+        with td.options(rules=rules if way == "with" else []):
+            for autobatch in (True, False):
+                with td.options(autobatch=autobatch):
+                    found[way].add(round(total(), 4))
+    assert len(found["with"]) == len(found["without"]) == 1
+    assert found["with"] != found["without"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from treadle.autodiff.reverse import Targets, blocks, cotangents_of, cut_error
 from treadle.autodiff.tape import Row, tape_of
+from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.body import sign_of
@@ -28,7 +29,7 @@ __all__ = ["Reached", "behind", "reached"]
 
 LEARNED = 8192  # kinds of nodes that are remembered
 
-_passing: dict[Any, tuple[bool, ...]] = {}
+_passing: Cache[Any, tuple[bool, ...]] = Cache("which inputs are derived", LEARNED)
 
 
 @dataclass
@@ -151,8 +152,6 @@ def _passes(
                 return (False,) * len(inputs)
             name = f"gradient of {op.name}"
             raise error.located(name, where=node.line) from None
-        if len(_passing) >= LEARNED:
-            _passing.clear()
         _passing[key] = known
     return known
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.autodiff.spelled import Expressed, inlined, spelled_in
 from treadle.autodiff.tape import TWICE, twice
+from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.options import current
@@ -256,7 +257,8 @@ def pullback(y: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
 # -- composites ------------------------------------------------------------------------
 
 KNOWN = 1024  # composites on operands of some types
-_pulled: dict[Any, _Pulled | int | None] = {}  # or how often, or that it is not done
+# Or how often, or that it is not done.
+_pulled: Cache[Any, _Pulled | int | None] = Cache("gradients of composites", KNOWN)
 
 
 Tidy = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -315,14 +317,12 @@ def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     places = [first.setdefault(x.serial, len(first)) for x in operands]
     given = tuple([k for k, own in enumerate(gs) if own is not None])
     types = [(x.type, bits_of(x)) for x in operands]
-    about = op, current().dtype, len(xs), isinstance(g, tuple), given, _tidying.by
+    about = op, current().compilation, _tidying.by, len(xs), type(g) is tuple, given
     key = *about, *places, *types
     known = _pulled.get(key, 0)
     if known == 1:
         known = _pulled[key] = _pull_apart(op, g, xs, operands)
     elif known == 0:
-        if len(_pulled) >= KNOWN:
-            _pulled.clear()
         _pulled[key] = 1
     if isinstance(known, _Pulled):
         return known.on(operands)

@@ -8,10 +8,12 @@ expression is found first, as one body that the rules have made right: that is d
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from treadle.base.caches import Cache
+from treadle.base.options import current
 from treadle.base.types import TupleType, has_names
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
@@ -49,7 +51,7 @@ MOST = 24  # ops of an expression
 KNOWN = 256  # expressions whose bodies are kept
 
 Between = Callable[[Tensor], bool]
-_bodies: OrderedDict[tuple[int, ...], Body | None] = OrderedDict()
+_bodies: Cache[Any, Body | None] = Cache("expressions", KNOWN)
 
 
 @dataclass
@@ -114,12 +116,10 @@ def _read(made: Expression, place: dict[int, int], node: Tensor) -> None:
 
 def body_of(own: Expression) -> Body | None:
     """What an expression comes to by the rules; None if none makes it right."""
-    key = tuple(own.key)
+    key = current().compilation, *own.key
     found: Body | bool | None = _bodies.get(key, False)
     if isinstance(found, bool):
         found = _bodies[key] = _made(own)
-        if len(_bodies) > KNOWN:
-            _bodies.popitem(last=False)
     return found
 
 

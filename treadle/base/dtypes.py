@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import DTypeError
 
 __all__ = [
@@ -109,7 +109,7 @@ def as_dtype(dtype: Any) -> DType:
     return OWN[found]
 
 
-@cache
+@cached(1024)
 def promote(a: DType, b: DType) -> DType:
     """The dtype two arrays combine to: the wider of one kind, the higher kind of two.
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from treadle.base import dtypes
@@ -37,6 +39,30 @@ class SeedScope:
 
     def __deepcopy__(self, memo: object) -> SeedScope:
         return SeedScope(self.seed, self.count)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The options that decide what a graph is compiled to: a part of the key of every
+    cache of what is. The same options are the same object.
+    """
+
+    engine: str
+    workspace: int
+    threads: int  # only where a workspace has to do for so many
+    dtype: dtypes.DType
+    optimize: bool
+    check: bool
+    arena: str
+    rules: tuple[Any, ...]
+    autobatch: bool
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+_compilations: weakref.WeakValueDictionary[Any, Compilation]
+_compilations = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -74,6 +100,14 @@ class Options:
     autobatch: bool = True
     check_numerics: bool = False
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """What of these decides what a graph is compiled to."""
+        chosen = {f.name: getattr(self, f.name) for f in fields(Compilation)}
+        chosen["threads"] = self.threads if self.workspace else 0
+        made = Compilation(**chosen)
+        return _compilations.setdefault(tuple(chosen.values()), made)
 
 
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")

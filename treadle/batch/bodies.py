@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.base.types import Type
 from treadle.graph.body import Body, sign_of
 from treadle.graph.frame import tracing
@@ -17,7 +17,7 @@ __all__ = ["TEMPLATES", "body_of"]
 
 TEMPLATES = 512  # what is kept of a kind, bodies among it
 
-_bodies: OrderedDict[Any, Body] = OrderedDict()
+_bodies: Cache[Any, Body] = Cache("bodies of rows", TEMPLATES)
 
 
 def body_of(
@@ -39,16 +39,14 @@ def body_of(
         tuple(types),
         tuple(results),
     )
-    if key in _bodies:
-        _bodies.move_to_end(key)
-        return _bodies[key]
+    found = _bodies.get(key)
+    if found is not None:
+        return found
     with tracing(name):
         arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
         made = _again(nodes, operands, arguments)
         ends = [y for k in results for y in outputs_of(made[k])]
         found = _bodies[key] = Body(name, arguments, ends)
-    if len(_bodies) > TEMPLATES:
-        _bodies.popitem(last=False)
     return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Container, Sequence
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
+from treadle.base.options import current
 from treadle.batch.bodies import TEMPLATES, body_of
 from treadle.batch.template import Template
 from treadle.graph.body import Body
@@ -25,7 +26,7 @@ from treadle.ops.while_loop import While
 
 __all__ = ["Signature", "apart", "shared_of", "template_of"]
 
-_templates: OrderedDict[Any, Template] = OrderedDict()
+_templates: Cache[Any, Template] = Cache("templates of rows", TEMPLATES)
 
 
 def apart(op: Op) -> bool:
@@ -185,12 +186,10 @@ def template_of(
 
     types = [x.type.dtype for x in body.arguments]
     derived = tuple([is_inexact(t) and gets(k) for k, t in enumerate(types)])
-    key = body.number, given, derived, tuple(lasting)
+    key = current().compilation, body.number, given, derived, tuple(lasting)
     found = _templates.get(key)
     if found is None:
         found = _templates[key] = Template(body, given, derived, lasting)
-        if len(_templates) > TEMPLATES:
-            _templates.popitem(last=False)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
 from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
@@ -193,10 +194,11 @@ class Engine:
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         """What is kept between runs; files on disk are counted where asked for."""
-        return CacheInfo()
+        return CacheInfo(tables=tables())
 
     def clear_cache(self, disk: bool = False) -> None:
         """Forget what is kept between runs, with `disk` also what is on disk."""
+        clear()
 
 
 _engines: dict[str, Callable[[], Engine]] = {}

@@ -159,7 +159,8 @@ class CacheInfo:
     """What an engine keeps: programs by structure, kernels in memory and on disk.
 
     `hits` and `misses` count look-ups of programs since the process began, `compiled`
-    and `from_disk` the kernels that were made and read.
+    and `from_disk` the kernels that were made and read. `tables` has the name of every
+    other cache of the process, how many entries it has, and how many at most.
     """
 
     programs: int = 0
@@ -174,6 +175,7 @@ class CacheInfo:
     disk: str = ""
     disk_files: int = 0
     disk_bytes: int = 0
+    tables: tuple[tuple[str, int, int], ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -181,5 +183,7 @@ class CacheInfo:
             f"{self.program_bytes:,} bytes, {self.hits:,} hits, "
             f"{self.misses:,} misses\n"
             f"kernels: {self.kernels:,} in memory, {self.kernel_bytes:,} bytes, "
-            f"{self.compiled:,} compiled, {self.from_disk:,} read from disk"
+            f"{self.compiled:,} compiled, {self.from_disk:,} read from disk\n"
+            f"other: {sum(n for _, n, _ in self.tables):,} entries in "
+            f"{len(self.tables):,} tables"
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
 from treadle.base.errors import TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.frame import TraceFrame, pushed
@@ -28,8 +28,8 @@ _has_body: dict[type[Op], bool] = {}
 SHARED = 1024  # bodies kept so that the same one is found again
 SIGNS = 4096  # structures of bodies that are known again
 LARGE = 4096  # bytes of the constants of a body that is
-_shared: OrderedDict[Any, Body] = OrderedDict()
-_signs: dict[Any, int] = {}
+_shared: Cache[Any, Body] = Cache("shared bodies", SHARED)
+_signs: Cache[Any, int] = Cache("structures of bodies", SIGNS)
 
 
 class Body:
@@ -90,10 +90,7 @@ class Body:
         What is derived from a body stays with it: who traces the same again gets the
         same. Only for bodies without large constants: they are kept.
         """
-        found = _shared.setdefault((self.name, self.sign), self)
-        if len(_shared) > SHARED:
-            _shared.popitem(last=False)
-        return found
+        return _shared.setdefault((self.name, self.sign), self)
 
     @property
     def sign(self) -> int:
@@ -107,8 +104,6 @@ class Body:
             if parts is None:
                 known = self.number
             else:
-                if len(_signs) >= SIGNS:
-                    _signs.clear()
                 known = _signs.setdefault(parts, self.number)
             self.memo["sign"] = known
         return known

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache, cached
 from treadle.base.dtypes import OWN, DType, as_dtype, default_of, int64, uint64, weak
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
@@ -22,7 +22,7 @@ from treadle.graph.tensor import Tensor, new_node
 
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 _FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
-integers: dict[int, np.ndarray[Any, Any]] = {}
+integers: Cache[int, np.ndarray[Any, Any]] = Cache("arrays of integers", _FEW)
 SCALARS = (bool, int, float, complex, *NUMBERS)
 
 
@@ -76,7 +76,7 @@ class Cut(Leaf):
     carried: bool = False
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def cut_of(of: str, carried: bool) -> Cut:
     """A Cut: one for all nodes alike."""
     return Cut(of, carried)

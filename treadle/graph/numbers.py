@@ -9,6 +9,7 @@ import itertools
 import weakref
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.graph.body import sign_of
 from treadle.graph.op import Op
 
@@ -17,9 +18,10 @@ __all__ = ["known_by", "number", "number_of"]
 KNOWN = 1 << 16  # ops, types and whatever else has a number
 HELD = 1 << 12  # ops that are known by where they lie
 
-_numbers: dict[Any, int] = {}
-_things: dict[int, Any] = {}  # the same the other way round
-_held: dict[int, tuple[weakref.ref[Op], int]] = {}
+_numbers: Cache[Any, int] = Cache("numbers of structures", KNOWN)
+# The same the other way round.
+_things: Cache[int, Any] = Cache("structures by number", KNOWN)
+_held: Cache[int, tuple[weakref.ref[Op], int]] = Cache("numbers of ops", HELD)
 _next = itertools.count(-1, -1)
 
 
@@ -27,9 +29,6 @@ def number(x: Any) -> int:
     """The number of whatever is hashable."""
     found = _numbers.get(x)
     if found is None:
-        if len(_numbers) >= KNOWN:
-            _numbers.clear()
-            _things.clear()
         found = _numbers.setdefault(x, next(_next))
         _things[found] = x
     return found
@@ -46,7 +45,5 @@ def number_of(op: Op) -> int:
     if known is not None and known[0]() is op:
         return known[1]
     found = number(sign_of(op))
-    if len(_held) >= HELD:
-        _held.clear()
     _held[id(op)] = weakref.ref(op), found
     return found

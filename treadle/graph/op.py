@@ -7,7 +7,6 @@ and the decorator's keywords are its algebra. Arrays are inputs, never fields.
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, dataclass, fields
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
+from treadle.base.caches import Cache, cached
 from treadle.base.dtypes import KINDS, DType, float32, kind
 from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
 from treadle.base.types import Names, TupleType, Type
@@ -23,7 +23,7 @@ from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor, new_node
 
 RESULTS = 4096  # types of results that are known at most
-_results: dict[Any, Any] = {}  # by op and types of the inputs
+_results: Cache[Any, Any] = Cache("types of results", RESULTS)  # by op and inputs
 _type = attrgetter("type")
 
 Array = np.ndarray[Any, Any]
@@ -117,8 +117,6 @@ class Op(_Frozen):
                 operands = ", ".join(repr(x.type) for x in inputs)
                 raise error.located(self.name, operands, describe(capture())) from None
             if key is not None:
-                if len(_results) >= RESULTS:
-                    _results.clear()
                 _results[key] = type_
         return new_node(self, inputs, type_, 3)
 
@@ -243,7 +241,7 @@ def _is_plain(annotation: Any) -> bool:
     return _PLAIN.issuperset(re.findall(r"\w+", str(annotation)))
 
 
-@functools.lru_cache(maxsize=4096, typed=True)
+@cached(4096, typed=True)
 def shared(kind: type[Made], *attributes: Any) -> Made:
     """The op of a class with these attributes: one object for all that are equal.
 
@@ -295,7 +293,7 @@ def matched(
     return names if known else None
 
 
-@functools.lru_cache(maxsize=64)
+@cached(64)
 def leading(ndim: int) -> tuple[str, ...]:
     """The parts of leading dimensions that broadcast: counted from the last one."""
     return tuple(f"leading dimension {k - ndim}" for k in range(ndim))

@@ -11,13 +11,15 @@ import threading
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
+from treadle.base.caches import Cache
 from treadle.base.errors import locators
 from treadle.base.types import Type
 from treadle.graph.operators import functions
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
-library: dict[str, bool] = {}  # by file name, whether it is of the library
+# By file name, whether it is of the library.
+library: Cache[str, bool] = Cache("files", 4096)
 handing_on: set[CodeType] = set()  # of the library, what only calls other functions
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there

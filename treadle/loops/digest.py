@@ -6,11 +6,11 @@ grows with the number of expressions, however often each of them is read.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.base.caches import cached
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Datum, Index, Parameter
 from treadle.loops.kernel import (
@@ -33,7 +33,7 @@ from treadle.loops.kernel import (
 __all__ = ["digest"]
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def digest(kernel: Kernel) -> str:
     """A name for the structure of a kernel, whatever it is called."""
     return hashlib.sha256(_Speller(kernel).text().encode()).hexdigest()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.types import Type
 from treadle.graph.meaning import compute
 from treadle.graph.op import Op
@@ -99,7 +99,7 @@ def _scalar(op: Op, values: Sequence[Any], dtype: Any) -> Any:
     return compute(op, _point(dtype), [np.asarray(v) for v in values])
 
 
-@functools.lru_cache(maxsize=64)
+@cached(64)
 def _point(dtype: Any) -> Type:
     return Type((), dtype)
 

@@ -7,11 +7,11 @@ family, at indices that are arithmetic on loop axes.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import DType, bool_, float32, uint32
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import Argument as BodyArgument
@@ -85,7 +85,7 @@ def row_major(node: Tensor) -> tuple[int, ...]:
     return steps(node.type.shape)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def steps(shape: Shape) -> tuple[int, ...]:
     """The strides of row-major memory, in elements."""
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
@@ -104,7 +104,7 @@ def wide(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def combiner(op: Reduction, dtype: DType) -> Op:
     """The scalar op that a reduction folds with."""
     a, b = (Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(2))

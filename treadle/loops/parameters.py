@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
 from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
@@ -28,13 +29,11 @@ PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code kno
 DIVIDES = (bitwise.Shift, division.FloorDivide, division.Modulo)
 
 
-_shared: dict[Any, Any] = {}
+_shared: Cache[Any, Any] = Cache("parts of kernels", MOST)
 
 
 def _one(x: Any) -> Any:
     """The one object for all that are equal: kernels then compare by identity."""
-    if len(_shared) >= MOST:
-        _shared.clear()
     return _shared.setdefault(x, x)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import (
     DType,
     bfloat16,
@@ -37,7 +37,7 @@ _WIDE, _NARROW = Cast(uint64), Cast(uint32)
 _BITS = {bfloat16: 8, float16: 11, float32: 24}
 
 
-@cache
+@cached(1024)
 def _number(value: float, dtype: DType) -> Expression:
     """A literal; each is one object, as equal ones are soonest found equal."""
     return Literal(value, dtype)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import string
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.calls import recorded
@@ -34,7 +34,7 @@ from treadle.ops.movement import reshape
 __all__ = ["matmul", "matmul_transposed"]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def letters(spec: str) -> tuple[str, str, str]:
     """The letters of both operands and of the result."""
     ab, out = spec.split("->")
@@ -121,7 +121,7 @@ class Contract(Family):
         ]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _contracted(spec: str, x: Type, y: Type) -> Type:
     """The type of what is left by the letters of a product."""
     a, b, out = letters(spec)
@@ -207,7 +207,7 @@ def matmul_transposed(x: Any, y: Any) -> Tensor:
     return _with_rows(len(a.type.shape))(a, b)
 
 
-@functools.cache
+@cached(1024)
 def _with_rows(ndim: int) -> Contract:
     """The product of so many dimensions with the rows of a matrix."""
     lead = (string.ascii_uppercase[: ndim - 2] + "i")[: ndim - 1]

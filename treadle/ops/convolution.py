@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.leaves import as_tensor
@@ -59,7 +59,7 @@ def _grouped(x: Type, w: Type, groups: int) -> None:
         )
 
 
-@functools.lru_cache(maxsize=64)
+@cached(64)
 def _places(rank: int, groups: int) -> tuple[Parts, Parts, Parts]:
     """The parts that the dimensions of x, w and y of a convolution play."""
     space = tuple(f"spatial dimension {k}" for k in range(rank))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import KINDS, bool_, complex64, float32, int32, kind, real_of
 from treadle.base.errors import (
     ArityError,
@@ -83,7 +83,7 @@ def same_dtype(types: Sequence[Type]) -> None:
             )
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
     """The type of an op on elements of operands that broadcast."""
     mains = [t for k, t in enumerate(types) if k not in mixed] or list(types)
@@ -174,7 +174,7 @@ class Reduction(Family):
         raise NotImplementedError
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:
     """The type after folding `axes`."""
     for axis in axes:
@@ -310,7 +310,7 @@ class Output(Family):
         return [Mistake(lambda: cls(0)(x), TreadleError, "several results")]
 
 
-@functools.cache
+@cached(1024)
 def selections(count: int) -> tuple[Output, ...]:
     """The ops that select each of so many results: they are shared."""
     return tuple(Output(k) for k in range(count))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import bool_, kind, promote
 from treadle.base.errors import (
     ArgumentError,
@@ -202,7 +202,7 @@ def item_step(x: Tensor, k: int) -> Step | None:
     return shape, (new_node(cut, (x,), part),), t
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _item(t: Type, k: int) -> tuple[Op, Type, Op, Type] | None:
     """How x[k] is a slice and then a reshape, for an x of type t."""
     if not t.shape or not -t.shape[0] <= k < t.shape[0] or t.shape[0] == 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.calls import recorded
@@ -49,7 +49,7 @@ def parts_of(x: Tensor, axis: int, bounds: Sequence[tuple[int, int]]) -> list[Te
     return [x if own is None else node_at(here, own[0], (x,), own[1]) for own in cuts]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _cut(t: Type, axis: int, start: int, stop: int) -> tuple[Op, Type] | None:
     """The slice that `part` is, and its type; None for all there is."""
     if start == 0 and stop == t.shape[axis]:
@@ -135,7 +135,7 @@ class Concat(Family):
         ]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _repeated(t: Type, axis: int, count: int) -> Type:
     """The type of so many tensors of one type, joined."""
     axis = normalize_axis(axis, t.ndim)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools as tools
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import kind
 from treadle.base.errors import AxisError, DTypeError, RunError, ShapeError
 from treadle.base.types import Type, resolve_axis
@@ -36,7 +36,7 @@ def known_labels(labels: Array, classes: int) -> Array:
     return labels.astype(np.intp)
 
 
-@tools.lru_cache(maxsize=1024)
+@cached(1024)
 def _labeled(axis: int, x: Type, labels: Type) -> Type:
     """The type of what labels choose among scores with classes along `axis`."""
     if kind(x.dtype) != "float":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
 from treadle.graph.calls import recorded_with_data
@@ -90,7 +90,7 @@ class Embedding(Family):
         ]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _rows_of(table: Type, ids: Type) -> Type:
     """The type of the rows of a table at ids."""
     integers_only([ids])

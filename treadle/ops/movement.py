@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.errors import AxisError, ShapeError
 from treadle.base.types import (
     Names,
@@ -89,7 +89,7 @@ class Reshape(Movement):
         ]
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def _reshaped(t: Type, shape: Shape, axes: Names | None) -> Type:
     """The type of as many elements in another shape."""
     if math.prod(shape) != t.size:
@@ -180,7 +180,7 @@ def permute_dims(x: Any, axes: Any = None) -> Tensor:
     return node if own is None else own(node)
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
+@cached(1024, typed=True)
 def _permutation(t: Type, axes: tuple[Any, ...] | None) -> PermuteDims | None:
     """The op that puts the dimensions of a type in an order; None if they are in it."""
     own = tuple(range(t.ndim))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 
+from treadle.base.caches import cached
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
@@ -125,13 +125,13 @@ def _same_places(
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _for_all_sizes(kernel: Kernel, own: int, target: int) -> bool:
     """The same of a kernel without sizes: it reads just where it writes."""
     return _in_steps(kernel, own, target, False)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _reads_before(
     kernel: Kernel, integers: tuple[int, ...], own: int, target: int
 ) -> bool:

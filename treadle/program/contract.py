@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import bfloat16, float16, float32, int8
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
@@ -110,7 +110,7 @@ def view_of(
     return None if found is None else View(base, *found)
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _moved(
     shape: Shape, moves: Sequence[tuple[Movement, Type]], strides: tuple[int, ...]
 ) -> tuple[int, tuple[int, ...]] | None:
@@ -146,7 +146,7 @@ def layout_of(
     return _laid_out(node.op.spec, x.type.shape + y.type.shape, *lie)
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _laid_out(
     spec: str,
     shape: Shape,

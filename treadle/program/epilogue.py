@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
+from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index, Quotient, Remainder
@@ -100,7 +100,7 @@ def _place(unit: Unit, node: Tensor) -> At | None:
     return _covered(found.pop(), region.axes, node.type.shape)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _covered(place: At, axes: tuple[Axis, ...], shape: Shape) -> At | None:
     """A place in an array that loops over axes run through, as `_place` gives it."""
     if math.prod(a.extent for a in axes) != math.prod(shape):
@@ -126,7 +126,7 @@ def _is_whole(i: Index, extent: int) -> bool:
     return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def result_places(
     layout: Layout | Convolution, shape: Shape
 ) -> tuple[tuple[Axis, ...], At]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import DType
 from treadle.base.types import Type
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
@@ -185,7 +185,7 @@ def _grain(total: int, like: Launch) -> int:
     return max(total, 1) if like.total else like.grain
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _literals(kernel: Kernel) -> dict[int, DType]:
     """The slots of a kernel that hold floats, with their dtypes."""
     return {
@@ -197,7 +197,7 @@ def _literals(kernel: Kernel) -> dict[int, DType]:
     }
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _divided(kernel: Kernel) -> frozenset[int]:
     """The slots of a kernel that stand in divisions of its indices."""
     found: set[int] = set()

@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import Strides, is_virtual
 from treadle.loops.region import Region
 
-__all__ = ["Form", "clear", "form_of", "once"]
+__all__ = ["Form", "form_of", "once"]
 
 KNOWN = 2048  # forms whose kernels are kept
 
 _MISSING: Any = object()
-_known: dict[Any, tuple[Any, tuple[int, ...]] | None] = {}
+_known: Cache[Any, tuple[Any, tuple[int, ...]] | None]
+_known = Cache("kernels by form", KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,6 @@ def _bytes(x: Tensor) -> bytes:
     return array.tobytes()
 
 
-def clear() -> None:
-    """Forget what was made for any form."""
-    _known.clear()
-
-
 Made = tuple[Any, Sequence[Tensor]]
 
 
@@ -108,7 +105,5 @@ def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
     if known is not _MISSING:
         return known and (known[0], [form.nodes[k] for k in known[1]])
     made = make()
-    if len(_known) >= KNOWN:
-        _known.clear()
     _known[key] = made and (made[0], tuple(form.numbers[x.serial] for x in made[1]))
     return made

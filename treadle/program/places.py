@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 
+from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
     """A loop for each dimension longer than 1, and the indices of an element."""
     axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
@@ -109,7 +109,7 @@ def run_of(axes: Sequence[Axis]) -> Index:
     return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def run_through(axes: tuple[Axis, ...], shape: Shape) -> At:
     """The indices of the elements that nested loops run through, one after another."""
     return unflatten(run_of(axes), shape)

@@ -13,6 +13,7 @@ from operator import is_
 from typing import Any
 
 from treadle.base.errors import TreadleError
+from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.graph.body import Body, effect_of, with_bodies
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
@@ -118,7 +119,7 @@ class Driver:
 
     def body(self, body: Body) -> Body:
         """A body by these rules, its arguments free: rewritten once, and remembered."""
-        key = self.rules, self.marks
+        key = self.rules, self.marks, current().compilation
         known: tuple[Any, Body | None] | None = body.memo.get("normal")
         if known is None or known[0] != key or self.watch is not None:
             inner = Driver(self.rules, self.watch, self.marks)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from treadle.base import trees
+from treadle.base.caches import cached
 from treadle.base.errors import OptionError
 from treadle.base.options import current
 from treadle.graph.formula import as_formula
@@ -42,7 +42,7 @@ SHOWN = STANDARD + READABLE
 TIDY = MOVEMENT + STATE
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _with(standard: RuleSet, own: tuple[Any, ...]) -> RuleSet:
     for rule in own:
         if not isinstance(rule, Rule):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
+from treadle.base.caches import cached
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import uses
 from treadle.ops.contract import Contract, letters
@@ -92,7 +92,7 @@ def ordered(
     return _permuted(found, orders[2], known)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _order(spec: str) -> tuple[Contract, bool, Order, Order, Order]:
     """A contraction in order, whether its operands change places, and how they and
     then the result are permuted, where they are.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import without_names
 from treadle.graph.leaves import LITERAL, Argument, bits_of
@@ -27,7 +28,7 @@ class Written:
 
 
 KNOWN = 1024  # ops on operands of some types
-_known: dict[Any, Written] = {}
+_known: Cache[Any, Written] = Cache("ops written out", KNOWN)
 
 
 def written(op: Any, operands: Sequence[Tensor]) -> Written:
@@ -38,7 +39,7 @@ def written(op: Any, operands: Sequence[Tensor]) -> Written:
     first: dict[int, int] = {}
     places = [first.setdefault(x.serial, len(first)) for x in operands]
     types = [(without_names(x.type), bits_of(x)) for x in operands]
-    key = op, current().dtype, *places, *types
+    key = op, current().compilation, *places, *types
     found = _known.get(key)
     if found is not None:
         return found
@@ -53,8 +54,6 @@ def written(op: Any, operands: Sequence[Tensor]) -> Written:
     known = {x.serial for x in arguments}
     nodes = [x for x in reach(outputs) if x.serial not in known]
     found = Written(arguments, nodes, outputs, isinstance(made, tuple))
-    if len(_known) >= KNOWN:
-        _known.clear()
     # A node of numbers alone would be a part of every graph.
     if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
         _known[key] = found

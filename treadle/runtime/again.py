@@ -8,7 +8,6 @@ of their results.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +15,7 @@ from typing import Any, ParamSpec
 
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import SPENT, Tape
+from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed, Found, chosen, engine
@@ -45,7 +45,7 @@ class Plans:
     """
 
     def __init__(self) -> None:
-        self._table: OrderedDict[Any, Plan | bool] = OrderedDict()
+        self._table: Cache[Any, Plan | bool] = Cache("plans of steps", PLANS)
         self._together: dict[tuple[int, ...], Together] = {}
         self.since = newest_serial()  # when the last run was over
         self.hits = self.misses = 0
@@ -84,8 +84,6 @@ class Plans:
         if first:
             seen = self.hits + TRIED > self.misses
             self._table[key] = True
-            if len(self._table) > PLANS:
-                self._table.popitem(last=False)
         found = Recording(key, look, own, first) if seen is True else None
         look.nodes = []  # what it holds would count as asked for
         return found

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.changes import Again, changes
 from treadle.base.options import here
 from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, THREAD, Seen
@@ -237,7 +238,7 @@ def _same(parts: Iterable[Any], found: list[Any]) -> bool:
     return all(map(is_, parts, found))
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def compiled(text: str, name: str) -> Callable[..., Any]:
     """The function of this name that a text defines: one for many guards."""
     space: dict[str, Any] = {}
@@ -246,7 +247,7 @@ def compiled(text: str, name: str) -> Callable[..., Any]:
     return made
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def names_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names that code mentions, and those of them that it looks up globally.
 

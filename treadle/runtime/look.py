@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import events
+from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import engine
@@ -111,13 +112,11 @@ def _left(found: Outline) -> tuple[list[int], list[int]]:
     return others, held
 
 
-_constants: dict[Type, int] = {}
+_constants: Cache[Type, int] = Cache("types of data", KNOWN)
 
 
 def _constant(t: Type) -> int:
     """The number of data of the user."""
-    if len(_constants) >= KNOWN:
-        _constants.clear()
     found = _constants[t] = number((False, t.shape, t.dtype, t.axes))
     return found
 
@@ -156,4 +155,4 @@ def settings() -> tuple[Any, ...] | None:
         return None
     if now.engine not in ("auto", "native"):
         return None
-    return now.optimize, now.rules, now.workspace, now.dtype, now.autobatch
+    return (now.compilation,)

@@ -48,7 +48,8 @@ def latest_program() -> Lowered | None:
 
 
 def cache_info(disk: bool = False) -> CacheInfo:
-    """Programs and kernels that are kept: how many, their bytes, hits and misses.
+    """Programs and kernels that are kept: how many, their bytes, hits and misses; and
+    every other cache by name, with its entries and how many there are at most.
 
     Files on disk are counted with `disk` alone, for there may be very many.
 
@@ -64,7 +65,8 @@ def cache_info(disk: bool = False) -> CacheInfo:
 
 
 def clear_cache(disk: bool = False) -> None:
-    """Forget all programs and kernels, with `disk` also those on disk.
+    """Forget all programs and kernels and empty every other cache, with `disk` also
+    what is on disk. What a function of the user's has traced stays.
 
     >>> import treadle as td
     >>> td.clear_cache()

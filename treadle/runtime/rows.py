@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Part, Row, Tape
+from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.base.routine import Numbers
@@ -75,7 +75,7 @@ def _repeats(codes: Numbers) -> Numbers:
     return np.diff(ends, prepend=-1, append=len(codes) - 1)
 
 
-_declined: OrderedDict[Any, None] = OrderedDict()
+_declined: Cache[Any, None] = Cache("graphs that are no rows", DECLINED)
 
 
 @provide
@@ -90,12 +90,15 @@ def run_rows(
     options = current()
     if not options.autobatch or options.eager or top().tracing or not options.optimize:
         return False
-    if options.check or options.workspace or options.engine not in ("auto", "native"):
+    # A rule of the user's may fit across rows, which are compiled one by one.
+    if options.rules or options.check or options.workspace:
+        return False
+    if options.engine not in ("auto", "native"):
         return False
     found = engine(options.engine).columns(roots)
     if not irregular(found, once):
         return False
-    key = once, _looks(found)
+    key = options.compilation, once, _looks(found)
     if key in _declined:
         return False
     try:
@@ -104,8 +107,6 @@ def run_rows(
     except Failed:  # node by node it is told which position was out of range
         return False
     _declined[key] = None
-    if len(_declined) > DECLINED:
-        _declined.popitem(last=False)
     return False
 
 

@@ -19,10 +19,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 
 import platformdirs
+
+from treadle.base.caches import cached
 
 __all__ = ["DiskCache", "disk_cache", "key"]
 
@@ -56,13 +58,13 @@ def disk_cache() -> DiskCache | None:
     return _opened(os.path.join(place, "kernels")) if place else None
 
 
-@lru_cache(maxsize=1)
+@cache
 def _standard() -> str:
     found = platformdirs.user_cache_dir("treadle", appauthor=False)
     return found if os.path.isabs(found) else ""  # no home: "~/..." stays as it is
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _opened(path: str) -> DiskCache | None:
     try:
         os.makedirs(path, 0o700, exist_ok=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from dataclasses import dataclass
 
+from treadle.base.caches import cached
 from treadle.base.dtypes import bfloat16, float16, float32, float64, int8
 from treadle.engines.native.contraction import MatmulPlan, plan_matmul
 from treadle.engines.native.convolution import plan_convolution
@@ -63,7 +63,7 @@ def coded(step: Launch | Product) -> tuple[Code, ...]:
     return (_product(step, step.layout),)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _text(kernel: Kernel) -> Function:
     """The function of a kernel without sizes; equal structures have equal names."""
     return kept_text(f"loops {digest(kernel)}", lambda: _written(kernel))

@@ -24,13 +24,14 @@ import ctypes
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from treadle.base.caches import cached
 from treadle.engines.native.host import Host, cores
 
 __all__ = [
@@ -163,7 +164,7 @@ def make_machine(host: Host) -> llvm.TargetMachine:
     )
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def _layout(host: Host) -> str:
     return str(make_machine(host).target_data)
 
@@ -252,7 +253,7 @@ _ARGUMENTS = {
 }
 
 
-@lru_cache(maxsize=1)
+@cache
 def _unlocked() -> _Unlocked | None:
     """The functions, or None where llvmlite is not as expected."""
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.base.caches import tables
 from treadle.base.collector import HeldBack
 from treadle.base.errors import TreadleError
 from treadle.base.events import watchers
@@ -50,7 +52,6 @@ from treadle.graph.resident import Future, Futures, InPlace, Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.call import place_inside
-from treadle.program import forms
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
@@ -67,8 +68,20 @@ class Native(Engine):
         provide_nodes()
         provide_walk()
         self._thread = threading.local()
-        self.programs = Programs()
-        self.residuals = Residuals()
+        self._kept = Programs(), Residuals()
+        # Those of a recording, for what runs inside it alone.
+        self._recorded: ContextVar[tuple[Programs, Residuals] | None]
+        self._recorded = ContextVar("recorded", default=None)
+
+    @property
+    def programs(self) -> Programs:
+        """The compiled programs."""
+        return (self._recorded.get() or self._kept)[0]
+
+    @property
+    def residuals(self) -> Residuals:
+        """The nodes that programs keep for gradients."""
+        return (self._recorded.get() or self._kept)[1]
 
     def run(
         self,
@@ -202,13 +215,12 @@ class Native(Engine):
         return None if linked is None else lowered(linked, "")
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
-        before = self.programs, self.residuals
-        self.programs, self.residuals = Programs(), Residuals()
+        before = self._recorded.set((Programs(), Residuals()))
         try:
             with jit.recording() as found:
                 run()
         finally:
-            self.programs, self.residuals = before
+            self._recorded.reset(before)
         return found
 
     @classmethod
@@ -235,12 +247,12 @@ class Native(Engine):
             disk=kept.path if kept is not None else "",
             disk_files=files,
             disk_bytes=size,
+            tables=tables(),
         )
 
     def clear_cache(self, disk: bool = False) -> None:
+        super().clear_cache(disk)
         self.programs.clear()
-        self.residuals.clear()
-        forms.clear()
         jit.clear()
         kept = disk_cache() if disk else None
         if kept is not None:
@@ -341,8 +353,7 @@ class _Known:
 
 def _settings() -> tuple[Any, ...]:
     """What decides beside a graph what its program is."""
-    now = current()
-    return now.optimize, now.rules, now.workspace, now.check, host()
+    return current().compilation, host()
 
 
 def _lanes() -> int:

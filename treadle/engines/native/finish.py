@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
+from treadle.base.caches import cached
 from treadle.engines.native.builder import Builder, Value, lanes
 from treadle.engines.native.contraction.epilogue import Epilogue, Site
 from treadle.engines.native.emit import Emitter
@@ -51,7 +51,7 @@ class _Finish(Emitter):
         self.run(body)
 
 
-@functools.lru_cache(maxsize=1024)
+@cached(1024)
 def epilogue_of(kernel: Kernel, product: int) -> Epilogue:
     """What finishes the vectors of a product; `product` is its buffer in the kernel."""
     plain = replace(kernel, name="")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from treadle.base.caches import cached
 from treadle.base.errors import OptionError
 
 __all__ = ["Host", "cores", "host"]
@@ -53,7 +53,7 @@ def host() -> Host:
     return _host(os.environ.get("TREADLE_CPU", ""))
 
 
-@lru_cache(maxsize=16)
+@cached(16)
 def _host(name: str) -> Host:
     triple = llvm.get_process_triple()
     found = llvm.get_host_cpu_features()

@@ -13,12 +13,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
 
 import llvmlite.binding as llvm
 
 import treadle
+from treadle.base.caches import cached
 from treadle.engines.native import compiler, half
 from treadle.engines.native.cache import disk_cache, key
 from treadle.engines.native.compiler import compile_texts
@@ -90,7 +91,8 @@ _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = Stats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
 _lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
-_recordings: list[dict[bytes, bytes]] = []  # where what is asked for is noted
+# Where what is asked for is noted.
+_noted: ContextVar[dict[bytes, bytes] | None] = ContextVar("noted", default=None)
 
 
 def compile_functions(
@@ -107,7 +109,8 @@ def compile_functions(
     with _lock:
         if lasting:
             _lasting.update({k: texts[name] for name, k in keys.items()})
-        for noted in _recordings:
+        noted = _noted.get()
+        if noted is not None:
             asked = {k: texts[name] for name, k in keys.items() if k not in noted}
             noted |= _objects(asked, machine)
         missing = {k: name for name, k in keys.items() if k not in _table}
@@ -132,12 +135,11 @@ def recording() -> Iterator[dict[bytes, bytes]]:
     engine's own."""
     with _lock:
         noted = _objects(_lasting, host())
-        _recordings.append(noted)
+    before = _noted.set(noted)
     try:
         yield noted
     finally:
-        with _lock:
-            _recordings[:] = [other for other in _recordings if other is not noted]
+        _noted.reset(before)
 
 
 def carry(objects: Mapping[bytes, bytes]) -> None:
@@ -158,6 +160,7 @@ def clear() -> None:
     """Forget all functions; the code of those that are held stays loaded."""
     with _lock:
         _table.clear()
+        _carried.clear()
         _stats.bytes = 0
 
 
@@ -190,7 +193,7 @@ def _key(name: str, text: str, machine: Host) -> bytes:
 def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     """The object code of texts by their keys, from disk where it is."""
     cache = disk_cache()
-    at_hand = (_carried, *_recordings)
+    at_hand = _carried, _noted.get() or {}
     found = {k: held[k] for held in at_hand for k in texts if k in held}
     known = len(found)
     start = time.perf_counter()
@@ -276,7 +279,7 @@ def _linker(machine: Host) -> _Linker:
     return found
 
 
-@cache
+@cached(1024)
 def _half_function(name: str, machine: Host) -> Address:
     """A conversion of half floats, compiled at its first use."""
     made = compiler.compile_texts({b"": half.TEXTS[name]}, machine)[b""]

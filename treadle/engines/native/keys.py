@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
 from treadle.base.types import Type
 from treadle.graph.body import Body, sign_of
 from treadle.graph.leaves import LITERAL, Constant
@@ -36,7 +37,7 @@ LARGE = 1 << 31  # no size in a literal
 
 Open = tuple[Any, tuple[int, ...]]  # what is left without extents, and these
 
-_open: dict[int, Open] = {}
+_open: Cache[int, Open] = Cache("ops and types without extents", KNOWN)
 
 
 def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
@@ -55,8 +56,6 @@ def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
             x = known_by(part)
             if x is None:
                 return None
-            if len(_open) >= KNOWN:
-                _open.clear()
             known = _open[part] = _opened(part, x, nodes)
         parts.append(known[0])
         extents += known[1]

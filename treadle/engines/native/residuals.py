@@ -9,13 +9,13 @@ node in the graph: it is kept as results of another call, beside it.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
 from treadle.base.types import TupleType
 from treadle.engines.native.keys import Structure
 from treadle.graph.body import effect_of
@@ -100,8 +100,8 @@ class Residuals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wishes: OrderedDict[Key, _Wish] = OrderedDict()
-        self._seen: OrderedDict[Key, set[int]] = OrderedDict()
+        self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
+        self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 
     def kept(self, key: Key, made: Structure) -> tuple[set[int], list[Beside]]:
         """What a run keeps besides what is asked for: serials, and inside calls."""
@@ -128,8 +128,6 @@ class Residuals:
         found = self._seen.get(key)
         if found is None:
             found = self._seen[key] = _effects(made.nodes)
-            if len(self._seen) > PROGRAMS:
-                self._seen.popitem(last=False)
         return found
 
     def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
@@ -168,17 +166,10 @@ class Residuals:
                 wish = self._wishes.get(key)
                 if wish is None and (own or inside):
                     wish = self._wishes[key] = _Wish()
-                    if len(self._wishes) > PROGRAMS:
-                        self._wishes.popitem(last=False)
                 if wish is not None:
                     wish.places |= own
                     wish.inside |= inside
                     wish.idle = 0
-
-    def clear(self) -> None:
-        """Keep nothing until it is asked for again."""
-        with self._lock:
-            self._wishes.clear()
 
 
 def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:

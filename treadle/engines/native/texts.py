@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache, wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, cast
+from typing import ParamSpec, cast
 
 import treadle
+from treadle.base.caches import cached
 from treadle.engines.native.cache import disk_cache, key
 from treadle.engines.native.host import host
 
@@ -59,8 +60,7 @@ def lasting(write: Callable[_P, Function]) -> Callable[_P, Function]:
         fact = f"{own}{given!r}{more!r}"
         return kept_text(fact, lambda: write(*given, **more))
 
-    once: Any = lru_cache(maxsize=256)(found)
-    return cast(Callable[_P, Function], once)
+    return cast(Callable[_P, Function], cached(256)(found))
 
 
 @cache

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from treadle.base.caches import cached
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.host import host
@@ -40,7 +40,7 @@ def supported(node: Tensor) -> bool:
     return _computes(node.op, node.type, *map(_type, node.inputs))
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _computes(op: Op, *types: Type) -> bool:
     """Whether kernels can compute an op: its result is the first of the types."""
     if any(isinstance(t, TupleType) for t in types):
@@ -77,7 +77,7 @@ def inner(op: Op) -> tuple[BodyProgram, ...]:
 def body_program(body: Body) -> BodyProgram:
     """The program of a body, remembered for the options it was made under."""
     now = current()
-    key = now.optimize, now.rules, now.check, host()
+    key = now.compilation, host()
     known: tuple[Any, BodyProgram] | None = body.memo.get("program")
     if known is not None and known[0] == key and recording() is None:
         return known[1]

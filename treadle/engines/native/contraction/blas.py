@@ -7,10 +7,10 @@ thread: the results do not depend on the number of threads, as with generated ti
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from treadle.base.caches import cached
 from treadle.engines.native.builder import Builder, Value
 from treadle.engines.native.contraction.text import Function, join, least
 from treadle.engines.native.texts import lasting
@@ -39,7 +39,7 @@ def blas_is_faster(dtype: str, m: int, n: int, k: int) -> bool:
     return any(m >= x and n >= y and k >= z for x, y, z in _FASTER[dtype])
 
 
-@lru_cache
+@cached(128)
 def blas_address(dtype: str) -> int:
     """The address of cblas_sgemm or cblas_dgemm of 64-bit sizes; 0 without OpenBLAS."""
     found = find_spec("scipy_openblas64")  # optional, and found without being imported

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from treadle.base.caches import Cache
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.epilogue import Epilogue, Site, read, store
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import (
+    MOST,
     Function,
     join,
     kept,
@@ -104,7 +106,8 @@ def kernel(
     )
 
 
-_kernels: dict[tuple[Machine, Structure], Function] = {}
+_kernels: Cache[tuple[Machine, Structure], Function]
+_kernels = Cache("texts of products", MOST)
 
 
 class _Kernel:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
+from treadle.base.caches import cached
 from treadle.engines.native.host import Host, host
 
 __all__ = ["Machine", "machine"]
@@ -43,7 +43,7 @@ def machine() -> Machine:
     return _machine(host())
 
 
-@lru_cache
+@cached(128)
 def _machine(found: Host) -> Machine:
     if found.triple.startswith(("aarch64", "arm64")):
         return Machine(16, 32, True)

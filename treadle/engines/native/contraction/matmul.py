@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
+from treadle.base.caches import cached
 from treadle.engines.native.contraction.blas import (
     BLAS_FIELDS,
     blas_address,
@@ -165,7 +165,7 @@ def plan_matmul(
     return _planned(given, epilogue, accumulate, blocking, blas)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _planned(
     given: _Problem,
     epilogue: Epilogue | None,
@@ -203,7 +203,7 @@ def _planned(
     )
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _resized(given: _Problem, swapped: bool) -> tuple[Numbers | None, _Kind | None]:
     """The numbers of a product and the kind of its code; None if it is of no kind that
     `swapped` tells. Other directions, and the way back, have equal ones.

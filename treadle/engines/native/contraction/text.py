@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from treadle.base.caches import Cache
 from treadle.engines.native.builder import Builder, Value, lanes, vector
 from treadle.engines.native.texts import Function, kept_text
 
@@ -38,17 +39,15 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
 
 
 def kept(
-    known: dict[Any, Function], key: Any, fact: str, make: Callable[[], Function]
+    known: Cache[Any, Function], key: Any, fact: str, make: Callable[[], Function]
 ) -> Function:
-    """The function of a key, made once and kept with at most `MOST` others.
+    """The function of a key, made once.
 
     It is kept on disk by a `fact` that says the same in every process, if there is one.
     """
     found = known.get(key)
     if found is None:
         found = kept_text(fact, make) if fact else make()
-        if len(known) >= MOST:
-            known.clear()
         known[key] = found
     return found
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treadle.base.caches import Cache
 from treadle.engines.native.builder import Builder, Value, lanes, vector
 from treadle.engines.native.contraction.epilogue import Epilogue, Site, store
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.text import (
+    MOST,
     Function,
     join,
     kept,
@@ -98,7 +100,8 @@ def forward_kernel(
     )
 
 
-_kernels: dict[tuple[Machine, Structure], Function] = {}
+_kernels: Cache[tuple[Machine, Structure], Function]
+_kernels = Cache("texts of convolutions", MOST)
 
 
 def _store(b: Builder, x: Value, site: Site) -> None:

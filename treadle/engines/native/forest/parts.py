@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
+from treadle.base.options import current
 from treadle.base.routine import Numbers
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
@@ -193,7 +195,7 @@ def _middle(low: int, high: int, unit: int) -> int:
 
 
 _lock = threading.Lock()
-_known: OrderedDict[Any, Rows] = OrderedDict()
+_known: Cache[Any, Rows] = Cache("bodies by rows", BODIES)
 
 
 def compiled(key: Any, make: Callable[[int], Body], even: bool = True) -> Rows:
@@ -202,12 +204,11 @@ def compiled(key: Any, make: Callable[[int], Body], even: bool = True) -> Rows:
     `even`: whether it is the same for each row; else laws are looked for between the
     numbers that there is `room` for.
     """
+    key = key, current().compilation
     with _lock:
         found = _known.get(key)
         if found is None:
             found = _known[key] = Rows(make, even)
-            if len(_known) > BODIES:
-                _known.popitem(last=False)
         else:
             _known.move_to_end(key)
     return found

@@ -7,11 +7,12 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.base.caches import cached
 from treadle.base.routine import Numbers, interpreted
 from treadle.engines.native.jit import Address, compile_functions
 from treadle.engines.native.routines.kinds import (
@@ -49,7 +50,7 @@ def machine(routine: _F) -> _F | None:
     return _machine(routine)  # type: ignore[return-value]
 
 
-@cache
+@cached(1024)
 def _machine(routine: Callable[..., Any]) -> Callable[..., Any] | None:
     arguments, result = signature(routine)
     if isinstance(result, Several):
@@ -70,7 +71,7 @@ def _machine(routine: Callable[..., Any]) -> Callable[..., Any] | None:
     return run
 
 
-@cache
+@cached(1024)
 def code(routine: Callable[..., Any]) -> Address | None:
     """Where the machine code of a routine begins; None as `machine` says."""
     versions = sys.version, np.__version__  # they say where things lie

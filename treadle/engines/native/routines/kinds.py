@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
 from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
+from treadle.base.caches import cached
 from treadle.base.routine import Marks, Numbers
 from treadle.engines.native.routines.memory import INLINE, Array, CInt, Struct
 
@@ -131,7 +131,7 @@ def kind_of(annotation: Any) -> Kind:
     raise TypeError(f"no routine has values of type {annotation!r}")
 
 
-@cache
+@cached(1024)
 def _fields(made: Any) -> dict[str, Field]:
     if not issubclass(made, Struct):
         told = get_annotations(made, eval_str=True)

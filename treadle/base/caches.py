@@ -1,0 +1,82 @@
+"""Caches: bounded tables of what can be made again, listed and emptied in one place."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+__all__ = ["Cache", "cached", "caches", "clear", "tables"]
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_R = TypeVar("_R")
+_every: dict[int, tuple[str, weakref.ref[Any]]] = {}  # by identity, while they live
+
+
+class Cache(OrderedDict[_K, _V]):
+    """A table of at most `limit` entries; the oldest goes first.
+
+    >>> squares = Cache("squares of the example", 2)
+    >>> for k in range(3):
+    ...     squares[k] = k * k
+    >>> dict(squares)
+    {1: 1, 2: 4}
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+        _register(name, self)
+
+    def __setitem__(self, key: _K, value: _V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self.limit:
+            with suppress(KeyError):  # another thread has emptied it
+                self.popitem(last=False)
+
+
+def cached(
+    limit: int, typed: bool = False
+) -> Callable[[Callable[..., _R]], functools._lru_cache_wrapper[_R]]:
+    """`functools.lru_cache` of at most `limit` results, listed and emptied with all."""
+
+    def wrapped(f: Callable[..., _R]) -> functools._lru_cache_wrapper[_R]:
+        made = functools.lru_cache(limit, typed)(f)
+        _register(f"{f.__module__}.{f.__qualname__}", made)
+        return made
+
+    return wrapped
+
+
+def _register(name: str, cache: Any) -> None:
+    key = id(cache)
+    _every[key] = name, weakref.ref(cache, lambda _: _every.pop(key, None))
+
+
+def caches() -> Iterator[tuple[str, int, int, Any]]:
+    """The name of each cache that lives, its entries, its limit, and itself."""
+    for name, reference in sorted(_every.values(), key=lambda pair: pair[0]):
+        cache = reference()
+        if isinstance(cache, Cache):
+            yield name, len(cache), cache.limit, cache
+        elif cache is not None:
+            info = cache.cache_info()
+            yield name, info.currsize, info.maxsize, cache
+
+
+def tables() -> tuple[tuple[str, int, int], ...]:
+    """The name of each cache, its entries and its limit."""
+    return tuple((name, size, limit) for name, size, limit, _ in caches())
+
+
+def clear() -> None:
+    """Empty every cache."""
+    for *_, cache in caches():
+        if isinstance(cache, Cache):
+            cache.clear()
+        else:
+            cache.cache_clear()
