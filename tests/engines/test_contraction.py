@@ -201,6 +201,30 @@ def test_any_blocking_and_any_cut_give_the_same_sums(
     assert product(*given).tobytes() == product(*given, True).tobytes()
 
 
+@pytest.mark.parametrize("target", MACHINES, ids=lambda x: f"vectors of {x.vector}")
+def test_where_scratch_is_short_blocks_are_lower_and_sums_the_same(
+    target: Machine,
+) -> None:
+    sizes = 1, 256, 256, 1024
+    random = np.random.default_rng(2)
+    a, b = (random.standard_normal((256, 1024)).astype(np.float32) for _ in "ab")
+
+    def made(room: int) -> tuple[int, bytes]:
+        along_k, c = (0, 1024, 1), np.zeros((256, 256), np.float32)
+        plan = plan_matmul(
+            *sizes, along_k, (0, 1, 1024), (0, 256, 1), target=target, room=room
+        )
+        run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data)
+        check(c, a, b.T)
+        return plan.scratch, c.tobytes()
+
+    natural, sums = made(0)
+    least, lower = made(1)
+    assert least < natural // 3
+    assert lower == sums
+    assert made(natural // 2)[0] <= natural // 2
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     sizes=st.tuples(st.integers(1, 2), st.just(1), st.integers(0, 1100), SIZES),

@@ -54,13 +54,16 @@ class Code:
     planned: int = 0
 
 
-def coded(step: Launch | Product) -> tuple[Code, ...]:
-    """The code of a step of a program, in the order in which it runs."""
+def coded(step: Launch | Product, room: int = 0) -> tuple[Code, ...]:
+    """The code of a step of a program, in the order in which it runs.
+
+    room: bytes of scratch memory that each worker should do with; 0: any.
+    """
     if isinstance(step, Launch):
         return (_launch(step),)
     if isinstance(step.layout, Convolution):
         return _convolution(step, step.layout)
-    return (_product(step, step.layout),)
+    return (_product(step, step.layout, room),)
 
 
 @cached(4096)
@@ -94,7 +97,7 @@ def _launch(step: Launch) -> Code:
     return Code(made.name, texts, tuple(arguments), step.total, step.grain, scratch)
 
 
-def _product(step: Product, layout: Layout) -> Code:
+def _product(step: Product, layout: Layout, room: int) -> Code:
     finish = step.finish
     made = plan_matmul(
         *layout.sizes,
@@ -104,6 +107,7 @@ def _product(step: Product, layout: Layout) -> Code:
         SOURCES[step.dtype],
         epilogue_of(finish.kernel, step.own) if finish else None,
         sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
+        room=room,
     )
     a, b = _operands(step)
     if made.swapped:

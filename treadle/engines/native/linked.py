@@ -46,9 +46,12 @@ class Piece(NamedTuple):
 
 
 class Linked:
-    """A program whose arena is planned and, once linked, whose kernels are compiled."""
+    """A program whose arena is planned and, once linked, whose kernels are compiled.
 
-    def __init__(self, program: Program) -> None:
+    room: bytes of scratch memory that products should do with, a worker; 0: any.
+    """
+
+    def __init__(self, program: Program, room: int = 0) -> None:
         self.program = program
         self.plain = program  # with its steps in order
         # Places of what an earlier program could have kept, and what inside of calls.
@@ -58,13 +61,13 @@ class Linked:
         self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
         with stage("write code"):
             steps = program.steps
-            codes = [() if isinstance(s, Fallback) else coded(s) for s in steps]
+            codes = [() if isinstance(s, Fallback) else coded(s, room) for s in steps]
         self.codes = codes
         # Of each step with bodies, by the number of the body: its program, and what
         # that is given.
         self.inner = {
             k: {
-                body.number: (Linked(own.program), own.given)
+                body.number: (Linked(own.program, room), own.given)
                 for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
             }
             for k, s in enumerate(steps)

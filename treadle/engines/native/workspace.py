@@ -65,6 +65,10 @@ def abreast(program: Program, lanes: int) -> tuple[Linked, int]:
     for one in [made, program] if made.regions else [program]:
         linked = Linked(one)
         needed = linked.workspace(threads)
+        if limit and needed > limit:  # products copy smaller blocks, at the least
+            left = limit - needed + linked.scratch * threads
+            linked = Linked(one, max(left // threads, 1))
+            needed = linked.workspace(threads)
         if not limit or needed <= limit:
             break
     linked.plain = program

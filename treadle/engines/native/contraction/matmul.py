@@ -86,8 +86,8 @@ class MatmulPlan:
             return None
         batch, m, n, k, *own = extents
         a, b, c = zip(own[::3], own[1::3], own[2::3], strict=True)
-        sizes, strides = (m, n, k), (a, b, c)
-        given = _Problem(x.machine, x.dtype, batch, sizes, *strides, x.plain, x.sources)
+        sizes = m, n, k
+        given = x._replace(batch=batch, sizes=sizes, a=a, b=b, c=c)
         numbers, kind = _resized(given, self.swapped)
         return numbers if kind == self.kind else None
 
@@ -104,6 +104,7 @@ class _Problem(NamedTuple):
     c: Triple
     plain: bool  # finished vectors are stored to C
     sources: tuple[str, str]  # how A and B lie in memory
+    room: int = 0  # bytes of scratch memory for each worker, if these are few
 
     @property
     def size(self) -> int:
@@ -131,8 +132,7 @@ class _Problem(NamedTuple):
         (m, n, k), a, b, c = self.sizes, self.a, self.b, self.c
         a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
         sources = self.sources[1], self.sources[0]
-        machine, dtype, batch = self.machine, self.dtype, self.batch
-        return _Problem(machine, dtype, batch, (n, m, k), a, b, c, self.plain, sources)
+        return self._replace(sizes=(n, m, k), a=a, b=b, c=c, sources=sources)
 
 
 def plan_matmul(
@@ -150,6 +150,7 @@ def plan_matmul(
     blocking: Blocking | None = None,
     blas: bool | None = None,
     sources: tuple[str, str] | None = None,
+    room: int = 0,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
@@ -158,10 +159,11 @@ def plan_matmul(
     and B lie in memory as "half", "bfloat" or "int8", such an A side by side along rows
     or columns. The order of each sum depends on sizes, strides and machine, not on
     threads or sources. blas: whether OpenBLAS takes what it can (None: where it is
-    faster).
+    faster). room: bytes of scratch memory that each worker should do with (0: any);
+    blocks are smaller where they have to be, with the same sums.
     """
     own, lie = target or machine(), sources or (dtype, dtype)
-    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie)
+    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie, room)
     return _planned(given, epilogue, accumulate, blocking, blas)
 
 
@@ -267,7 +269,7 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         packed = not few or not _fits(problem, block_n)
     if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
         tiles = "flat"
-    return Blocking(
+    lawful = Blocking(
         tiles,
         blocks_m,
         block_n,
@@ -278,6 +280,17 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         cut.ahead and b[1] == 1,
         cut.far,
     )
+    return _narrowed(problem, lawful) if problem.room else lawful
+
+
+def _narrowed(problem: _Problem, cut: Blocking) -> Blocking:
+    """The blocking with lower blocks of rows, so that its scratch memory has room."""
+    m, least = problem.sizes[0], tile_size(problem.machine, problem.size, cut.tiles)[0]
+    while _fields(problem, cut)["scratch"] > problem.room:
+        if m // (2 * cut.blocks_m) < least:
+            break
+        cut = cut._replace(blocks_m=2 * cut.blocks_m)
+    return cut
 
 
 def _fits(problem: _Problem, block_n: int) -> bool:
