@@ -55,6 +55,7 @@ def dims(*pairs: tuple[str, int]) -> dict[str, Any]:
     return {"_axes": {"axes": {"axes": listed}}}
 
 
+MORE = {"scalar": {"map_val": {"map": {"axis": {"int_val": 1}}}}}
 WRONG = {"tensor": {"info": {"dtype": 0, "shape": [2]}, "data": bytes(4)}}
 _WRONG_ONES: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "no op to compute"),
@@ -104,6 +105,22 @@ _WRONG_ONES: dict[str, tuple[bytes, str]] = {
     "name that is a path": (
         file({**STORE, "name": "../c", "attrs": {**AXES, "initial_value": FIVE}},
              READ, BY), "not a name"
+    ),
+    "attribute that nothing reads": (
+        file({**EXP, "attrs": {**AXES, "strange": TRUE}}, STORE, READ, BY, edge(2, 3)),
+        "ExpOp with 'strange' is not read",
+    ),
+    "attribute of a leaf that nothing reads": (
+        file({**STORE, "attrs": {**STORE["attrs"], "strange": TRUE}}, READ, BY),
+        "AssignableTensorOp with 'strange' is not read",
+    ),
+    "more arguments": (
+        file({**EXP, "op_type": "Add", "attrs": {**AXES, "kwargs": MORE}},
+             STORE, READ, BY, edge(2, 3)), "Add with {'axis'}"
+    ),
+    "product with a bias": (
+        file({**EXP, "op_type": "DotOp"}, STORE, READ, BY, edge(2, 3), edge(2, 3),
+             edge(3, 1, 3, "bias")), "'bias'"
     ),
     "endless fields": (sized(2, b"") * 600_000, "refused"),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ __all__ = ["load_nervana"]
 _MOST_OPS = 65_536
 _MOST = (1 << 31) - 1  # bytes of a message
 _ASSIGNABLE = "AssignableTensorOp"
+# What an op may say of itself that does not change its value: how numbers of fixed point
+# are scaled, how it is drawn, what it is derived by.
+_SILENT = {"_axes", "scale", "style", "_deriv_handler", "deriv_handler", HANDLE}
+_STORED = ("initial_value", "_const", "valfun_value")
 _ASSIGNS = ("AssignOp", "AssignOneDOp", "Fill", "WriteOp")
 
 
@@ -68,6 +73,16 @@ class _Node:
     def below(self) -> list[_Node]:
         return self.args if self.tensor is None else [self.tensor]
 
+    def refuse_others(self, reads: Set[str]) -> None:
+        """Refuse attributes that are not read, and more arguments of Python's."""
+        for key in self.attrs:
+            known = key in reads or key in _SILENT
+            if not known and not key.startswith(("_is_", "_ngraph_metadata_")):
+                raise ValueError(f"{self.kind} with {key[:40]!r} is not read")
+        more = self.attrs.get("kwargs", {}).get("scalar", {}).get("map_val", {})
+        if set(more.get("map", {})) - {"_ngraph_map_sentinel_"}:
+            raise ValueError(f"{self.kind} with {str(set(more['map']))[:60]}")
+
     def flag(self, key: str) -> bool:
         return bool(self.attrs.get(key, {}).get("scalar", {}).get("bool_val"))
 
@@ -106,10 +121,16 @@ class _Loader:
             end.args.append(begin)
             begin.read = True
         elif kind == OTHER:
-            named = edge.get("attrs", {}).get("_ngraph_attribute", {})
-            if named.get("scalar", {}).get("string_val") == "_tensor":
+            said = {
+                key: value.get("scalar", {}).get("string_val", "")
+                for key, value in edge.get("attrs", {}).items()
+            }
+            if said == {"_ngraph_attribute": "_tensor"}:
                 begin.tensor = end
                 end.read = True
+            elif begin.kind in OPS and not set(said.values()) <= _SILENT | {"x"}:
+                with self.about(begin.name):
+                    raise ValueError(f"its {str(said)[:60]} is not read")
         elif kind == CONTROL and end.kind in _ASSIGNS:
             with self.about(begin.name):
                 raise ValueError(f"it waits for {end.kind}; effects are not read")
@@ -167,11 +188,15 @@ class _Loader:
         dtype = DTYPES[node.dtype]
         check_shape(lengths, dtype)
         if node.kind == _ASSIGNABLE:
+            node.refuse_others({*_STORED})
             return self._leaf(node, names, lengths, dtype)
         if node.kind not in OPS:
             raise ValueError(f"the op {node.kind[:60]} is not read")
+        row = OPS[node.kind]
+        node.refuse_others(row.reads)
         args = [n.value for n in node.args if n.value is not None]
-        made = OPS[node.kind](Call(args, node.attrs, names, lengths, dtype))
+        read = {k: v for k, v in node.attrs.items() if k in row.reads}
+        made = row.rule(Call(args, read, names, lengths, dtype))
         if made.names != names or made.tensor.shape != lengths:
             raise ValueError(
                 f"{node.kind} gives {made.names} of {list(made.tensor.shape)}, "
@@ -216,7 +241,7 @@ class _Loader:
         return Value(functions.unname(made.node()), names)
 
     def _array(self, node: _Node, lengths: tuple[int, ...], dtype: DType) -> Any:
-        for key in ("initial_value", "_const", "valfun_value"):
+        for key in _STORED:
             tensor = node.attrs.get(key, {}).get("tensor")
             if tensor is None:
                 continue

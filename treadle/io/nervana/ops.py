@@ -12,7 +12,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
 
-__all__ = ["BINARY", "OPS", "REDUCTIONS", "UNARY", "Call", "Value"]
+__all__ = ["BINARY", "OPS", "REDUCTIONS", "UNARY", "Call", "Row", "Value"]
 
 Names = tuple[str, ...]
 
@@ -77,6 +77,21 @@ class Call:
 
 
 Rule = Callable[[Call], Value]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What makes the value of an op, and the attributes that are read for that.
+
+    A rule sees those alone; a file whose op has others is refused.
+    """
+
+    rule: Rule
+    reads: frozenset[str] = frozenset()
+
+
+def _row(rule: Rule, reads: str = "") -> Row:
+    return Row(rule, frozenset(reads.split()))
 
 
 def _only(call: Call, count: int = 1) -> list[Value]:
@@ -226,23 +241,25 @@ def _one_hot(call: Call) -> Value:
     return Value(_ordered(Value(made, (*x.names, name)), call.names), call.names)
 
 
-OPS: dict[str, Rule] = {
-    **{own: _unary(name) for name, own in UNARY.items()},
-    **{own: _binary(name) for name, own in BINARY.items()},
-    **{own: _reduction(name.lower()) for name, own in REDUCTIONS.items()},
-    "Argmax": _reduction("argmax"),
-    "Argmin": _reduction("argmin"),
-    "ContiguousOp": lambda call: _only(call)[0],
-    "DotOp": _dot,
-    "BroadcastOp": _broadcast,
-    "ReorderAxes": _reorder,
-    "Transpose": lambda call: Value(_only(call)[0].tensor.T, call.names),
-    "AxesCastOp": _rename,
-    "RoleCastOp": _rename,
-    "MapRolesOp": _rename,
-    "ExpandDims": _expand,
-    "TensorSliceOp": _slice,
-    "Flatten": _reshape,
-    "Unflatten": _reshape,
-    "OneHotOp": _one_hot,
+_FOLDS = {own: name.lower() for name, own in REDUCTIONS.items()}
+_FOLDS |= {"Argmax": "argmax", "Argmin": "argmin"}
+# Names of axes say what these attributes of a product and of new names say again.
+_DOT = "reduction_axes x_out_axes y_out_axes bias"
+OPS: dict[str, Row] = {
+    **{own: _row(_unary(name)) for name, own in UNARY.items()},
+    **{own: _row(_binary(name), "kwargs") for name, own in BINARY.items()},
+    **{k: _row(_reduction(f), "reduction_axes kwargs") for k, f in _FOLDS.items()},
+    "ContiguousOp": _row(lambda call: _only(call)[0]),
+    "DotOp": _row(_dot, _DOT),
+    "BroadcastOp": _row(_broadcast),
+    "ReorderAxes": _row(_reorder),
+    "Transpose": _row(lambda call: Value(_only(call)[0].tensor.T, call.names)),
+    "AxesCastOp": _row(_rename),
+    "RoleCastOp": _row(_rename),
+    "MapRolesOp": _row(_rename, "axes_map"),
+    "ExpandDims": _row(_expand, "axis dim"),
+    "TensorSliceOp": _row(_slice, "slices"),
+    "Flatten": _row(_reshape),
+    "Unflatten": _row(_reshape),
+    "OneHotOp": _row(_one_hot, "axis"),
 }

@@ -30,10 +30,12 @@ GRAPH: Schema = {
         2: ("string_val", "string"),
         3: ("double_val", "double"),
         4: ("int_val", "int64"),
+        7: ("map_val", "AttributeMap"),
         8: ("null_val", "bool"),
         9: ("slice_val", "Slice"),
         11: ("axis", "Axis"),
     },
+    "AttributeMap": {1: ("map", "Scalar{}")},
     "RepeatedScalar": {1: ("val", "Scalar*")},
     "Edge": {
         1: _UUID,
