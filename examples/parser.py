@@ -138,7 +138,7 @@ class Parser(td.nn.Module):
     ) -> None:
         self.words, self.labels = words, labels
         self.transitions = 2 * len(labels) + 1
-        self.embed = td.nn.Embedding(len(words), width)
+        self.embed = td.nn.Embedding(len(words), width, sparse=True)
         self.sides = td.nn.LSTM(width, hidden, bidirectional=True)
         self.inner = td.nn.Linear(8 * hidden, hidden)
         self.outer = td.nn.Linear(hidden, self.transitions)

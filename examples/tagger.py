@@ -64,7 +64,7 @@ class Tagger(td.nn.Module):
         self, words: Vocabulary, tags: Vocabulary, width: int, hidden: int
     ) -> None:
         self.words, self.tags = words, tags
-        self.embed = td.nn.Embedding(len(words), width)
+        self.embed = td.nn.Embedding(len(words), width, sparse=True)
         self.sides = td.nn.LSTM(width, hidden, bidirectional=True)
         self.inner = td.nn.Linear(2 * hidden, hidden)
         self.outer = td.nn.Linear(hidden, len(tags))

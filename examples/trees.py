@@ -60,7 +60,10 @@ class TreeLSTM(td.nn.Module):
         self.words = words
         self.classes = {label: k for k, label in enumerate(labels)}
         self.embed = td.nn.Embedding(
-            len(words), width, weight_init=td.nn.init.uniform(low=-0.1, high=0.1)
+            len(words),
+            width,
+            weight_init=td.nn.init.uniform(low=-0.1, high=0.1),
+            sparse=True,
         )
         self.leaf = td.nn.Linear(width, 3 * hidden)
         self.inner = td.nn.Linear(2 * hidden, 5 * hidden)

@@ -102,7 +102,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     import treadle as td
 
     w = given.weights
-    table = td.nn.Embedding(sizes.vocabulary, sizes.width)
+    table = td.nn.Embedding(sizes.vocabulary, sizes.width, sparse=True)
     lstm: Any = td.nn.LSTM(sizes.width, sizes.hidden)
     out = td.nn.Linear(sizes.hidden, sizes.vocabulary)
     table.load_state_dict({"weight": w["embed"]})

@@ -98,7 +98,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
 
     F = td.nn.functional
     w = given.weights
-    table = td.nn.Embedding(*w["embed"].shape)
+    table = td.nn.Embedding(*w["embed"].shape, sparse=True)
     mlp = td.nn.Linear(2 * sizes.hidden, MLP, bias=False)
     out = td.nn.Linear(MLP, len(w["out"]), bias=False)
     for module, name in ((table, "embed"), (mlp, "mlp"), (out, "out")):

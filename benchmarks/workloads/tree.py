@@ -103,7 +103,7 @@ def treadle(sizes: Sizes, part: str, given: Data, checking: bool) -> Cases:
     class TreeLSTM(td.nn.Module):
         def __init__(self) -> None:
             self.embed = td.nn.Embedding(
-                len(given.weights["embed.weight"]), sizes.width
+                len(given.weights["embed.weight"]), sizes.width, sparse=True
             )
             self.leaf = td.nn.Linear(sizes.width, 3 * n)
             self.inner = td.nn.Linear(2 * n, 5 * n)

@@ -211,11 +211,55 @@ def test_any_number_of_rows_is_updated_by_kernels(count: int) -> None:
 
 def test_all_rows_are_updated_where_that_is_asked_for() -> None:
     table = td.lookup("table", (3, 1), init=np.ones((3, 1)))
-    optimizer = td.optim.Momentum([table], lr=0.5)
-    optimizer.sparse_updates = False
+    optimizer = td.optim.Momentum([table], lr=0.5, sparse_updates=False)
     optimizer.step(td.rows(table, [0]).sum())
     optimizer.step(td.rows(table, [1]).sum())
     np.testing.assert_allclose(table.numpy().ravel(), [0.05, 0.5, 1.0], rtol=1e-5)
+
+
+def _by_rows(ids: Any, how: str, table: td.Variable) -> td.Tensor:
+    """The look-up of ids, or what gives the same without one."""
+    if how == "dense":
+        return td.one_hot(ids, 5) @ table
+    if how == "rows":
+        return td.stack([td.embedding(table, int(k)) for k in ids])
+    return td.embedding(table, ids)
+
+
+@by_name
+@pytest.mark.parametrize("how", ["ids", "rows", "function"])
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_an_embedding_trains_in_all_its_rows(make: Any, how: str, decay: float) -> None:
+    start = np.arange(10.0).reshape(5, 2) - 4
+    layers = [td.nn.Embedding.from_array(start) for _ in range(2)]
+    assert not layers[0].weight.sparse
+    optimizers = [make([layer.weight], weight_decay=decay) for layer in layers]
+
+    def step(ids: Any, k: int, way: str) -> Any:
+        y = _by_rows(ids, way, layers[k].weight)
+        return optimizers[k].step((y * y).sum())
+
+    traced = td.function(lambda ids: step(ids, 0, "ids"))
+    for ids in ([0, 1, 1], [3, 0, 0], [1, 1, 1]):
+        known = np.array(ids)
+        traced(known) if how == "function" else step(known, 0, how)
+        step(known, 1, "dense")
+    first, second = (layer.weight.numpy() for layer in layers)
+    np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+
+
+@by_name
+def test_a_sparse_embedding_trains_as_a_lookup(make: Any) -> None:
+    start = np.arange(10.0).reshape(5, 2) - 4
+    layer = td.nn.Embedding(5, 2, weight_init=start, sparse=True)
+    tables = [layer.weight, td.lookup("t", (5, 2), init=start), td.param(init=start)]
+    more: list[dict[str, Any]] = [{}, {}, {"sparse_updates": True}]
+    for table, settings in zip(tables, more, strict=True):
+        optimizer = make([table], weight_decay=0.5, **settings)
+        for ids in ([0, 1, 1], [3, 0, 0]):
+            optimizer.step((td.rows(table, ids) ** 2).sum())
+        assert (table.numpy()[[2, 4]] == start[[2, 4]]).all()
+        np.testing.assert_array_equal(table.numpy(), tables[0].numpy())
 
 
 @by_name
@@ -294,6 +338,22 @@ def test_a_step_of_some_parameters() -> None:
         optimizer.update_subset([a], b * 2.0)
     with pytest.raises(td.ArgumentError, match="changes parameters"):
         optimizer.update_subset(["a"], a * b)
+
+
+def test_weights_shrink_after_the_update() -> None:
+    """p = (p - lr g) (1 - decay), as DyNet has it."""
+    start = np.array([[4.0], [8.0]])
+    for p in (td.param("p", init=start), td.lookup("table", (2, 1), init=start)):
+        optimizer = td.optim.SGD([p], lr=1.0, decay_after=0.5)
+        optimizer.step(td.rows(p, [0]).sum())
+        assert p.numpy().ravel().tolist() == [1.5, 4.0]
+        optimizer.step(td.rows(p, [1]).sum())
+        assert p.numpy().ravel().tolist() == [0.75, 1.5]
+    clipped = td.param("c", init=8.0)
+    td.optim.SGD([clipped], lr=1.0, decay_after=0.25, clip_weights=2.0).step(clipped)
+    assert float(clipped) == 2.0
+    with pytest.raises(td.ArgumentError, match="from 0 to 1"):
+        td.optim.SGD([clipped], decay_after=2.0)
 
 
 def test_sparse_norm_counts_a_row_once() -> None:

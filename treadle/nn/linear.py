@@ -176,9 +176,11 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Rows of a (rows, width) table at integer ids; their gradient stays sparse.
+    """Rows of a (rows, width) table at integer ids.
 
     Normal(0, 1) at first, zero in the row of `padding_index`, which gets no gradient.
+    Optimizers change all rows, as momentum and running means have it; with `sparse`
+    only those that a step reads, as they do with a td.lookup.
     Optimizers leave the rows at `frozen` as they are: ids, or a bool for each row.
 
     >>> import treadle as td
@@ -195,6 +197,7 @@ class Embedding(Module):
         *,
         weight_init: Init = None,
         frozen: Any = None,
+        sparse: bool = False,
     ) -> None:
         above_zero(rows=rows, width=width)
         self.rows, self.width, self.padding_index = rows, width, padding_index
@@ -205,7 +208,7 @@ class Embedding(Module):
                 raise ArgumentError(f"padding_index {padding_index} of {rows} rows")
             array = array.copy()
             array[padding_index] = 0
-        self.weight = Parameter(array, sparse=True, copy=False)
+        self.weight = Parameter(array, sparse=sparse, copy=False)
         if frozen is not None:
             self.weight.freeze_rows(frozen)
 

@@ -1,6 +1,7 @@
 """The optimizers by name: a rule, its defaults and where they come from.
 
-All take the keywords of Optimizer as well: clipping, accumulation and so on.
+All take the keywords of Optimizer as well: clipping, accumulation, sparse updates and
+so on.
 """
 
 from __future__ import annotations
@@ -105,8 +106,7 @@ class SGD(Optimizer):
     """p = p - lr v with v = momentum v + g (Nesterov: g + momentum v in v's place).
 
     `weight_decay` adds weight_decay p to g; with `decoupled` to the direction instead.
-    Sparse gradients change only their rows of p and v: without momentum that is what
-    the dense rule gives, with it lazy. Robbins and Monro 1951.
+    Robbins and Monro 1951.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -191,8 +191,7 @@ class Adagrad(Optimizer):
     """G = G + g²; p = p - lr g / (sqrt(G) + eps), as Marian and torch write it.
 
     `eps_inside` divides by sqrt(G + eps), as DyNet and Nervana Graph do. `initial` is
-    the first G. Sparse gradients change only their rows of p and G, which is what the
-    dense rule gives. Duchi, Hazan and Singer 2011.
+    the first G. Duchi, Hazan and Singer 2011.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -224,7 +223,7 @@ class Adagrad(Optimizer):
 
 class Adadelta(Optimizer):
     """p = p - lr g sqrt(u + eps) / sqrt(v + eps), with running means v of g², u of
-    the squared changes; lazily where gradients are sparse. Zeiler 2012.
+    the squared changes. Zeiler 2012.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -256,8 +255,7 @@ class RMSProp(Optimizer):
     """v = alpha v + (1 - alpha) g²; p = p - lr g / (sqrt(v) + eps).
 
     `momentum` carries the scaled gradient on; `centered` subtracts the squared mean of
-    g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Sparse gradients
-    change only their rows of p and v. Hinton 2012.
+    g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Hinton 2012.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -296,9 +294,8 @@ class RMSProp(Optimizer):
 class Adam(Optimizer):
     """p = p - lr (m / c1) / (sqrt(v / c2) + eps), with running means m of g, v of g².
 
-    Each parameter counts its own steps for c = 1 - beta^t. Sparse gradients are lazy:
-    only their rows of p, m and v change, while c counts every step of the parameter.
-    Kingma and Ba 2015.
+    Each parameter counts its own steps for c = 1 - beta^t, a sparse one also those that
+    do not change a row. Kingma and Ba 2015.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)

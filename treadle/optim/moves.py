@@ -12,7 +12,7 @@ from treadle.base.types import Type
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Move", "clipped", "compensated", "exponentiated", "subtract"]
+__all__ = ["Move", "clipped", "compensated", "exponentiated", "shrunk", "subtract"]
 
 Initial = dict[str, np.ndarray[Any, Any]]
 States = dict[str, Tensor]
@@ -90,3 +90,21 @@ def clipped(move: Move, limit: Any) -> Move:
         return functions.minimum(functions.maximum(value, -limit), limit), new
 
     return Move(move.init, to, move.rowwise, move.copies)
+
+
+def shrunk(move: Move, decay: Any) -> Move:
+    """`move`, then the whole parameter times 1 - decay, whatever its gradient is.
+
+    >>> import treadle as td
+    >>> p, g, rate = td.asarray([4.0]), td.asarray([2.0]), td.asarray(1.0)
+    >>> shrunk(subtract, 0.25).to(p, g, rate, {})[0].tolist()
+    [1.5]
+    """
+
+    def to(
+        p: Tensor, direction: Tensor, rate: Tensor, states: Mapping[str, Tensor]
+    ) -> tuple[Tensor, States]:
+        value, new = move.to(p, direction, rate, states)
+        return value * (1 - decay), new
+
+    return Move(move.init, to, rowwise=False, copies=move.copies)

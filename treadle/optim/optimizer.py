@@ -11,7 +11,7 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
-from treadle.base.errors import GradientError, RunError
+from treadle.base.errors import ArgumentError, GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
@@ -52,10 +52,13 @@ class Optimizer(OptimizerState):
     groups [{"params": ..., "lr": ..., setting: ...}]; `lr` a number, a Variable or a
     schedule of the count of finished steps; `rule` a Transform. Gradients are clipped
     element by element, then by their global norm; after the update `clip_weights` clips
-    the parameters. Where a gradient is rows of a table, only those rows of the
-    parameter and of its states change, unless `sparse_updates` is set to False: for
-    SGD and Adagrad both are the same, rules that move a parameter without a gradient
-    (momentum, running means, weight decay) wait for the next one.
+    the parameters. Where a gradient is rows of a sparse parameter (`td.lookup`,
+    `nn.Embedding(sparse=True)`), only those rows of it and of its states change: rules
+    that move a row without a gradient (momentum, running means, weight decay) wait for
+    its next one. Other parameters change in all rows. `sparse_updates` says so of all
+    parameters (True) or of none (False). `decay_after` shrinks the parameters of a step
+    to 1 - decay_after of what they are after it, whatever the rate is: DyNet's weight
+    decay.
 
     `accumulate=k` updates every k steps, with the mean of their gradients (2.5: after 3
     and 2 steps in turn; `flush()` at the end); `kahan` carries on what rounding lost of
@@ -75,8 +78,6 @@ class Optimizer(OptimizerState):
     (4.0, 1.5)
     """
 
-    sparse_updates = True
-
     def __init__(
         self,
         params: Any = None,
@@ -93,17 +94,22 @@ class Optimizer(OptimizerState):
         norms: NormAverage | None = None,
         accumulate: float = 1,
         masters: bool = True,
+        sparse_updates: bool | None = None,
+        decay_after: Any = 0.0,
     ) -> None:
+        if isinstance(decay_after, (int, float)) and not 0 <= decay_after <= 1:
+            raise ArgumentError(f"decay_after is from 0 to 1, got {decay_after}")
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
         groups = groups_of(params, lr, make, settings or {})
         for group in groups:
-            group.rule = moving(group.rule, kahan, clip_weights)
+            group.rule = moving(group.rule, kahan, clip_weights, decay_after)
         super().__init__(
             groups,
             Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
             masters,
         )
+        self.sparse_updates = sparse_updates
         self._traced = Traced()
         self._plans = Plans()
         self._since = gradings()
@@ -352,6 +358,14 @@ class Optimizer(OptimizerState):
         )
         return key, found
 
+    def _by_rows(self, rule: Transform, p: Variable) -> bool:
+        """Whether the rows of a sparse gradient are all that changes: as it is asked
+        for, as the parameter is, or because a rule leaves the others anyway."""
+        if self.controls.gathers or not rule.by_rows:
+            return False
+        wanted = self.sparse_updates
+        return p.sparse or rule.rests if wanted is None else wanted
+
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
 
@@ -365,12 +379,11 @@ class Optimizer(OptimizerState):
         """Whether the gradients are finite (None: nobody asks), and all new versions
         as expressions; nothing is assigned yet."""
         controls = self.controls
-        sparse = self.sparse_updates and not controls.gathers
         states = self._states_in(work)
         sums = [own.pop("accumulated") for own in states if controls.gathers]
         told = controls.apply(
             [
-                prepare(g, group.rule.by_rows and sparse, p.frozen)
+                prepare(g, self._by_rows(group.rule, p), p.frozen)
                 for group, p, g in work
             ],
             [v.node() for v in sums],

@@ -109,7 +109,7 @@ def scale_by_adagrad(
         total = states["squares"] + g * g
         return g / _root(total, eps, eps_inside), {"squares": total}
 
-    return Transform(init, update, rowwise=True, fixed=True)
+    return Transform(init, update, rowwise=True, fixed=True, resting=True)
 
 
 def scale_by_rms(

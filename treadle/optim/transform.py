@@ -16,6 +16,7 @@ from treadle.optim.moves import (
     States,
     clipped,
     compensated,
+    shrunk,
     subtract,
 )
 
@@ -34,6 +35,8 @@ class Transform:
     the parameter's shape may be updated at some rows alone. A `fixed` one builds the
     same graph at every step, so that it is traced once; others are asked each time.
     `move` says otherwise than by subtraction how a parameter follows the direction.
+    A `resting` one moves nothing where the gradient is 0, so that updates of some rows
+    are what updates of all rows give.
     States named in `counts` follow from nothing but themselves: parameters that are
     always updated together have them in common.
 
@@ -50,6 +53,7 @@ class Transform:
     fixed: bool = False
     move: Move = subtract
     counts: tuple[str, ...] = ()
+    resting: bool = False
 
     def states(self, t: Type) -> Initial:
         """The first states of a parameter: those of the rule and of the move."""
@@ -59,6 +63,11 @@ class Transform:
     def by_rows(self) -> bool:
         """Whether rows of a parameter can be changed by themselves."""
         return self.rowwise and self.move.rowwise
+
+    @property
+    def rests(self) -> bool:
+        """Whether a parameter stays as it is where its gradient is 0."""
+        return self.resting and self.move is subtract
 
 
 def stateless(
@@ -94,7 +103,7 @@ def identity() -> Transform:
     >>> identity().update(x, {}, x, x)[0] is x
     True
     """
-    return stateless(lambda gradient, parameter, step: gradient)
+    return replace(stateless(lambda gradient, parameter, step: gradient), resting=True)
 
 
 def chain(*parts: Transform) -> Transform:
@@ -143,11 +152,15 @@ def chain(*parts: Transform) -> Transform:
     fixed = all(part.fixed for part in parts)
     scalar = names(Type((), float32))
     counts = tuple(own[name] for part, _, own in scalar for name in part.counts)
-    return Transform(init, update, rowwise, fixed, counts=counts)
+    resting = all(part.resting for part in parts)
+    return Transform(init, update, rowwise, fixed, counts=counts, resting=resting)
 
 
-def moving(rule: Transform, kahan: bool, clip_weights: Any) -> Transform:
-    """The rule with Kahan's sum in place of a plain one, with clipped parameters.
+def moving(
+    rule: Transform, kahan: bool, clip_weights: Any, decay_after: Any = 0.0
+) -> Transform:
+    """The rule with Kahan's sum in place of a plain one, with parameters that shrink
+    and are clipped after it.
 
     >>> moving(identity(), True, None).move is compensated
     True
@@ -155,6 +168,8 @@ def moving(rule: Transform, kahan: bool, clip_weights: Any) -> Transform:
     if kahan and rule.move is not subtract:
         raise ArgumentError("Kahan's compensation is for rules that subtract")
     move = compensated if kahan else rule.move
+    if not isinstance(decay_after, (int, float)) or decay_after:
+        move = shrunk(move, decay_after)
     if clip_weights is not None:
         move = clipped(move, clip_weights)
     return replace(rule, move=move)

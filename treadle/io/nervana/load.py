@@ -26,8 +26,8 @@ __all__ = ["load_nervana"]
 _MOST_OPS = 65_536
 _MOST = (1 << 31) - 1  # bytes of a message
 _ASSIGNABLE = "AssignableTensorOp"
-# What an op may say of itself that does not change its value: how numbers of fixed point
-# are scaled, how it is drawn, what it is derived by.
+# What an op may say of itself that does not change its value: how numbers of fixed
+# point are scaled, how it is drawn, what it is derived by.
 _SILENT = {"_axes", "scale", "style", "_deriv_handler", "deriv_handler", HANDLE}
 _STORED = ("initial_value", "_const", "valfun_value")
 _ASSIGNS = ("AssignOp", "AssignOneDOp", "Fill", "WriteOp")
