@@ -17,8 +17,25 @@ _all = current().eager  # as the environment asks for
 
 def _at_once(node: Tensor) -> None:
     special = isinstance(node.type, TupleType) or isinstance(node.op, Update)
-    if current().eager and node.inputs and not special and not top().tracing:
+    if not current().eager or not node.inputs or special or top().tracing:
+        return
+    if not _waits(node):
         run([node])
+
+
+def _waits(node: Tensor) -> bool:
+    """Whether a node is computed from what only a call knows: a placeholder without a
+    value, an argument of a body."""
+    seen: set[int] = set()
+    stack = [x for x in node.inputs if x.stored is None]
+    while stack:
+        x = stack.pop()
+        if not x.inputs:
+            return True
+        if x.serial not in seen:
+            seen.add(x.serial)
+            stack += [y for y in x.inputs if y.stored is None]
+    return False
 
 
 def _watch(options: Options) -> None:
