@@ -90,6 +90,13 @@ class Group:
         """The Variable that holds the rate if it was given as a number."""
         return self._rate if self.owns_rate else None
 
+    def by_rows(self, p: Variable, wanted: bool | None) -> bool:
+        """Whether the rows of a sparse gradient are all that changes of a parameter: as
+        is `wanted`, as the parameter is, or because the rule leaves the others anyway.
+        """
+        rows = p.sparse or self.rule.rests if wanted is None else wanted
+        return rows and self.rule.by_rows
+
     def sign(self) -> tuple[Any, ...]:
         """What decides beside the rate how parameters are moved, and which."""
         known = self.parameters

@@ -11,7 +11,7 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import Trainable, seed_for
 from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
-from treadle.base.errors import ArgumentError, GradientError, RunError
+from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
@@ -97,8 +97,6 @@ class Optimizer(OptimizerState):
         sparse_updates: bool | None = None,
         decay_after: Any = 0.0,
     ) -> None:
-        if isinstance(decay_after, (int, float)) and not 0 <= decay_after <= 1:
-            raise ArgumentError(f"decay_after is from 0 to 1, got {decay_after}")
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
         groups = groups_of(params, lr, make, settings or {})
@@ -358,14 +356,6 @@ class Optimizer(OptimizerState):
         )
         return key, found
 
-    def _by_rows(self, rule: Transform, p: Variable) -> bool:
-        """Whether the rows of a sparse gradient are all that changes: as it is asked
-        for, as the parameter is, or because a rule leaves the others anyway."""
-        if self.controls.gathers or not rule.by_rows:
-            return False
-        wanted = self.sparse_updates
-        return p.sparse or rule.rests if wanted is None else wanted
-
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
 
@@ -378,12 +368,12 @@ class Optimizer(OptimizerState):
     ) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
         """Whether the gradients are finite (None: nobody asks), and all new versions
         as expressions; nothing is assigned yet."""
-        controls = self.controls
+        controls, sparse = self.controls, self.sparse_updates
         states = self._states_in(work)
         sums = [own.pop("accumulated") for own in states if controls.gathers]
         told = controls.apply(
             [
-                prepare(g, self._by_rows(group.rule, p), p.frozen)
+                prepare(g, not sums and group.by_rows(p, sparse), p.frozen)
                 for group, p, g in work
             ],
             [v.node() for v in sums],

@@ -9,6 +9,7 @@ from typing import Any
 from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
+from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.optim.moves import (
     Initial,
@@ -169,6 +170,8 @@ def moving(
         raise ArgumentError("Kahan's compensation is for rules that subtract")
     move = compensated if kahan else rule.move
     if not isinstance(decay_after, (int, float)) or decay_after:
+        if not isinstance(decay_after, Operand) and not 0 <= decay_after <= 1:
+            raise ArgumentError(f"decay_after is from 0 to 1, got {decay_after}")
         move = shrunk(move, decay_after)
     if clip_weights is not None:
         move = clipped(move, clip_weights)
