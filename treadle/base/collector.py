@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from treadle.base.locks import in_child, lock
 
 __all__ = ["HeldBack", "held_back"]
 
@@ -19,7 +19,7 @@ class _State:
     """Of all threads: how many blocks hold the collector back, and how it was."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = lock()
         self.blocks = 0
         self.enabled = False
 
@@ -94,5 +94,4 @@ def _after_fork() -> None:
     _state = _State()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)

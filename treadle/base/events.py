@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from treadle.base.locks import lock
+
 __all__ = ["Event", "span", "tell", "watch", "watchers"]
 
 
@@ -36,7 +38,7 @@ class Event(NamedTuple):
 
 Log = list[Event]
 watchers: list[Log] = []  # of all threads: appending to a list needs no lock
-_lock = threading.Lock()
+_lock = lock()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.locks import lock
 
 __all__ = [
     "Axis",
@@ -80,7 +80,7 @@ class Type:
 
 # The types that are in use, by what they are made of.
 _types: dict[Any, weakref.ref[Type]] = {}
-_lock = threading.RLock()  # entered anew where a type dies while one is being made
+_lock = lock()  # entered anew where a type dies while one is being made
 
 
 def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from treadle.base.locks import lock
 from treadle.graph.leaves import Argument
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Notes, Tensor, watchers
@@ -87,7 +87,7 @@ def _note(node: Tensor) -> None:
 
 
 _watching = 0
-_lock = threading.Lock()
+_lock = lock()
 
 
 def _watch(more: int) -> None:

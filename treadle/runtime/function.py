@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import TraceError
+from treadle.base.locks import lock
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -112,7 +112,7 @@ class Function(Wrapper, Called):
         self.traces: OrderedDict[Any, Traced] = OrderedDict()
         self.known: dict[Any, Known] = {}
         self.count = 0  # traces made so far, for looking
-        self._lock = threading.RLock()
+        self._lock = lock()
         self._active: set[Any] = set()
         # Only a function's own notes: the attributes of an object are not this one's.
         plain = isinstance(f, types.FunctionType)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import RunError
+from treadle.base.locks import lock
 from treadle.base.types import Type
 from treadle.graph.resident import Resident
 
@@ -82,7 +82,7 @@ class Memory:
     def __init__(self, capacity: int, relieve: Callable[[], None]) -> None:
         self.capacity = capacity
         self.relieve = relieve
-        self.lock = threading.RLock()
+        self.lock = lock()
         self.counts = Counts()
         self.peak = 0
         self._live = 0

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from treadle.base.errors import OptionError, RunError
-from treadle.engines.native.block import Block
 from treadle.engines.native.blocks import (
     KEEP,
     POISON,
+    Loan,
     Pool,
     mapping_errors,
     next_run,
@@ -89,11 +89,11 @@ class Lease:
     def __init__(
         self, arena: Arena, sizes: Sequence[int], plan: Plan, scratch: int
     ) -> None:
-        self._block: Block | None = None
         self._pool = arena.pool
         self._sizes = sizes
         self._plan = plan
-        self._block = block = self._pool.take(plan.size + scratch or 1)
+        block = self._pool.take(plan.size + scratch or 1)
+        self._loan: Loan | None = self._pool.lend(block, self)
         if block.note is None or block.note[0] is not plan:
             addresses = plan.table + block.address
             addresses.flags.writeable = False
@@ -106,18 +106,15 @@ class Lease:
 
     def release(self) -> None:
         """Ends the lease; a second time does nothing."""
-        block, self._block = self._block, None
-        if block is not None:
-            self._pool.give(block)
+        loan, self._loan = self._loan, None
+        if loan is not None:
+            self._pool.give(loan)
 
     def __enter__(self) -> Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-    def __del__(self) -> None:
-        Lease.release(self)
 
 
 class PoisonLease(Lease):
@@ -133,26 +130,23 @@ class PoisonLease(Lease):
         ctypes.memset(int(self.addresses[number]), POISON, self._sizes[number])
 
     def release(self) -> None:
-        if self._block is not None:
-            self._fill()
+        self._fill()
         super().release()
 
     def _fill(self) -> None:
-        if self._block is not None:
-            ctypes.memset(self._block.address, POISON, self._plan.size)
+        if self._loan is not None:
+            ctypes.memset(self._loan.block.address, POISON, self._plan.size)
 
 
 class GuardLease(Lease):
     """Each buffer at a protected page, filled with NaN, untouchable once poisoned."""
 
     def __init__(self, arena: Arena, sizes: Sequence[int], scratch: int) -> None:
-        self._block = None
-        self._pages: Guarded | None = None
-        self._pool = arena.pool
         with mapping_errors(sum(sizes) + scratch):
-            self._pages = Guarded([*sizes, scratch], arena.side)
-        self._pool.count(self._pages.bytes)
-        *places, self.scratch = self._pages.addresses()
+            pages = Guarded([*sizes, scratch], arena.side)
+        arena.pool.note(pages)
+        self._pages: Guarded | None = pages
+        *places, self.scratch = pages.addresses()
         self.addresses = np.array(places, np.int64)
         self.addresses.flags.writeable = False
 
@@ -166,7 +160,6 @@ class GuardLease(Lease):
         pages, self._pages = self._pages, None
         if pages is None:
             return
-        self._pool.give(pages.bytes)
         damaged = [k for k in range(len(pages.offsets)) if pages.damaged(k)]
         if damaged:
             self._complain(damaged)
@@ -177,21 +170,11 @@ class GuardLease(Lease):
             + ", ".join(f"buffer {number}" for number in numbers)
         )
 
-    def __del__(self) -> None:
-        pages, self._pages = self._pages, None
-        if pages is not None:
-            self._pool.give(pages.bytes)
-
 
 class _Owner(np.ndarray[Any, np.dtype[np.uint8]]):
     """The bytes under a result and all its views; dies with the last of them."""
 
-    pool: Pool | None = None
-    block: Any = None
-
-    def __del__(self) -> None:
-        if self.pool is not None:
-            self.pool.give(self.block)
+    pages: Guarded | None = None  # that the bytes are in, in guard mode
 
 
 class Results:
@@ -222,8 +205,7 @@ class Results:
             return self._guarded(shape, kind, bytes)
         block = self.pool.take(bytes, loose)
         owner = _Owner((bytes,), np.uint8, block.memory, block.offset)
-        owner.block = block
-        owner.pool = self.pool
+        self.pool.lend(block, owner)
         if self.mode == "poison":
             owner.fill(POISON)
         return np.ndarray(shape, kind, owner), block.address
@@ -234,9 +216,8 @@ class Results:
         with mapping_errors(bytes):
             pages = Guarded([bytes], self.side)
         owner = _Owner((bytes,), np.uint8, pages.memory, pages.offsets[0])
-        self.pool.count(pages.bytes)
-        owner.block = pages.bytes
-        owner.pool = self.pool
+        owner.pages = pages
+        self.pool.note(pages)
         return np.ndarray(shape, kind, owner), pages.addresses()[0]
 
     def live_bytes(self) -> int:

@@ -20,7 +20,15 @@ MAPPED = 1 << 17  # smaller blocks come from the C allocator
 class Block:
     """A piece of memory; `memory` owns it, `offset` is where its first byte lies."""
 
-    __slots__ = ("address", "bytes", "memory", "note", "offset", "reserved")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "bytes",
+        "memory",
+        "note",
+        "offset",
+        "reserved",
+    )
 
     def __init__(self, bytes: int) -> None:
         self.note: Any = None  # whatever its user wants to find again

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.errors import RunError
+from treadle.base.locks import is_mine, lock
 from treadle.base.sizes import as_text
 from treadle.engines.native.block import MAPPED, Block, rounded
 
-__all__ = ["POISON", "Pool", "Reserved", "live_bytes", "next_run", "pools"]
+if TYPE_CHECKING:
+    from treadle.engines.native.guarded import Guarded
+
+__all__ = ["POISON", "Loan", "Pool", "Reserved", "live_bytes", "next_run", "pools"]
 
 log = logging.getLogger("treadle")
 
@@ -33,12 +36,15 @@ class Pool:
     beside them in one of the last runs, or one block, the newest: a loop whose steps
     take much and give it back asks the system once. `fitting` pools reuse blocks of the
     same class only, others any that holds the bytes; where no more are kept, one of a
-    class near by is made as large, with the pages it has. `give` may be called from a
-    destructor, at any moment and in any thread.
+    class near by is made as large, with the pages it has. A block that is lent comes
+    back when its holder dies, at any moment and in any thread: no Python runs then.
 
     What a pool asks of the system anew is first paid for by blocks of all pools that
     lay idle for `patience` runs. Where one is missed later, patience grows: a loop over
     several programs keeps the blocks of each.
+
+    An interrupt may come at any line. Which blocks are idle or reserved is one dict and
+    one list; what follows from them is computed anew if a change was not finished.
     """
 
     def __init__(self, *, fitting: bool, keep: int = KEEP) -> None:
@@ -55,8 +61,13 @@ class Pool:
         self._classes: dict[int, list[Block]] = {}
         self._ready: list[Block] = []  # reserved ones that nobody uses
         self._reserved = 0  # bytes
-        self._returned: deque[Block | int] = deque()
-        self._lock = threading.Lock()
+        self._returned: deque[Block | Loan] = deque()
+        self._loans: dict[int, Loan] = {}
+        self._known: list[weakref.ref[Block | Guarded]] = []  # all that was made,
+        self._most_known = 64  # before those that are gone are forgotten
+        self._changing = False  # whether a change has begun and not ended
+        self._doubted = False  # whether what is in use has to be counted
+        self._lock = lock()
         self._clock = _clock  # at exit memory comes back when modules are empty
         _pools[:] = [known for known in _pools if known() is not None]
         _pools.append(weakref.ref(self))
@@ -68,87 +79,99 @@ class Pool:
         written to cost more than those that are there.
         """
         size = rounded(bytes)
+        if is_mine(self._lock):  # a signal handler within one of these very methods
+            self._doubted = True
+            return self._make(size)
         with self._lock:
-            self._sort_in()
+            self._begin()
             block = self._reuse(size, loose)
-            self._live += size if block is None else block.bytes
-            self._high = max(self._high, self._live)
             if block is not None:
+                self._taken(block)
                 return block
             self.made += 1
             reserved = self._reserved
             if size in self._dropped:
                 self._patience *= 4
                 self._dropped.clear()
+            self._changing = False
         if reserved:
             told = as_text(size), as_text(reserved)
             log.info("workspace: %s more are taken than the %s reserved", *told)
         if size >= MAPPED:
             _make_room(size)
-        try:
-            return self._make(size)
-        except BaseException:
-            self.give(size)
-            raise
+        block = self._make(size)
+        with self._lock:
+            self._begin()
+            self._taken(block)
+        return block
+
+    def lend(self, block: Block, holder: Any, reserves: bool = False) -> Loan:
+        """Has a block that was taken come back when its holder dies, if not before."""
+        loan = Loan(holder, self._returned.append)
+        loan.block, loan.reserves = block, reserves
+        self._loans[id(loan)] = loan
+        return loan
 
     def reserve(self, bytes: int) -> Reserved:
         """A block that stays with the pool for its takers; its pages are there now."""
-        size = rounded(bytes)
-        self.count(size)
-        try:
-            block = self._make(size)
-        finally:
-            self.give(size)
+        block = self._make(rounded(bytes))
         np.frombuffer(block.memory, np.uint8)[:] = 0
         block.reserved = True
+        holder = Reserved()
         with self._lock:
+            self._begin()
+            self.lend(block, holder, reserves=True)
             self._ready.append(block)
             self._reserved += block.bytes
-        return Reserved(self, block)
+            self._changing = False
+        return holder
 
-    def unreserve(self, block: Block) -> None:
-        """Lets a reserved block go, as soon as nobody uses it."""
-        block.reserved = False
-        self.give(0)
-
-    def give(self, block: Block | int) -> None:
-        """Takes a block back, or so many counted bytes out of the count."""
-        # A destructor may run while this very thread holds the lock, so none waits
-        # for it: whoever holds it sorts in what was returned meanwhile.
+    def give(self, block: Block | Loan) -> None:
+        """Takes a block back."""
         self._returned.append(block)
-        while self._returned and not self._lock.locked():
+        if not is_mine(self._lock):  # else what goes on will sort it in, or the next
             with self._lock:
-                self._sort_in()
+                self._begin()
+                self._changing = False
 
-    def count(self, bytes: int) -> None:
-        """Counts memory in use that is no block of the pool."""
-        with self._lock:
-            self._live += bytes
+    def note(self, memory: Block | Guarded) -> None:
+        """Counts memory as in use while it lives, unless it is idle."""
+        self._known.append(weakref.ref(memory))
+        if len(self._known) > self._most_known:
+            self._known = [known for known in self._known if known() is not None]
+            self._most_known = 2 * len(self._known) + 64
 
     def live_bytes(self) -> int:
         """Bytes in use."""
         with self._lock:
-            self._sort_in()
+            self._doubted = True
+            self._begin()
+            self._changing = False
             return self._live
 
     def idle_bytes(self) -> int:
         """Bytes kept for the next taker."""
         with self._lock:
-            self._sort_in()
+            self._begin()
+            self._changing = False
             return self._idle_bytes
 
     def trim(self, keep: int = 0) -> None:
         """Gives idle blocks back to the system until `keep` bytes are left."""
+        if is_mine(self._lock):
+            return
         with self._lock:
-            self._sort_in()
-            self._idle_bytes = sum(block.bytes for block in self._idle)
+            self._begin()
             self._shrink(keep)
+            self._changing = False
 
     def drop_idle(self, bytes: int) -> int:
         """Gives back up to so many bytes or one block more, if long idle; how many."""
         freed = 0
+        if is_mine(self._lock):
+            return freed
         with self._lock:
-            self._sort_in()
+            self._begin()
             for block, since in list(self._idle.items()):
                 if freed >= bytes or _clock.runs - since < self._patience:
                     break
@@ -156,7 +179,14 @@ class Pool:
                     self._out(block)
                     self._dropped.add(block.bytes)
                     freed += block.bytes
+            self._changing = False
         return freed
+
+    def _taken(self, block: Block) -> None:
+        """Ends a change: a block is in use now."""
+        self._live += block.bytes
+        self._high = max(self._high, self._live)
+        self._changing = False
 
     def _reuse(self, size: int, loose: bool) -> Block | None:
         fit = [b for b in self._ready if b.bytes >= size] if self._ready else None
@@ -186,22 +216,34 @@ class Pool:
         return block if block.resize(size) else None
 
     def _make(self, size: int) -> Block:
-        with contextlib.suppress(MemoryError, OSError):
-            return Block(size)
-        for pool in pools():
-            pool.trim()
         try:
-            return Block(size)
-        except (MemoryError, OSError) as error:
-            raise out_of_memory(size, live_bytes() - size) from error
+            block = Block(size)
+        except (MemoryError, OSError):
+            for pool in pools():
+                pool.trim()
+            with mapping_errors(size):
+                block = Block(size)
+        self.note(block)
+        return block
+
+    def _begin(self) -> None:
+        """Begins a change, whole and with all that came back meanwhile sorted in."""
+        if self._changing or self._doubted:
+            self._count()
+        self._changing = True
+        self._sort_in()
 
     def _sort_in(self) -> None:
         while self._returned:
             block = self._returned.popleft()
-            if isinstance(block, int):
-                self._live -= block
-                self._release()
-                continue
+            if isinstance(block, Loan):
+                loan = block
+                if self._loans.pop(id(loan), None) is None:
+                    continue  # it came back before
+                block = loan.block
+                if loan.reserves:
+                    self._release(block)
+                    continue
             self._live -= block.bytes
             if block.reserved:
                 self._ready.append(block)
@@ -212,6 +254,25 @@ class Pool:
             if self._idle_bytes > self._keep:
                 self._shrink(self._most_kept(block.bytes))
 
+    def _count(self) -> None:
+        """Computes what follows from the idle and the reserved blocks."""
+        classes: dict[int, list[Block]] = {}
+        for block in self._idle:
+            classes.setdefault(block.bytes, []).append(block)
+        self._classes = classes
+        self._idle_bytes = sum(block.bytes for block in self._idle)
+        reserved = {id(b): b.bytes for b in self._ready}
+        live = 0
+        for known in self._known:
+            memory = known()
+            if memory is None or memory in self._idle or id(memory) in reserved:
+                continue
+            live += memory.bytes
+            if memory.reserved:
+                reserved[id(memory)] = memory.bytes
+        self._live, self._reserved = live, sum(reserved.values())
+        self._doubted = False
+
     def _most_kept(self, newest: int) -> int:
         """How many idle bytes are kept beside what is in use."""
         runs = self._clock.runs
@@ -221,12 +282,11 @@ class Pool:
         again = max(self._high, self._before) - self._live
         return max(self._keep, self._live, newest, again)
 
-    def _release(self) -> None:
-        """Drops the blocks that are no longer reserved."""
-        if self._ready:
-            gone = [b for b in self._ready if not b.reserved]
-            self._ready = [b for b in self._ready if b.reserved]
-            self._reserved -= sum(b.bytes for b in gone)
+    def _release(self, block: Block) -> None:
+        """Lets a reserved block go, as soon as nobody uses it."""
+        block.reserved = False
+        self._ready = [b for b in self._ready if b is not block]
+        self._reserved -= block.bytes
 
     def _shrink(self, keep: int) -> None:
         while self._idle and self._idle_bytes > keep:
@@ -234,25 +294,28 @@ class Pool:
 
     def _out(self, block: Block) -> Block:
         """Take a block out of the idle ones."""
-        # An interrupt in a destructor may have kept it from being sorted in wholly.
-        if self._idle.pop(block, None) is not None:
-            self._idle_bytes -= block.bytes
-        held = self._classes.get(block.bytes, [])
-        if block in held:
-            held.remove(block)
+        del self._idle[block]
+        self._idle_bytes -= block.bytes
+        held = self._classes[block.bytes]
+        held.remove(block)
         if not held:
-            self._classes.pop(block.bytes, None)
+            del self._classes[block.bytes]
         return block
+
+
+class Loan(weakref.ref[Any]):
+    """A block in somebody's hands, which comes back when its holder dies."""
+
+    __slots__ = ("block", "reserves")
+
+    block: Block
+    reserves: bool  # whether it is held in reserve for the takers of the pool
 
 
 class Reserved:
     """Holds a block in reserve for the takers of a pool, as long as it lives."""
 
-    def __init__(self, pool: Pool, block: Block) -> None:
-        self._pool, self._block = pool, block
-
-    def __del__(self) -> None:
-        self._pool.unreserve(self._block)
+    __slots__ = ("__weakref__",)
 
 
 class _Clock:
@@ -302,32 +365,3 @@ def mapping_errors(asked: int) -> Iterator[None]:
         yield
     except (MemoryError, OSError) as error:
         raise out_of_memory(asked, live_bytes()) from error
-
-
-_held: list[Pool] = []
-
-
-def _before_fork() -> None:
-    # No other thread may be inside a pool: its state would never settle in the child.
-    for pool in pools():
-        if pool._lock.acquire(timeout=1.0):
-            _held.append(pool)
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
-
-
-def _after_fork_in_child() -> None:
-    _held.clear()
-    for pool in pools():
-        pool._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork_in_child,
-    )

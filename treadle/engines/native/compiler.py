@@ -32,6 +32,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from treadle.base.caches import cached
+from treadle.base.locks import lock
 from treadle.engines.native.host import Host, cores
 
 __all__ = [
@@ -59,6 +60,9 @@ _GROUP = 700  # of function attributes; texts have none or few of their own
 _INLINE = "alwaysinline"  # the attribute of what is put in where it is used
 # In a text that keeps its variables on the stack: they are put into registers.
 VARIABLES = "!treadle.variables = !{}"
+
+# Of every call that llvmlite makes, also in destructors.
+llvm_lock: Any = getattr(getattr(ffi.lib, "_lock", None), "_lock", None) or lock()
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()

@@ -8,7 +8,6 @@ so what was decided by sizes is decided for it as well.
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.locks import lock
 from treadle.base.options import current
 from treadle.engines.native.code import name_of
 from treadle.engines.native.keys import Open
@@ -258,7 +258,7 @@ class Families:
     def __init__(self) -> None:
         self._table: OrderedDict[Any, _Family] = OrderedDict()
         self._steps = 0
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def made(self, graph: Open, lanes: int) -> Entry | None:
         """The program of a graph by a law, to be linked; None if there is none.

@@ -23,6 +23,8 @@ class Guarded:
     The rest of its pages holds a pattern that `damaged` looks after.
     """
 
+    reserved = False  # as blocks are for takers of their pool
+
     def __init__(self, sizes: Sequence[int], side: str = "end") -> None:
         self._protect = _mprotect()
         self._sizes = list(sizes)

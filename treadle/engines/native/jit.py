@@ -7,8 +7,6 @@ it is full, and their code is freed when nobody holds its address either.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ import llvmlite.binding as llvm
 
 import treadle
 from treadle.base.caches import cached
+from treadle.base.locks import around_fork, lock
 from treadle.engines.native import compiler, half
 from treadle.engines.native.cache import disk_cache, key
 from treadle.engines.native.compiler import compile_texts
@@ -86,7 +85,7 @@ class Stats:
     bytes: int = 0
 
 
-_lock = threading.RLock()
+_lock = lock()
 _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = Stats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
@@ -301,9 +300,6 @@ def _trim() -> None:
         _stats.bytes -= entry.size
 
 
-if hasattr(os, "register_at_fork"):  # a child must not inherit a compilation half done
-    os.register_at_fork(
-        before=_lock.acquire,
-        after_in_parent=_lock.release,
-        after_in_child=_lock.release,
-    )
+# A child must not inherit a compilation half done, nor what LLVM is in the middle of.
+around_fork(_lock.acquire, _lock.release)
+around_fork(compiler.llvm_lock.acquire, compiler.llvm_lock.release)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import os
 import sys
 import threading
 import weakref
@@ -30,6 +29,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from treadle.base.errors import RunError
+from treadle.base.locks import around_fork, in_child, lock
 from treadle.engines.native.host import cores, host
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
@@ -316,8 +316,8 @@ def _workers_exist() -> bool:
     return sys.platform == "linux" and host().triple.startswith("x86_64")
 
 
-_lock = threading.Lock()
-_order = threading.RLock()  # of what is queued, and of who waits for it
+_lock = lock()
+_order = lock()  # of what is queued, and of who waits for it
 _queued: set[Pool] = set()
 _late: dict[int, LateError] = {}  # what threads are to be told of, by their numbers
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
@@ -338,10 +338,15 @@ def pool(threads: int = 0) -> Pool:
 def arrived() -> None:
     """Be there until all that is queued is over."""
     with _order:
-        for one in list(_queued):
-            if one._state is not None:
-                one._wait(one._state, one._count)
+        _finish()
         _tell()
+
+
+def _finish() -> None:
+    """Be there until all that is queued is over, and raise nothing."""
+    for one in list(_queued):
+        if one._state is not None:
+            one._wait(one._state, one._count)
 
 
 def _tell() -> None:
@@ -363,22 +368,15 @@ def _close_all() -> None:
 
 
 def _before_fork() -> None:
-    """Nothing is queued, and nobody queues, while a process becomes two."""
+    """Nothing is queued, and nobody queues, while a process forks."""
     _order.acquire()
-    arrived()
+    _finish()
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-    _order.release()
+def _forget_all() -> None:
     for one in list(_pools):
         one._forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_order.release,
-        after_in_child=_after_fork,
-    )
+around_fork(_before_fork, _order.release)
+in_child(_forget_all)

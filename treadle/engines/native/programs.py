@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
+from treadle.base.locks import lock
 from treadle.engines.native.families import Families
 from treadle.engines.native.linked import Linked
 
@@ -26,17 +26,11 @@ class Programs:
 
     def __init__(self, limit: int = PROGRAMS, most_bytes: int = BYTES) -> None:
         self.limit, self.most_bytes = limit, most_bytes
-        self.hits = self.misses = self.bytes = 0
+        self.hits = self.misses = 0
         self.families = Families()
         self._table: OrderedDict[Any, Entry] = OrderedDict()
-        self._start()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._start)
-
-    def _start(self) -> None:
-        """Locks of this process: a child must not inherit one that is held."""
-        self._lock = threading.Lock()
-        self._under_way: dict[Any, threading.Lock] = {}
+        self._lock = lock()
+        self._under_way: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
         """The program of a key, made if it is not there."""
@@ -44,25 +38,21 @@ class Programs:
         if found is not None:
             return found
         with self._lock:
-            gate = self._under_way.setdefault(key, threading.Lock())
+            gate = self._under_way.setdefault(key, lock())
         with gate:
             found = self.find(key)  # another thread may have made it meanwhile
             if found is None:
-                try:
-                    found = make()
-                    self._insert(key, found)
-                finally:
-                    with self._lock:
-                        self._under_way.pop(key, None)
+                found = make()
+                self._insert(key, found)
         return found
 
     def find(self, key: Any) -> Entry | None:
         """The program of a key, if it is there: it was used now."""
         with self._lock:
-            found = self._table.get(key)
+            found = self._table.pop(key, None)
             if found is not None:
                 self.hits += 1
-                self._table.move_to_end(key)
+                self._table[key] = found  # the newest
             return found
 
     def peek(self, key: Any) -> Entry | None:
@@ -74,19 +64,23 @@ class Programs:
         with self._lock:
             self.misses += 1
             self._table[key] = entry
-            self.bytes += entry[0].nbytes
+            size = self.bytes
             while len(self._table) > 1 and (
-                len(self._table) > self.limit or self.bytes > self.most_bytes
+                len(self._table) > self.limit or size > self.most_bytes
             ):
                 _, (old, _) = self._table.popitem(last=False)
-                self.bytes -= old.nbytes
+                size -= old.nbytes
 
     def clear(self) -> None:
         """Forget all programs; those that run at this moment end as they would."""
         with self._lock:
             self._table.clear()
-            self.bytes = 0
         self.families.clear()
+
+    @property
+    def bytes(self) -> int:
+        """What the tables and constants of all take."""
+        return sum(linked.nbytes for linked, _ in self.values())
 
     def values(self) -> list[Entry]:
         """The programs, the longest unused first."""

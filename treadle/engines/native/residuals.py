@@ -8,7 +8,6 @@ node in the graph: it is kept as results of another call, beside it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.locks import lock
 from treadle.base.types import TupleType
 from treadle.engines.native.keys import Structure
 from treadle.graph.body import effect_of
@@ -99,7 +99,7 @@ class Residuals:
     """The nodes to be kept, by the key of the program that makes them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
         self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 

@@ -6,7 +6,6 @@ import itertools
 import os
 import platform
 import re
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from treadle.base.errors import ModelFileError, RunError
+from treadle.base.locks import lock
 from treadle.io.files import PathLike, guarded
 from treadle.io.protobuf import encode
 from treadle.io.tensorboard import summary
@@ -48,7 +48,7 @@ class EventWriter:
         host = re.sub(r"[^A-Za-z0-9]", "", platform.node())[:32] or "host"
         own = f"{int(time.time())}.{host}.{os.getpid()}.{next(_serial)}"
         self.path = Path(folder) / f"events.out.tfevents.{own}"
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._file: BinaryIO | None = None
         with guarded(self.path, ModelFileError):
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.locks import lock
 from treadle.base.options import current
 from treadle.base.routine import Numbers
 from treadle.batch.room import steps_of
@@ -68,7 +68,7 @@ class Rows:
         self.laws: dict[tuple[int, int], RowLaw | None] = {}
         self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
         self.known: OrderedDict[int, Filled] = OrderedDict()
-        self.lock = threading.RLock()
+        self.lock = lock()
 
     def at(self, n: int) -> Filled:
         """The steps for n rows: what they are like, and their numbers."""
@@ -194,7 +194,7 @@ def _middle(low: int, high: int, unit: int) -> int:
     return low + (high - low) // unit // 2 * unit
 
 
-_lock = threading.Lock()
+_lock = lock()
 _known: Cache[Any, Rows] = Cache("bodies by rows", BODIES)
 
 

@@ -1,0 +1,78 @@
+"""Locks that a forked child finds free.
+
+A lock that another thread holds while a process forks stays held in the child, by
+nobody. So every lock of the library is made here, and one place renews them. What a
+lock guards may be between two statements then, as after an interrupt: whoever takes the
+lock next can go on all the same, or its owner holds it `around_fork`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["around_fork", "in_child", "is_mine", "lock", "locks"]
+
+Call = Callable[[], object]
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_around: list[tuple[Call, Call]] = []
+_in_child: list[Call] = []
+
+
+def lock() -> Any:
+    """A `threading.RLock` that only the thread which forks still has in the child.
+
+    The same thread may come again in a signal handler or a finalizer, at any line.
+    """
+    made = threading.RLock()
+    _locks.add(made)
+    return made
+
+
+def is_mine(one: Any) -> bool:
+    """Whether this thread has a lock."""
+    mine: bool = one._is_owned()
+    return mine
+
+
+def locks() -> list[Any]:
+    """All locks that are alive."""
+    return list(_locks)
+
+
+def around_fork(before: Call, after: Call) -> None:
+    """Has `before` called before a fork, and `after` in both processes after it."""
+    _around.append((before, after))
+
+
+def in_child(call: Call) -> None:
+    """Has something called in a forked child, when all locks are free."""
+    _in_child.append(call)
+
+
+def _before() -> None:
+    for before, _ in _around:
+        before()
+
+
+def _after() -> None:
+    for _, after in reversed(_around):
+        after()
+
+
+def _after_in_child() -> None:
+    for one in locks():
+        if not is_mine(one):
+            one._at_fork_reinit()
+    _after()
+    for call in _in_child:
+        call()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before, after_in_parent=_after, after_in_child=_after_in_child
+    )
