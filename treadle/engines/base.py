@@ -17,12 +17,12 @@ from treadle.base.routine import interpreted
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns, columns
 from treadle.engines.lowered import CacheInfo, Lowered
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.op import Op
 from treadle.graph.outline import Outline, outline
 from treadle.graph.references import in_place
-from treadle.graph.resident import Future, Futures, InPlace
+from treadle.graph.resident import Future, Futures
 from treadle.graph.tensor import Tensor, leave_late, makers
-from treadle.graph.variable import Variable
 
 Values = dict[int, Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -34,15 +34,20 @@ class Program(Protocol):
     """A compiled graph, to be run on other values."""
 
     def run(
-        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
-        """The results by number; the arguments numbered in `spent` may be written."""
+        """The results by number; the arguments numbered in `spent` may be written, of
+        which a `claim` is told."""
 
     def begin(
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
         held: InPlace | None = None,
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
         """As `run`, which may go on beside the caller: then results are Futures.
 
@@ -96,6 +101,7 @@ class Engine:
         feeds: Mapping[int, Any],
         keep: Set[int],
         spent: Set[int] = frozenset(),
+        claim: Claim | None = None,
     ) -> Values:
         """The values of the nodes in `keep`, and of what is worth keeping with them.
 
@@ -104,7 +110,7 @@ class Engine:
         what the host has stored, an engine reads as `node.array`. What a call computed
         inside, by nodes of its body, has the complement of its serial. The values of
         the nodes in `spent` nobody else will look at again: an engine may write the
-        Variable's next value into them.
+        Variable's next value into them, and tells the `claim` when it does.
         """
         raise NotImplementedError
 
@@ -147,13 +153,10 @@ class Engine:
         return False
 
     def in_place(
-        self,
-        variables: Sequence[Variable],
-        values: Sequence[Future],
-        alone: bytes,
+        self, versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
     ) -> bool:
         """As `references.in_place`."""
-        return in_place(variables, values, alone)
+        return in_place(versions, values, counts)
 
     def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
         """The program of a forest, for gradients too; None where there is none. `taken`

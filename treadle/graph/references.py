@@ -11,7 +11,6 @@ import numpy as np
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable
 
 __all__: list[str] = []
 
@@ -62,15 +61,16 @@ def untouched(node: Tensor, listed: int = 0) -> bool:
 
 
 def in_place(
-    variables: Sequence[Variable], values: Sequence[Future], alone: Sequence[int]
+    versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
 ) -> bool:
-    """Whether Variables still have these Futures and nobody else looks at one; nor at
-    the newest version, where `alone` says 1 and not 0.
+    """Whether so many (int64) refer to each version besides the tuple of them, nobody
+    to its Future but that of these, itself and another version, nobody to its array.
     """
-    for k, v in enumerate(variables):  # no name and no pair refers to a value
-        if v.committed.stored is not values[k] or not untouched(v.committed, listed=1):
+    told = np.frombuffer(counts, np.int64).tolist()
+    for k in range(len(versions)):  # no name and no pair refers to a value
+        if sys.getrefcount(versions[k]) - _IN_TUPLE != told[k]:
             return False
-        if alone[k] and sys.getrefcount(v.committed) >= ALONE:
+        if versions[k].stored is not values[k] or not untouched(versions[k], listed=2):
             return False
     return True
 
@@ -85,3 +85,5 @@ def _alone() -> int:
 ALONE = _alone()
 _IN_LIST = 0
 _IN_LIST = counted([Tensor(Cut(), (), as_tensor(0.0).type)])[0]
+_tuple = (Tensor(Cut(), (), as_tensor(0.0).type),)
+_IN_TUPLE = sys.getrefcount(_tuple[0])

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from treadle.base.dtypes import DType
 from treadle.base.errors import RunError
+from treadle.base.locks import lock
 from treadle.base.types import Shape, Type
+
+if TYPE_CHECKING:
+    from treadle.graph.claim import InPlace
+
+# Who queues a run or waits for one holds it, who begins one that writes over values
+# that others may ask for, and who copies such a value.
+order = lock()
 
 
 class Resident:
@@ -74,10 +81,17 @@ class Future(Resident):
         self._node: Callable[[], Any] | None = None
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        self.run.wait()
-        if self.run.lost:
-            raise RunError(f"what was to write this value ({self.type!r}) has failed")
-        return self.array
+        while True:
+            run = self.run
+            run.wait()
+            if run.lost:
+                what = f"what was to write this value ({self.type!r}) has failed"
+                raise RunError(what)
+            array = self.array  # from here on it is counted by who takes it away
+            if run.claim is not None:
+                return run.claim.value_of(self)
+            if run.is_over:
+                return array
 
     def belongs(self, node: Any) -> None:
         if self.run.went_well:
@@ -114,6 +128,10 @@ class Ticket(Protocol):
     def is_over(self) -> bool:
         """Whether it is, which nobody may have been told yet."""
 
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is, to the very instruction."""
+
     def wait(self) -> None:
         """Be there until it is over; raises RunError."""
 
@@ -122,6 +140,8 @@ class Futures:
     """The arrays of one run, which is to have a `ticket` as soon as it has begun. They
     are `lost` if it fails.
     """
+
+    claim: InPlace | None = None  # while a run is about to write over them
 
     def __init__(self) -> None:
         self.ticket: Ticket | None = None
@@ -180,46 +200,16 @@ class Runs(Futures):
         self._over = not self._left
 
 
-class InPlace:
-    """Arrays that one run after another writes over where they lie: for good, each has
-    one Future.
-    """
-
-    def __init__(self, types: Sequence[Type], arrays: Sequence[Any]) -> None:
-        self.runs = Runs()
-        pairs = zip(types, arrays, strict=True)
-        self.values = tuple([Future(t, x, self.runs) for t, x in pairs])
-        self.turn = next(_turns)
-        for x in arrays:
-            _written[id(x)] = self
-
-    def begin(self) -> Runs:
-        """A run is about to write over all of them: to be told its ticket and end."""
-        self.turn = next(_turns)
-        self.runs.begin()
-        return self.runs
-
-
-_turns = itertools.count(1)
-# By the id of an array that is written over in its place: it is alive as long.
-_written: weakref.WeakValueDictionary[int, InPlace] = weakref.WeakValueDictionary()
-
-
-def turn_of(array: np.ndarray[Any, Any]) -> int:
-    """Which of its values an array has, in all runs: 0 if that does not change."""
-    found = _written.get(id(array))
-    return 0 if found is None else found.turn
-
-
 def soon(value: Any) -> Any:
-    """The array of a value, which a run that goes on may yet be writing."""
+    """The array of a value, which a run that is queued may yet be writing."""
     if type(value) is Future:
-        return value.array
+        array = value.array
+        return array if value.run.claim is None else value.numpy()
     return value.numpy() if isinstance(value, Resident) else value
 
 
 def newer(value: Any, before: Any) -> Any:
     """A value that takes the place of another one: that stays if it is lost."""
-    if type(value) is Future:
+    if type(value) is Future and type(value.run) is not Runs:
         value.before = before
     return value

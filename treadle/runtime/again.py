@@ -24,13 +24,23 @@ from treadle.graph.op import Op
 from treadle.graph.resident import soon
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
 from treadle.runtime.look import Look, Owned
 from treadle.runtime.moved import Moved, Together, let_go
 from treadle.runtime.recorder import Read, Recorder, recording
-from treadle.runtime.steps import Computed, Part, Plan, Pulled, Rowed, Slot, Source
+from treadle.runtime.steps import (
+    Change,
+    Computed,
+    Part,
+    Plan,
+    Pulled,
+    Rowed,
+    Slot,
+    Source,
+)
 
 __all__ = ["Plans", "Recording"]
 
@@ -135,9 +145,11 @@ class Recording(Recorder):
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
+        read = uses(x for x in look.nodes if x.stored is None)
+        self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
         self.chosen: set[int] = set()
         self.parts: list[Part] = []
-        self.changes: list[tuple[Slot, Variable]] = []
+        self.changes: dict[Slot, Change] = {}
         self.made: dict[int, Slot] = {}  # by serial
         self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
@@ -170,21 +182,22 @@ class Recording(Recorder):
                 continue
             results.append((found.results[serial], self._slot(serial)))
             if serial in updates:
-                self.changes.append((self.made[serial], node.op.variable))  # type: ignore[attr-defined]
+                place = self.place.get(node.inputs[0].serial, -1)
+                change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
+                self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained)
             elif updates:  # others hold it
                 raise _Unforeseen
-        pairs = [(k, sources[k]) for k in reused]
+        over = [(k, sources[k], self._reads(sources[k])) for k in reused]
         needs = self._needs(found, sources)
-        part = Computed(found.program, sources, results, pairs, needs)
-        made = dict(self.changes)
-        of = {k: made.get(slot) for k, slot in results}
+        part = Computed(found.program, sources, results, over, needs)
+        of = {k: self.changes.get(slot) for k, slot in results}
         self.over = {}
         for k, number in reused.items():
-            variable = of.get(number)
-            if variable is not None and found.arguments[k].op is variable.version:
-                self.over[id(variable)] = k, variable
+            made = of.get(number)
+            if made is not None and found.arguments[k].op is made.variable.version:
+                self.over[id(made.variable)] = k, made.variable
         self.parts.append(part)
 
     @_foreseen
@@ -234,28 +247,35 @@ class Recording(Recorder):
                 return None
             nodes.append((self.made[serial], k, self.leaves[serial]))
         *before, last = self.parts
+        slots = {slot for _, slot in getattr(last, "results", ())}
+        if not isinstance(last, Computed) or not slots >= self.changes.keys():
+            return None
         for part in before:  # the run waits for them itself
             if isinstance(part, Computed):
                 part.begins = True
-        if isinstance(last, Computed):  # who reads what it computes waits for it
-            changed = {slot for slot, _ in self.changes}
-            last.begins = all(slot in changed for _, slot in last.results)
-            told = last.begins or last.needs is not None
-            if told and len(self.over) == len(self.changes):
-                last.moved = self._moved(last.sources)
+        last.changes = list(self.changes.values())
+        # Who reads what else it computes waits for it.
+        last.begins = slots == self.changes.keys()
+        told = last.begins or last.needs is not None
+        if told and len(self.over) == len(self.changes):
+            last.moved = self._moved(last.sources)
         rows = [(slot, k) for slot, k, leaf in nodes if leaf is SPENT]
         others = [x for x in nodes if x[2] is not SPENT]
-        return Plan(self.parts, self.slots, rows, others, self.changes)
+        return Plan(self.parts, self.slots, rows, others)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""
-        order = sorted(self.over)
-        variables = [self.over[x][1] for x in order]
+        variables = [x.variable for x in self.changes.values()]
         if any(type(v).commit is not Variable.commit for v in variables):
             return None
-        together = self.together.setdefault(tuple(order), Together(variables))
-        numbers = [self.over[x][0] for x in order]
-        return Moved(together, numbers, sources)
+        key, new = tuple(sorted(self.over)), Together(variables)
+        together = self.together.setdefault(key, new)
+        numbers = [self.over[id(v)][0] for v in together.variables]
+        return Moved(together, numbers, sources, self.uses)
+
+    def _reads(self, source: Source) -> int:
+        """How often the graph reads a version in it."""
+        return self.uses[source] if type(source) is int else 0
 
     def _stale(self) -> set[int]:
         """What is known to depend on the chosen Variables."""

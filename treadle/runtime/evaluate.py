@@ -16,8 +16,9 @@ from treadle.base.collector import held_back
 from treadle.base.errors import StateError
 from treadle.base.options import current
 from treadle.base.types import TupleType
+from treadle.graph.claim import Claim
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
+from treadle.graph.leaves import Cut, Unbound, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import newer, soon
@@ -70,8 +71,8 @@ def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
     return evaluated & {n.serial for n in reach(spent)} if evaluated else evaluated
 
 
-def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
-    """The old versions whose values only this run and their Variables refer to.
+def owned(nodes: Sequence[Tensor], spent: Set[int], claim: Claim) -> set[int]:
+    """The versions that were taken away whose values this run alone refers to.
 
     What is `spent` refers to nothing soon.
     """
@@ -80,8 +81,8 @@ def owned(nodes: Sequence[Tensor], spent: Set[int]) -> set[int]:
     inside = uses(n for n in goes if n.serial not in stays)
     found = set()
     for node, count in zip(nodes, counts, strict=True):
-        if isinstance(node.op, Version) and node.stored is not None:
-            # One more reference to the node is its Variable's.
+        if claim.has_taken(node) and node.stored is not None:
+            # One more reference to the node is that of what was taken.
             sole = count <= inside.get(node.serial, 0) + 1
             if sole and untouched(node):
                 found.add(node.serial)
@@ -116,17 +117,24 @@ def run(
     if not feeds:
         _close(_prepare(wanted, begin=bool(spent)), spent, wanted)
     asked = frozenset(node.serial for node in wanted)
-    nodes, keep, old = work(wanted, spent)
-    told = recorder()
-    if told is not None:
-        told.program(nodes, keep)
-    begin = alone and keep <= {n.serial for n in nodes if type(n.op) is Update}
-    values = values_of(nodes, feeds or {}, keep, old, asked, begin=begin)
-    mark_run()
-    done = [node for node in nodes if node.serial in keep]
+    nodes, keep = work(wanted)
     # What was assigned has its value where rows have read it, and is committed here.
     changes = [node for node in nodes if isinstance(node.op, Update)]
     _check_bases(changes)
+    claim = _taken(changes if spent else [])
+    try:
+        old = owned(nodes, _spent_of(nodes, spent), claim) if spent else set()
+        told = recorder()
+        if told is not None:
+            told.program(nodes, keep)
+        begin = alone and keep <= {n.serial for n in nodes if type(n.op) is Update}
+        given = nodes, feeds or {}, keep, old, asked
+        values = values_of(*given, begin=begin, claim=claim)
+    except BaseException as error:
+        claim.leave(failed=isinstance(error, Exception))
+        raise
+    mark_run()
+    done = [node for node in nodes if node.serial in keep]
     carried = depends(nodes)
     for node in done:
         if not isinstance(node.type, TupleType):
@@ -140,13 +148,49 @@ def run(
                 keep_inside(node, values[~node.serial])
     for tell in noted:
         tell()
-    for node in changes:
-        variable = variable_of(node)
-        assert variable is not None
-        newer(node.stored, variable.committed.stored)
-        variable.commit(node)
+    _commit(changes, claim)
     trim()
     return done
+
+
+def _taken(changes: Sequence[Tensor]) -> Claim:
+    """The Variables that a run assigns, with the versions before taken away: those that
+    are made from a value that is there.
+    """
+    first: dict[int, Tensor] = {}
+    last: dict[int, int] = {}
+    for x in changes:
+        variable: Variable = x.op.variable  # type: ignore[attr-defined]
+        base = x.inputs[0]
+        plain = type(variable).commit is Variable.commit and base.stored is not None
+        if plain and base is variable.committed:
+            first[id(variable)] = base
+        last[id(variable)] = x.serial
+    claim = Claim([x.op.variable for x in first.values()])  # type: ignore[attr-defined]
+    claim.keys = [last[k] for k in first]
+    base = None  # type: ignore[assignment]
+    changed = claim.take(list(first.values()))
+    if changed is not None:
+        raise outdated(changed).located("Update", repr(changed.type))
+    return claim
+
+
+def _commit(changes: Sequence[Tensor], claim: Claim) -> None:
+    """Make evaluated Updates the versions of their Variables, all of them at once."""
+    last = {id(x.op.variable): x for x in changes}  # type: ignore[attr-defined]
+    ours = {id(v) for v in claim.variables}
+    for node in changes:
+        variable: Variable = node.op.variable  # type: ignore[attr-defined]
+        if id(variable) in ours:
+            cut(node, variable.version)
+        else:
+            newer(node.stored, variable.committed.stored)
+            variable.commit(node)
+    finals = [last[id(v)] for v in claim.variables]
+    claim.values = [x.stored for x in finals]
+    changed = claim.finish(finals)
+    if changed is not None:
+        raise outdated(changed).located("Update", repr(changed.type))
 
 
 def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
@@ -177,10 +221,8 @@ def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
                 tape.close()
 
 
-def work(
-    wanted: list[Tensor], spent: Sequence[Tensor] = ()
-) -> tuple[list[Tensor], set[int], set[int]]:
-    """The nodes of a run, which it keeps, and which old versions it may overwrite.
+def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
+    """The nodes of a run, and which it keeps.
 
     Kept is what is wanted, each update, and what anything outside of the run refers to;
     the list of what is wanted is emptied, for it refers to them too.
@@ -193,10 +235,9 @@ def work(
         for node in nodes:
             if isinstance(node.op, Update) and node.stored is None:
                 around.note(node.op.variable)  # its array is not written over
-    old = owned(nodes, _spent_of(nodes, spent)) if spent else set()
     keep |= {n.serial for n in held(nodes) if not isinstance(n.type, TupleType)}
     keep &= {node.serial for node in nodes if node.stored is None}
-    return nodes, keep, old
+    return nodes, keep
 
 
 def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:

@@ -233,7 +233,7 @@ def _lowered(
         wanted = optimizer.planned(*tensors)
         wanted += endangered(wanted)
     wanted += top().pending
-    nodes, keep, _ = work(wanted)
+    nodes, keep = work(wanted)
     return engine(current().engine).lower(nodes, keep, ""), nodes
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from treadle.base.options import current
 from treadle.engines.base import engine
-from treadle.graph.resident import InPlace
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.variable import Variable
 from treadle.runtime.look import Look
 
@@ -25,13 +28,14 @@ class Together:
         self.ids = frozenset(map(id, variables))
         self.held: InPlace | None = None
 
-    def hold(self) -> InPlace:
-        """Have the newest values stay where they are."""
-        versions = [v.committed for v in self.variables]
-        arrays = [x.array for x in versions]
-        held = self.held = InPlace([x.type for x in versions], arrays)
-        for version, value in zip(versions, held.values, strict=True):
-            version.stored = value
+    def hold(self, claim: Claim) -> InPlace:
+        """Have the values of a claim, which a run writes over, stay where they are."""
+        of = {id(v): k for k, v in enumerate(claim.variables)}
+        order = [of[id(v)] for v in self.variables]
+        arrays: list[Any] = [claim.before[k].array for k in order]
+        held = InPlace(self.variables, [claim.nodes[k] for k in order], arrays)
+        claim.values = [held.futures[order.index(k)] for k in range(len(order))]
+        self.held = held
         _holding.add(self)
         return held
 
@@ -55,36 +59,43 @@ class Moved:
     """
 
     def __init__(
-        self, together: Together, numbers: Sequence[int], sources: Sequence[Any]
+        self,
+        together: Together,
+        numbers: Sequence[int],
+        sources: Sequence[Any],
+        uses: Mapping[int, int],
     ) -> None:
         self.together = together
         self.free = frozenset(numbers)
         others = [k for k in range(len(sources)) if k not in self.free]
         self.rest = [sources[k] for k in others]
-        # Of versions that are in the graph it is told who else refers to them.
         places = [sources[k] for k in numbers]
-        self._alone = bytes([type(x) is not int for x in places])
         self._places = [x for x in places if type(x) is int]
+        # Who refers to a version when it is taken away: the list of nodes and those
+        # that read it, where it is in the graph.
+        counts = [1 + uses[x] if type(x) is int else 0 for x in places]
+        self._counts = np.array(counts, np.int64).tobytes()
         order = {k: at for at, k in enumerate([*numbers, *others])}
         self._order = [order[k] for k in range(len(sources))]
 
-    def lies(self, look: Look) -> InPlace | None:
-        """What all lie in where they did, if nobody looks at one; else they are let go
-        of.
+    def take(self, look: Look) -> InPlace | None:
+        """What all lie in where they did, taken away from them, if nobody looks at one;
+        else they are let go of.
         """
         held, others = self.together.held, look.others
-        if held is not None and not any(others[k] > 1 for k in self._places):
-            given = self.together.variables, held.values, self._alone
-            if engine(current().engine).in_place(*given):
-                return held
+        # The Variable and what holds them refer to a version of the graph besides it.
+        if held is not None and not any(others[k] > 2 for k in self._places):
+            ask = engine(current().engine).in_place
+            try:
+                if held.take_if(partial(ask, held.before, held.futures, self._counts)):
+                    return held
+            except BaseException:
+                held.leave(failed=True)
+                raise
         let_go(self.together.ids)
         return None
 
-    def settle(self, spent: Set[int]) -> InPlace | None:
-        """Have them lie there from now on, if all are spent."""
-        return self.together.hold() if spent == self.free else None
-
     def arguments(self, held: InPlace, rest: Sequence[Any]) -> list[Any]:
         """The arrays of all arguments, with those of the others."""
-        arrays = [x.array for x in held.values]
+        arrays = [x.array for x in held.futures]
         return list(map([*arrays, *rest].__getitem__, self._order))

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import SPENT
 from treadle.base.dtypes import OWN
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.engines.base import Failed, Program, are_below, engine
-from treadle.graph.leaves import Version
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.op import Op
-from treadle.graph.references import ALONE, untouched
-from treadle.graph.resident import Future, Futures, LateError, newer
-from treadle.graph.serials import mark_run, next_serial
-from treadle.graph.tensor import cut, leave, remade, settle
+from treadle.graph.references import counted, untouched
+from treadle.graph.resident import Future, Futures, LateError, Resident, soon
+from treadle.graph.serials import mark_run
+from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.thread import thread_state
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import outdated
@@ -28,7 +26,7 @@ from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
 from treadle.runtime.moved import Moved, let_go
 
-__all__ = ["Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
+__all__ = ["Change", "Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
 
 # A program is begun that took longer than so many seconds in each of some runs: to
@@ -56,6 +54,7 @@ class Values:
         self.sure: dict[int, Callable[[], bool]] = {}  # of rows
         self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of
         self.begun: list[Futures] = []  # what goes on beside this, in order
+        self.claim: Claim | None = None  # of what the last part makes
 
     def __call__(self, source: Source, begin: bool = False) -> Any:
         """The array of a source; it may not be there yet, where a run only begins."""
@@ -63,10 +62,16 @@ class Values:
             found = self.look.nodes[source].stored
         elif type(source) is Slot:
             found = self.made[source]
+        elif isinstance(source, Variable):
+            claim = self.claim
+            node = None if claim is None else claim.taken_from(source)
+            found = (source.committed if node is None else node).stored
+            if found is None:  # another thread has assigned it
+                raise Failed
         else:
-            found = source.committed.stored if isinstance(source, Variable) else source
-        if type(found) is Future:
-            return found.array if begin else found.numpy()
+            found = source
+        if isinstance(found, Resident):
+            return soon(found) if begin else found.numpy()
         return found
 
     def there(self, slot: Slot) -> Any:
@@ -90,18 +95,21 @@ Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 
 @dataclass
 class Computed:
-    """A program's part of a run; `reused` arguments may be written over. It is only
-    begun where nothing but Variables gets its results, or later parts, or where it
-    finds nothing wrong: if that can be told, `needs` has what is to be below what. Of
-    Variables whose next values it makes in their place it has all in `moved`.
+    """A program's part of a run; `reused` arguments may be written over, each with its
+    source and how often the graph reads that. It is only begun where nothing but
+    Variables gets its results, or later parts, or where it finds nothing wrong: if that
+    can be told, `needs` has what is to be below what. The last part makes the
+    `changes`, by the numbers of results; of Variables whose next values it makes in
+    their place it has all in `moved`.
     """
 
     program: Program
     sources: list[Source]
     results: Slots
-    reused: list[tuple[int, Source]]
+    reused: list[tuple[int, Source, int]]
     needs: list[tuple[Source, int]] | None = None
     begins: bool = False
+    changes: list[Change] = field(default_factory=list)
     moved: Moved | None = None
     runs: int = 0  # that were waited for
     seconds: float = math.inf  # that the quickest of them took
@@ -116,21 +124,49 @@ class Computed:
             if moved.together.held is not None:
                 let_go(moved.together.ids)
             moved = None
-        held = None if moved is None else moved.lies(values.look)
-        if held is None:
-            spent = set() if thread_state().transactions else self._spent(values.look)
-            held = None if moved is None else moved.settle(spent)
-        if moved is None or held is None:
-            arrays = [values(x, begins) for x in self.sources]
-            run = self.program.begin if begins else self.program.run
-            start = perf_counter()
-            values.put(run(arrays, spent), self.results)
-            if not begins:
-                self.runs += 1
-                self.seconds = min(self.seconds, perf_counter() - start)
+        held = None if moved is None else moved.take(values.look)
+        if moved is not None and held is not None:
+            values.claim = held
+            self._move(values, moved, held)
             return
+        claim, spent = None, set[int]()
+        if self.changes:
+            claim = values.claim = Claim([x.variable for x in self.changes])
+            self._take(claim, values.look)
+            if not thread_state().transactions:
+                spent = self._spent(values.look, claim)
+        if claim is not None and moved is not None and spent == moved.free:
+            self._move(values, moved, moved.together.hold(claim), claim)
+            return
+        arrays = [values(x, begins) for x in self.sources]
+        start = perf_counter()
+        told = claim if spent else None
+        if begins:
+            made = self.program.begin(arrays, spent, claim=told)
+        else:
+            made = self.program.run(arrays, spent, told)
+        if claim is not None and claim.values is None:
+            claim.values = [made[k] for k in claim.keys]
+        values.put(made, self.results)
+        if not begins:
+            self.runs += 1
+            self.seconds = min(self.seconds, perf_counter() - start)
+
+    def _take(self, claim: Claim, look: Look) -> None:
+        """Take the versions before away from the Variables that are assigned."""
+        claim.keys = [x.number for x in self.changes]
+        places = [x.base for x in self.changes]
+        bases = [look.nodes[k] if k >= 0 else None for k in places]
+        changed = claim.take(bases)
+        if changed is not None:
+            raise outdated(changed).located("step", repr(changed.type))
+
+    def _move(
+        self, values: Values, moved: Moved, held: InPlace, claim: Claim | None = None
+    ) -> None:
+        """Begin it over the values that Variables have where they lie."""
         arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
-        made = self.program.begin(arrays, moved.free, held)
+        made = self.program.begin(arrays, moved.free, held, claim or held)
         values.put(made, [(k, slot) for k, slot in self.results if k in made])
         values.begun.append(held.runs)
 
@@ -143,23 +179,26 @@ class Computed:
             return False
         return all(are_below(values(x), n) for x, n in self.needs)
 
-    def _spent(self, look: Look) -> set[int]:
-        """The arguments whose arrays are their Variable's and this graph's alone."""
-        found = set()
-        for k, x in self.reused:
-            if type(x) is int:
-                node: Any = look.nodes[x]
-                alone = type(node.op) is Version and look.others[x] <= 1
-            elif isinstance(x, Variable):
-                node = x.committed
-                alone = sys.getrefcount(node) <= ALONE
+    def _spent(self, look: Look, claim: Claim) -> set[int]:
+        """The arguments whose arrays are this graph's alone now."""
+        spent = set()
+        node: Tensor | None
+        for k, source, uses in self.reused:
+            if type(source) is int:
+                node = look.nodes[source]
+                inside = 1 + uses if look.others[source] <= 1 else -1
+            elif isinstance(source, Variable):
+                node, inside = claim.taken_from(source), 0
             else:
+                continue
+            if node is None or not claim.has_taken(node):
                 continue
             if type(node.stored) is Future:
                 node.stored.numpy()  # the step before may yet be writing it
-            if alone and untouched(node):
-                found.add(k)
-        return found
+            # The list of what is taken refers to it, and the name.
+            if counted([node]) == [inside + 2] and untouched(node):
+                spent.add(k)
+        return spent
 
 
 @dataclass
@@ -207,49 +246,50 @@ class Pulled:
 
 
 Part = Computed | Rowed | Pulled
-_serial = attrgetter("committed.serial")
+
+
+class Change(NamedTuple):
+    """A Variable that a plan assigns, the place of the version that it is made from, or
+    -1 where that is not in the graph, and the number of the result."""
+
+    variable: Variable
+    base: int
+    number: int
 
 
 @dataclass
 class Plan:
-    """A run: its parts; the rows, other nodes and Variables that have what it makes."""
+    """A run: its parts, of which the last makes the next values of Variables; the rows
+    and other nodes that have what it makes."""
 
     parts: list[Part]
     slots: int
     rows: list[tuple[Slot, int]]  # place
     nodes: list[tuple[Slot, int, Op]]  # place, what it is cut to
-    changes: list[tuple[Slot, Variable]]
 
     def run(self, look: Look) -> None:
         """Run all parts for this graph, settle and cut its nodes, and commit."""
         values = Values(look, self.slots)
-        changing = [variable for _, variable in self.changes]
-        bases = list(map(_serial, changing))
         try:
             self._run_parts(values)
-        except LateError as error:
-            if error.ticket in [run.ticket for run in values.begun]:
+            mark_run()
+            nodes, made = look.nodes, values.made
+            rows = [nodes[place] for _, place in self.rows]
+            leave(rows, [values.there(slot) for slot, _ in self.rows], SPENT)
+            for slot, place, leaf in self.nodes:
+                settle(nodes[place], made[slot])
+                cut(nodes[place], leaf)
+        except BaseException as error:
+            failed = isinstance(error, (Failed, LateError))
+            if values.claim is not None:
+                values.claim.leave(failed)
+            runs = [run.ticket for run in values.begun]
+            if isinstance(error, LateError) and error.ticket in runs:
                 raise Failed from None
             raise
-        mark_run()
-        if list(map(_serial, changing)) != bases:  # by another thread
-            pairs = zip(changing, bases, strict=True)
-            changed = next(v for v, base in pairs if _serial(v) != base)
+        changed = None if values.claim is None else values.claim.finish()
+        if changed is not None:
             raise outdated(changed).located("step", repr(changed.type))
-        nodes, made = look.nodes, values.made
-        rows = [nodes[place] for _, place in self.rows]
-        leave(rows, [values.there(slot) for slot, _ in self.rows], SPENT)
-        for slot, place, leaf in self.nodes:
-            settle(nodes[place], made[slot])
-            cut(nodes[place], leaf)
-        for slot, variable in self.changes:
-            before, array = variable.committed, made[slot]
-            if array is None:  # its own has the new value, and nobody knew the old one
-                before.serial = next_serial()
-                continue
-            version = remade(before, variable.version, (), variable.type)
-            settle(version, newer(array, before.stored))
-            variable.commit(version)
 
     def _run_parts(self, values: Values) -> None:
         """Begin all parts, and be there until nothing can be found wrong any more: what

@@ -11,6 +11,7 @@ from treadle.base.errors import RunError
 from treadle.base.events import span, watchers
 from treadle.base.options import current
 from treadle.engines.base import Engine, Values, chosen
+from treadle.graph.claim import Claim
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.verify import problems
@@ -29,6 +30,7 @@ def values_of(
     *,
     begin: bool = False,
     sure: bool = False,
+    claim: Claim | None = None,
 ) -> Values:
     """What the engine makes of a graph; that of `old` nodes it may overwrite.
 
@@ -36,19 +38,20 @@ def values_of(
     that are not the reference's; with `check_numerics` those that are not finite among
     what is `asked` for: what is kept besides may be masked before it gets there. If
     the run may only `begin`, and nobody watches it, they may be Futures; if it is to be
-    `sure`, where nothing can be found wrong.
+    `sure`, where nothing can be found wrong. What is overwritten is told by a `claim`.
     """
     now = current()
     engine = chosen(now.engine, nodes)
     if now.check_numerics:
         old = frozenset()  # what made a result is still to be seen when it is there
+    given = nodes, feeds, keep, *((old, claim) if old else ())
     if watchers:
         with span(f"{engine.name}: {len(nodes)} nodes", "run"):
-            values = _run(engine, nodes, feeds, keep, old)
+            values = _run(engine, *given)
     elif begin and not now.check and not now.check_numerics:
-        values = engine.begin(nodes, feeds, keep, old, sure=sure)
+        values = engine.begin(*given, sure=sure)
     else:
-        values = _run(engine, nodes, feeds, keep, old)
+        values = _run(engine, *given)
     if now.check_numerics:
         refuse(nodes, feeds, keep if asked is None else asked, values, engine.name)
     return values
@@ -59,15 +62,16 @@ def _run(
     nodes: Sequence[Tensor],
     feeds: Mapping[int, Any],
     keep: Set[int],
-    old: Set[int],
+    *old: Any,
 ) -> Values:
     if not current().check:
-        return engine.run(nodes, feeds, keep, old)
+        return engine.run(nodes, feeds, keep, *old)
     for node, message in problems(nodes):
         raise RunError(message).located(node.name, repr(node.type), node.line)
-    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in old}
+    spent = old[0] if old else ()
+    copies = {n.serial: np.array(n.array) for n in nodes if n.serial in spent}
     judged = judge(nodes, {**copies, **feeds}, keep)
-    values = engine.run(nodes, feeds, keep, old)
+    values = engine.run(nodes, feeds, keep, *old)
     for node in nodes:
         if judged is not None and node.serial in judged.roots:
             wrong = judged.wrong(node.serial, _at_home(values[node.serial]))

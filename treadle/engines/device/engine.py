@@ -16,6 +16,7 @@ from treadle.engines.base import Engine, Values, provide_engine
 from treadle.engines.device.inplace import in_place
 from treadle.engines.device.memory import Counts, DeviceValue, Memory
 from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.claim import Claim, running
 from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
 from treadle.graph.meaning import compute_at
@@ -53,13 +54,14 @@ class Device(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
         spent: Set[int] = frozenset(),
+        claim: Claim | None = None,
     ) -> Values:
         with tracing("a run"):  # what derivatives build is launched here
             graph = prepare(nodes, feeds, keep, stages=())
         for leaf in graph.leaves:  # what other engines hold, before this one is locked
             if isinstance(leaf.stored, Resident) and not self._own(leaf.stored):
                 leaf.stored.numpy()
-        with self.memory.lock:
+        with running(claim), self.memory.lock:
             values: dict[int, Held] = {}
             try:
                 order, into = in_place(graph, spent)

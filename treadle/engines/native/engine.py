@@ -45,12 +45,12 @@ from treadle.engines.native.routines.compiled import compiled
 from treadle.engines.native.run import PositionError, beside, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.leaves import Unbound
 from treadle.graph.op import Op
 from treadle.graph.outline import Outline
-from treadle.graph.resident import Future, Futures, InPlace, Resident
+from treadle.graph.resident import Future, Futures, Resident, soon
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable
 from treadle.ops.call import place_inside
 from treadle.rewrite.record import recording
 
@@ -89,6 +89,7 @@ class Native(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
         spent: Set[int] = frozenset(),
+        claim: Claim | None = None,
         *,
         begin: bool = False,
         sure: bool = False,
@@ -119,20 +120,23 @@ class Native(Engine):
         for k in leaves:
             node = order[k]
             stored = node.stored
-            if type(stored) is Future:
-                stored = stored.array if begin else stored.numpy()
-            elif isinstance(stored, Resident):  # its copy at home may have readers
-                stored, spent = stored.numpy(), spent - {node.serial}
+            if isinstance(stored, Resident):
+                if type(stored) is not Future:  # its copy at home may have readers
+                    spent = spent - {node.serial}
+                stored = soon(stored) if begin else stored.numpy()
             arrays.append(feeds.get(node.serial, stored))
         try:
             free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
             lines = None
             if watchers:
                 lines = {key: order[k].origin for key, k in linked.lines.items()}
+            if claim is not None:
+                claim.keys = [made.place[serial] for serial in claim.keys]
+                claim = claim if free else None
             if begin:
-                found = linked.begin(arrays, free)
+                found = linked.begin(arrays, free, claim=claim)
             else:
-                found = linked.run(arrays, free, lines)
+                found = linked.run(arrays, free, lines, claim)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -191,9 +195,9 @@ class Native(Engine):
         return beside()
 
     def in_place(
-        self, variables: Sequence[Variable], values: Sequence[Future], alone: bytes
+        self, versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
     ) -> bool:
-        return lies(variables, values, alone)
+        return lies(versions, values, counts)
 
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]
@@ -332,17 +336,21 @@ class _Known:
         self._native, self._key, self._leaves = native, key, leaves
 
     def run(
-        self, arrays: Sequence[np.ndarray[Any, Any]], spent: Set[int]
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
-        return self._linked().run(arrays, spent)
+        return self._linked().run(arrays, spent, claim=claim)
 
     def begin(
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
         held: InPlace | None = None,
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
-        return self._linked().begin(arrays, spent, held)
+        return self._linked().begin(arrays, spent, held, claim)
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.resident import turn_of
+from treadle.graph.claim import turn_of
 
 __all__ = ["Kept", "Packed", "Panels"]
 

@@ -21,8 +21,8 @@ from treadle.engines.native.run import FIELDS, Run, beside
 from treadle.engines.native.tables import Tables
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
-from treadle.graph.resident import InPlace
 from treadle.program.lives import Lives, lives
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, Region
@@ -274,19 +274,22 @@ class Linked:
         arrays: Arrays,
         spent: Set[int] = frozenset(),
         lines: Mapping[Key, Origin] | None = None,
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
         """The results for the values of the arguments, in the program's order.
 
-        Arguments numbered in `spent` may be overwritten; `lines` as in `Timing.tell`.
+        Arguments numbered in `spent` may be overwritten, of which a `claim` is told;
+        `lines` as in `Timing.tell`.
         """
         with Run(self, lines) as run:
-            return run(arrays, spent)
+            return run(arrays, spent, claim)
 
     def begin(
         self,
         arrays: Arrays,
         spent: Set[int] = frozenset(),
         held: InPlace | None = None,
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
         """As `run`, beside the caller where that can be: the results as Futures.
 
@@ -294,9 +297,9 @@ class Linked:
         them.
         """
         if len(self.runs) == 1 and self.runs[0].records and beside():
-            return Run(self).begin(arrays, spent, held)
+            return Run(self).begin(arrays, spent, held, claim)
         arrived()  # arguments may be results of what goes on
-        return self.run(arrays, spent)
+        return self.run(arrays, spent, claim=claim)
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:

@@ -34,7 +34,9 @@ from treadle.engines.native.host import cores, host
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
+from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
+from treadle.graph.resident import order as _order
 
 __all__ = ["NOTHING", "Done", "Held", "Limit", "Pool", "Ticket", "arrived", "pool"]
 
@@ -62,6 +64,12 @@ class Ticket:
         """Whether this run is, which nobody may have been told yet."""
         state = self.pool._state
         return state is None or state.over.value >= self.number
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether native code has it, to the very instruction."""
+        state = self.pool._state
+        return state is None or state.queued.value >= self.number
 
     def wait(self) -> None:
         """Be there until this run is over, and all before it."""
@@ -120,6 +128,7 @@ class Pool:
         args_pointer: int,
         status_pointer: int,
         times_pointer: int = 0,
+        claim: Claim | None = None,
     ) -> int:
         """Run `count` step records in order; how many were run.
 
@@ -128,15 +137,24 @@ class Pool:
         how many of the next ones are chains of a region (`regions.py`; of others 0),
         and three unused. Stops after a step that leaves the int64 at `status_pointer`
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
-        when each part ran (`runner.py`).
+        when each part ran (`runner.py`). What is written over is told by `claim`.
         """
         if _queued or _late:
             arrived()
         native = self._native or self._start()
         place = self._state.address if self._state else 0
-        pointers = args_pointer, status_pointer, times_pointer
-        found: int = native(place, steps_pointer, count, *pointers)
-        return found
+        given = place, steps_pointer, count, args_pointer, status_pointer, times_pointer
+        if claim is None:
+            found: int = native(*given)
+            return found
+        ran: list[int] = []  # by the same call of C that runs it: nothing is between
+
+        def has_begun() -> bool:
+            return bool(ran) and not _INTEGER.from_address(status_pointer).value
+
+        with claim.running(has_begun):
+            ran.extend(map(native, *zip(given, strict=True)))
+        return ran[0]
 
     def queue(
         self,
@@ -146,13 +164,15 @@ class Pool:
         status_pointer: int,
         done: Done,
         held: Held = NOTHING,
+        claim: Claim | None = None,
     ) -> Ticket:
         """`run`, to begin soon and beside what the caller does; it has to be `helped`.
 
         `done` is called by who waits for the end (`arrived`), with whether it went
         well: not if a status, or that of a run queued before, is other than 0. What the
         pointers point to has to live until then. Only runs of one thread are queued at
-        a time, on one pool: nobody's are left out for another one's failure.
+        a time, on one pool: nobody's are left out for another one's failure. What is
+        written over is told by `claim`.
         """
         state, caller = self._state, threading.get_ident()
         assert state is not None
@@ -163,10 +183,12 @@ class Pool:
                 self.reached(self._jobs[0].ticket.number)
             self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
+            ticket = Ticket(self, self._count + 1)
+            if claim is not None:
+                claim.begin(lambda: ticket.is_queued, ticket)
             state.queue(state.address, *pointers)
             # After it: this thread may come to wait in between, in a finalizer.
             self._count += 1
-            ticket = Ticket(self, self._count)
             self._jobs.append(_Job(ticket, done, status_pointer, held))
             self._holds[held.limit] += held.bytes
             _queued.add(self)
@@ -193,7 +215,7 @@ class Pool:
         """Be there until the run of that number is over, and all queued before it."""
         with _order:
             state = self._state
-            if state and self._jobs and self._jobs[0].ticket.number <= number:
+            if state and (self._jobs or state.over.value < number):
                 self._wait(state, number)
             _tell()
 
@@ -317,7 +339,6 @@ def _workers_exist() -> bool:
 
 
 _lock = lock()
-_order = lock()  # of what is queued, and of who waits for it
 _queued: set[Pool] = set()
 _late: dict[int, LateError] = {}  # what threads are to be told of, by their numbers
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

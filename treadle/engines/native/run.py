@@ -20,9 +20,10 @@ from treadle.engines.native.pool import Held, Limit, pool
 from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.claim import Claim, InPlace
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
-from treadle.graph.resident import Futures, InPlace
+from treadle.graph.resident import Futures
 from treadle.graph.thread import thread_state
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
@@ -109,26 +110,34 @@ class Run:
             lease.release()
 
     def __call__(
-        self, arrays: Sequence[Array], spent: Set[int] = frozenset()
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int] = frozenset(),
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
-        """The results for the values of the arguments; those in `spent` may go."""
+        """The results for the values of the arguments; those in `spent` may go, of
+        which a `claim` is told."""
         alive, panels, idle = self._placed(arrays, spent)
         careful = type(self.lease) is not Lease
+        found = self._found(alive)
+        if claim is not None:
+            claim.expect(found)
         try:
-            self._execute(alive, idle, self.lease if careful else None)
+            self._execute(alive, idle, self.lease if careful else None, claim)
         finally:
             if careful:  # what a step has done with is gone for good
                 self._release()
         if self.tables.status.value:
             raise PositionError
         panels.done()
-        return self._found(alive)
+        return found
 
     def begin(
         self,
         arrays: Sequence[Array],
         spent: Set[int] = frozenset(),
         held: InPlace | None = None,
+        claim: Claim | None = None,
     ) -> dict[int, Any]:
         """The same as Futures, and the run is over when they are there: its one piece
         is queued. It is left by then. What lies `held` in its place is not among them.
@@ -139,7 +148,9 @@ class Run:
         alive, panels, idle = self._placed(arrays, spent, held)
         found, futures = self._found(alive), Futures()
         values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
-        runs = None if held is None else held.begin()
+        runs = None if held is None else held.begin_run()
+        if claim is not None:
+            claim.expect(values)
 
         def done(well: bool) -> None:
             futures.done(well)
@@ -155,7 +166,8 @@ class Run:
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
-        futures.ticket = self.threads.queue(place, piece.records, *pointers, done, own)
+        given = place, piece.records, *pointers, done, own, claim
+        futures.ticket = self.threads.queue(*given)
         if runs is not None:
             runs.ticket = futures.ticket
         return values
@@ -229,23 +241,30 @@ class Run:
         return found
 
     def _execute(
-        self, alive: dict[int, Array], idle: list[int], careful: Lease | None
+        self,
+        alive: dict[int, Array],
+        idle: list[int],
+        careful: Lease | None,
+        claim: Claim | None,
     ) -> None:
-        """All steps but the idle ones; `careful` is told what is dead after each."""
+        """All steps but the idle ones; `careful` is told what is dead after each. What
+        is written over is by the last piece."""
         linked, tables = self.linked, self.tables
         self._write()
         records, arguments = tables.records(idle), tables.arguments
         flag = tables.flag
-        for piece in linked.runs if careful is None else linked.pieces:
+        pieces = linked.runs if careful is None else linked.pieces
+        for piece in pieces:
+            last = claim if piece is pieces[-1] else None
             place = records + piece.record * FIELDS * 8
             if not piece.records:
                 self._fallback(piece.first, alive)
             elif watchers and careful is None:
                 stop = piece.record + piece.records
                 steps = tables.steps[piece.record : stop]
-                self._timed(steps, piece.record, arguments, flag)
+                self._timed(steps, piece.record, arguments, flag, last)
             else:
-                self.threads.run(place, piece.records, arguments, flag)
+                self.threads.run(place, piece.records, arguments, flag, 0, last)
             if careful is not None:
                 for k in range(piece.first, piece.stop):
                     for n in linked.dying[k]:
@@ -259,11 +278,13 @@ class Run:
         where = self.addresses[linked.which] + linked.shifts
         self.tables.table[linked.slots] = where
 
-    def _timed(self, records: Array, first: int, arguments: int, flag: int) -> None:
+    def _timed(
+        self, records: Array, first: int, arguments: int, flag: int, claim: Claim | None
+    ) -> None:
         """Run records, the first of them with a number, and tell when they ran."""
         timing = Timing(records, self.threads.threads)
         pointers = arguments, flag, timing.address
-        self.threads.run(records.ctypes.data, len(records), *pointers)
+        self.threads.run(records.ctypes.data, len(records), *pointers, claim)
         timing.tell(self.linked.about()[first:], self.lines)
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import arrived
-from treadle.graph.resident import InPlace
+from treadle.graph.claim import InPlace
 from treadle.program.layout import laid
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from treadle.autodiff.derivative import derived
 from treadle.base.events import span, watchers
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error
+from treadle.graph.claim import Claim
 from treadle.graph.leaves import Argument, Unbound
 from treadle.graph.meaning import compute_at
 from treadle.graph.tensor import Tensor
@@ -26,6 +27,7 @@ class Reference(Engine):
         feeds: Mapping[int, Any],
         keep: Set[int],
         spent: Set[int] = frozenset(),
+        claim: Claim | None = None,
     ) -> Values:
         nodes, own = derived(nodes, keep)
         keep = set(own.values())

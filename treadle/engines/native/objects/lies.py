@@ -14,19 +14,9 @@ from treadle.engines.native.objects.things import Bytes, Node, Object, Tuple
 from treadle.engines.native.routines.compiled import machine
 from treadle.graph.references import in_place
 from treadle.graph.resident import Future
-from treadle.graph.variable import Variable
+from treadle.graph.tensor import Tensor
 
 __all__ = ["Late", "lies"]
-
-
-class Owner(Object):
-    """A Variable."""
-
-    committed: Node
-
-    @classmethod
-    def places(cls) -> Mapping[str, int]:
-        return known_slots(Variable, "committed")
 
 
 class Late(Object):
@@ -45,25 +35,25 @@ class Late(Object):
         return known_slots(Future, *names)
 
 
-def lies(variables: Sequence[Variable], values: Sequence[Future], alone: bytes) -> bool:
+def lies(versions: Sequence[Tensor], values: Sequence[Future], counts: bytes) -> bool:
     """`in_place` of tuples, in machine code where things lie as expected."""
     function: Any = machine(lie)
     if function is None:
-        return in_place(variables, values, alone)
-    found: bool = function(variables, values, alone, np.ndarray)
+        return in_place(versions, values, counts)
+    found: bool = function(versions, values, counts, np.ndarray)
     return found
 
 
 @routine
-def lie(variables: Tuple, values: Tuple, alone: Bytes, arrays: Object) -> bool:
+def lie(versions: Tuple, values: Tuple, counts: Bytes, arrays: Object) -> bool:
     """`references.in_place`; `arrays` is their class."""
-    for k in range(variables.size):
-        version = cast(Owner, variables.items[k]).committed
-        if alone.marks[k] and version.count != 1:
+    for k in range(versions.size):
+        version = cast(Node, versions.items[k])
+        if version.count != counts.words[k] + 1:
             return False
         value = cast(Late, values.items[k])
-        # Two refer to it: the version and the tuple.
-        if value is not version.stored or value.count != 2:
+        # Three refer to it: two versions and the tuple.
+        if value is not version.stored or value.count != 3:
             return False
         if not _is_alone(value.array, arrays):
             return False
