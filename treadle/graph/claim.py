@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,11 @@ class Claim:
             if v is variable:
                 return node
         return None
+
+    def keyed(self, numbers: Mapping[int, int]) -> Claim:
+        """The same, where results have these numbers for keys."""
+        self.keys = [numbers[k] for k in self.keys]
+        return self
 
     def expect(self, results: Any) -> None:
         """Know what the run is about to write, of all its results by their keys."""

@@ -130,9 +130,7 @@ class Native(Engine):
             lines = None
             if watchers:
                 lines = {key: order[k].origin for key, k in linked.lines.items()}
-            if claim is not None:
-                claim.keys = [made.place[serial] for serial in claim.keys]
-                claim = claim if free else None
+            claim = claim.keyed(made.place) if claim and free else None
             if begin:
                 found = linked.begin(arrays, free, claim=claim)
             else:
