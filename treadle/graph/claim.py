@@ -130,6 +130,15 @@ class Claim:
             self._thread = 0
             self._running.release()
 
+    def carry_out(
+        self, run: Callable[..., int], given: Sequence[int], failed: Callable[[], bool]
+    ) -> int:
+        """Call `run`, which does not hold Python's lock; what it returns."""
+        ran: list[int] = []  # by the call of C that runs it: there is nothing between
+        with self.running(lambda: bool(ran) and not failed()):
+            ran.extend(map(run, *zip(given, strict=True)))
+        return ran[0]
+
     def finish(self, nodes: Sequence[Tensor] | None = None) -> Variable | None:
         """The run has been begun, or is over: the next versions have its values, or
         these nodes, which have them, take their place. What was assigned since stays: a

@@ -147,14 +147,8 @@ class Pool:
         if claim is None:
             found: int = native(*given)
             return found
-        ran: list[int] = []  # by the same call of C that runs it: nothing is between
-
-        def has_begun() -> bool:
-            return bool(ran) and not _INTEGER.from_address(status_pointer).value
-
-        with claim.running(has_begun):
-            ran.extend(map(native, *zip(given, strict=True)))
-        return ran[0]
+        status = _INTEGER.from_address(status_pointer)
+        return claim.carry_out(native, given, lambda: bool(status.value))
 
     def queue(
         self,
