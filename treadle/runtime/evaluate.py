@@ -134,6 +134,19 @@ def run(
         claim.leave(failed=isinstance(error, Exception))
         raise
     mark_run()
+    done = _settled(nodes, keep, values)
+    for tell in noted:
+        tell()
+    _commit(changes, claim)
+    trim()
+    return done
+
+
+def _settled(
+    nodes: Sequence[Tensor], keep: Set[int], values: Mapping[int, Any]
+) -> list[Tensor]:
+    """The nodes that a run keeps, with their values, and others with what it gives
+    besides."""
     done = [node for node in nodes if node.serial in keep]
     carried = depends(nodes)
     for node in done:
@@ -146,10 +159,6 @@ def run(
                 keep_residual(node, values[node.serial], node.serial in carried)
             if ~node.serial in values:
                 keep_inside(node, values[~node.serial])
-    for tell in noted:
-        tell()
-    _commit(changes, claim)
-    trim()
     return done
 
 
