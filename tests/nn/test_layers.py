@@ -268,6 +268,32 @@ def test_batch_norm_keeps_running_statistics_with_the_step() -> None:
         layer(np.zeros((2, 3), np.float32))
 
 
+EMPTY = [
+    (nn.BatchNorm1d, (0, 3)),
+    (nn.BatchNorm1d, (2, 3, 0)),
+    (nn.BatchNorm2d, (0, 3, 4, 4)),
+    (nn.BatchNorm2d, (2, 3, 0, 4)),
+    (nn.BatchNorm3d, (2, 3, 4, 4, 0)),
+]
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize(("layer", "shape"), EMPTY)
+def test_an_empty_batch_changes_no_running_statistics(
+    layer: Any, shape: tuple[int, ...], momentum: float | None, engine: str
+) -> None:
+    own = layer(3, momentum=momentum)
+    full = np.ones([n or 2 for n in shape], np.float32)
+    with td.options(engine=engine):
+        own(full).numpy()
+        before = {k: np.array(v) for k, v in own.state_dict().items()}
+        x = td.param("x", init=np.zeros(shape, np.float32))
+        td.optim.SGD(lr=0.1).step((own(x) ** 2).sum())
+    for name, value in own.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
 def test_padding_row_has_no_gradient() -> None:
     layer = nn.Embedding(3, 2, padding_index=0)
     assert not layer.weight.numpy()[0].any()

@@ -16,8 +16,21 @@ from treadle.graph.origin import Origin, describe
 _HALF = (float16, bfloat16)
 
 
+def is_empty(op: Op, type_: Type | TupleType) -> bool:
+    """Whether an op gives an array without elements, and nothing else is seen of it.
+
+    No engine computes such a value: it is known from its type.
+    """
+    if isinstance(type_, TupleType) or type_.size:
+        return False
+    return not op.traits.effect and op.family not in ("control", "state")
+
+
 def compute(op: Op, type_: Type | TupleType, arrays: Sequence[Any]) -> Any:
     """The op's NumPy rule; 16-bit floats are computed in float32 and rounded once."""
+    if is_empty(op, type_):
+        assert isinstance(type_, Type)
+        return np.empty(type_.shape, type_.dtype)
     operands = [
         a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in _HALF else a
         for a in arrays

@@ -71,7 +71,7 @@ class _Attention(Module):
 
 def _weights(scores: Tensor, mask: Any, ndim: int) -> Tensor:
     """softmax over what may be seen; zeros where that is nothing."""
-    if mask is None:
+    if mask is None or not scores.shape[-1]:
         return softmax(scores, -1)
     seen = as_tensor(mask)
     if seen.ndim < ndim:

@@ -145,8 +145,8 @@ class _BatchNorm(_Channels):
 
     In training the running statistics move by `momentum` toward the batch's (the
     variance unbiased, as torch's), with the next run; momentum None is the plain mean
-    of all batches. In use the running statistics take the batch's place. Ioffe and
-    Szegedy 2015.
+    of all batches, and an empty batch is none. In use the running statistics take the
+    batch's place. Ioffe and Szegedy 2015.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class _BatchNorm(_Channels):
             scale = functions.rsqrt(_per_channel(var, node.ndim) + self.eps)
             return self._affine(centered * scale)
         axes = tuple(k for k in range(node.ndim) if k != 1)
-        if self.training and self.track_running_stats:
+        if self.training and self.track_running_stats and node.size:
             self._track(node, axes)
         return self._affine(standardize(node, axes, self.eps))
 

@@ -75,7 +75,7 @@ class Attention(Composite):
         if self.causal:
             seen = np.tri(*scores.shape[-2:]) > 0
             scores = np.where(seen, scores, -np.inf)
-        top = scores.max(-1, keepdims=True)
+        top = scores.max(-1, keepdims=True, initial=-math.inf)
         e = np.exp(scores - np.where(np.isneginf(top), np.zeros_like(top), top))
         total = e.sum(-1, keepdims=True)
         return np.matmul(e / np.where(total == 0, np.ones_like(total), total), v)
@@ -132,7 +132,7 @@ def weights_of(
         seen = np.tri(q.type.shape[-2], k.type.shape[-2], dtype=bool)
         scores = functions.where(as_tensor(seen), scores, -math.inf)
     found: Tensor
-    if not masks:
+    if not masks or not scores.type.shape[-1]:
         found = functions.softmax(scores, -1)
         return found
     sees = scores.max(-1, keepdims=True) != -math.inf

@@ -62,6 +62,8 @@ class ConstrainedSoftmax(Composite):
     def expand(self, *xs: Tensor) -> Tensor:
         x, u = xs
         axis = self.axis
+        if not x.type.shape[axis]:
+            return minimum(x, u)
         # Those at their bounds come first when sorted by u / e**x, and of all such
         # beginnings the right one has the greatest s.
         order = functions.argsort(functions.log(u) - x, axis=axis)

@@ -15,7 +15,7 @@ from treadle.base.types import Names, Shape, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import provide
-from treadle.graph.rows import row_count, spread
+from treadle.graph.rows import row_count, row_type, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located, over_axes
 from treadle.ops.cast import operands
@@ -104,8 +104,17 @@ def _of_weights(op: Any, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return reshape(y, (*x.type.shape[:2], *y.type.shape[1:]))
     n = w.type.shape[0]
     x, w = spread(given, xs)
+    if not n:
+        return _none(op, x, w)
     each = replace(op, groups=n * op.groups)
     return _apart(each(_beside(x), merged(w)), n)
+
+
+def _none(op: Any, *xs: Tensor) -> Tensor:
+    """What no rows of both operands come to: there are no groups to do them in."""
+    t = op.infer(*map(row_type, xs))
+    x, w = (reshape(x, (0, *t.shape)) for x in xs)
+    return x + w
 
 
 @op(tolerance="R")
@@ -284,10 +293,12 @@ class ConvWeightGradient(Window):
         return gx, Conv(*self.sliding, self.groups)(conj(x), g)
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        n = row_count(given, xs)
+        n, xs = row_count(given, xs), tuple(spread(given, xs))
+        if not n:
+            return _none(self, *xs)
         each = replace(self, groups=n * self.groups)
-        w = each(*map(_beside, spread(given, xs)))
-        return reshape(w, (n, w.type.shape[0] // max(n, 1), *w.type.shape[1:]))
+        w = each(*map(_beside, xs))
+        return reshape(w, (n, w.type.shape[0] // n, *w.type.shape[1:]))
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -52,6 +52,8 @@ def _labeled(axis: int, x: Type, labels: Type) -> Type:
             f"scores {x} with labels {labels}",
             hint="labels have the scores' shape without its class dimension",
         )
+    if labels.size and not x.shape[place]:
+        raise ShapeError(f"there are no classes to label: axis {place} of {x}")
     places = tuple(f"dimension {k}" for k in range(x.ndim))
     rest = (*places[:place], *places[place + 1 :])
     return Type(labels.shape, x.dtype, matched(((x, places), (labels, rest)), rest))
@@ -84,6 +86,7 @@ class OfLabels(Composite):
         made: Any = cls
         x, labels = as_tensor([[1.0, 2.0]]), as_tensor(np.array([1]))
         far, below = as_tensor(np.array([5])), as_tensor(np.array([-1]))
+        none = as_tensor(np.zeros((1, 0), np.float32))
         named = functions.name_axes(x, "n", "c")
         other = functions.name_axes(labels, "b")
         return [
@@ -91,6 +94,7 @@ class OfLabels(Composite):
             Mistake(lambda: made(1)(x, x), DTypeError, "labels are integers"),
             Mistake(lambda: made(1)(far, far), DTypeError, "float scores"),
             Mistake(lambda: made(0)(x, labels), ShapeError, "scores float32"),
+            Mistake(lambda: made(1)(none, labels), ShapeError, "no classes"),
             Mistake(lambda: made(1)(named, other), AxisError, "axis 'n' and axis 'b'"),
             Mistake(lambda: made(1)(x, far).numpy(), RunError, "label 5 is"),
             Mistake(lambda: made(1)(x, below).numpy(), RunError, "for 2 classes"),

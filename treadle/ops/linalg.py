@@ -24,6 +24,7 @@ from treadle.ops.matrices import (
     of_stacks,
 )
 from treadle.ops.movement import broadcast_to
+from treadle.ops.norms import greatest
 from treadle.ops.norms import norm as vector_norm
 from treadle.ops.products import kron, trace_of_product
 from treadle.ops.pseudoinverse import pinv
@@ -194,7 +195,7 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     if ord == "nuc":
         found = values.sum(axis)
     else:
-        found = values.max(axis) if ord > 0 else values.min(axis)
+        found = greatest(values, axis) if ord > 0 else values.min(axis)
     return found.reshape(*found.type.shape, 1, 1) if keepdims else found
 
 
@@ -212,7 +213,7 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     values = svdvals(node)
     if rtol is None:
         rtol = max(node.type.shape[-2:]) * 2 * unit(node.type.dtype)
-    large = values > values.max(-1, keepdims=True) * rtol
+    large = values > greatest(values, -1, keepdims=True) * rtol
     return large.astype("int64").sum(-1)
 
 

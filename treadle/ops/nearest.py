@@ -53,9 +53,10 @@ class NearestCodes(Family):
 
     def numpy(self, *arrays: Any) -> Array:
         codes, queries = arrays
-        found = np.empty((math.prod(queries.shape[:-1]), self.k), np.int64)
+        count = math.prod(queries.shape[:-1])
+        found = np.empty((count, self.k), np.int64)
         # Word by word over all codes: sums along the long axis, no table of all bits.
-        for row, query in zip(found, queries.reshape(-1, len(codes)), strict=True):
+        for row, query in zip(found, queries.reshape(count, len(codes)), strict=True):
             apart = np.zeros(codes.shape[1], np.uint16)
             for word, own in zip(codes, query, strict=True):
                 apart += np.bitwise_count(word ^ own)

@@ -11,7 +11,7 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.power import squared_modulus
 from treadle.ops.reduce import along, sum
-from treadle.ops.statistics import kept
+from treadle.ops.statistics import extent, kept
 
 __all__ = ["l1_norm", "l2_norm", "norm", "squared_l2_norm"]
 
@@ -51,6 +51,14 @@ def l1_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return sum(functions.abs(as_float(x)), axis, keepdims=keepdims)
 
 
+def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
+    """The greatest of numbers that are not negative; 0 of none."""
+    node, axes = along(x, axis)
+    fold = functions.max if extent(node, axes) else sum
+    found: Tensor = fold(node, axes, keepdims=keepdims)
+    return found
+
+
 def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The vector norm of an order: sum(|x|**ord)**(1/ord).
 
@@ -67,7 +75,7 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
     if ord == 1:
         return sum(size, axes, keepdims=keepdims)
     if ord in (np.inf, -np.inf):
-        fold = functions.max if ord > 0 else functions.min
+        fold = greatest if ord > 0 else functions.min
         extreme: Tensor = fold(size, axes, keepdims=keepdims)
         return extreme
     if ord == 0:

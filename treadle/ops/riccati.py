@@ -45,6 +45,8 @@ class Riccati(Equation):
     def found(self, *types: Type) -> Any:
         a, b, q, r = types
         n, m = square(a, "a"), b.shape[-1]
+        if n and not m:
+            raise ShapeError(f"b is {b}: there is nothing to control by")
         for name, t, shape in (("b", b, (n, m)), ("q", q, (n, n)), ("r", r, (m, m))):
             if t.shape[-2:] != shape:
                 raise ShapeError(
@@ -69,10 +71,11 @@ class Riccati(Equation):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         made: Any = cls
-        x, b = (as_tensor(np.ones((2, n), np.float32)) for n in (2, 3))
+        x, b, none = (as_tensor(np.ones((2, n), np.float32)) for n in (2, 3, 0))
         return [
             *super().mistakes(),
             Mistake(lambda: made()(x, b, x, x), ShapeError, "r is float32"),
+            Mistake(lambda: made()(x, none, x, none), ShapeError, "to control by"),
         ]
 
 

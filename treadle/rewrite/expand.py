@@ -12,12 +12,15 @@ from enum import Enum
 from operator import is_
 from typing import Any
 
+import numpy as np
+
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.autodiff.reverse import Tidy, tidied
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
+from treadle.graph.meaning import is_empty
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import opened, reach
@@ -136,9 +139,22 @@ class _Numbering:
         type_ = like.type
         if has_names(type_):  # resolved when the node was built: nothing reads them
             op, type_ = op.unnamed(), without_names(type_)
+        if is_empty(op, type_):
+            return self.empty(type_)
         key = (op, type_, *[x.serial for x in inputs])
         found = self.table.get(key) if once else None
         return self._first(key, op, inputs, like) if found is None else found
+
+    def empty(self, type_: Any) -> Tensor:
+        """The one constant for all values of a type without elements."""
+        bare = without_names(type_)
+        found = self.table.get(bare)
+        if found is None:
+            array = np.empty(bare.shape, bare.dtype)
+            array.flags.writeable = False
+            found = self.table[bare] = Tensor(LITERAL, (), bare, array)
+            self.done[found.serial] = found
+        return found
 
     def _first(
         self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
@@ -232,6 +248,8 @@ class _Numbering:
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
+        if is_empty(node.op, node.type):
+            return self.empty(node.type)
         wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
         own = written(node.op, wide)
@@ -280,8 +298,8 @@ class _Numbering:
                 made[serial] = self.convert(node, made)
 
     def _is_bare(self, type_: Type | TupleType) -> bool:
-        """Whether no dimension has a name, to be asked once for each type."""
-        if has_names(type_):
+        """Whether no dimension has a name or no extent, to be asked once a type."""
+        if has_names(type_) or not getattr(type_, "size", 1):
             return False
         self.bare.add(type_)
         return True
