@@ -43,6 +43,14 @@ def repeated(x: Tensor, n: int) -> Tensor:
     return found
 
 
+def no_rows(op: Op, *xs: Tensor) -> Tensor:
+    """What an op of two operands comes to for no rows of both: it reads them all."""
+    t: Any = op.infer(*map(row_type, xs))
+    x, y = (functions.reshape(x, (0, *t.shape)) for x in xs)
+    found: Tensor = x + y
+    return found
+
+
 def lifted(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
     """The operands of an op that broadcasts, so that their rows meet in front."""
     rank = max(x.type.ndim - g for g, x in zip(given, xs, strict=True))

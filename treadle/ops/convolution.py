@@ -15,7 +15,7 @@ from treadle.base.types import Names, Shape, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import provide
-from treadle.graph.rows import row_count, row_type, spread
+from treadle.graph.rows import no_rows, row_count, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located, over_axes
 from treadle.ops.cast import operands
@@ -105,16 +105,9 @@ def _of_weights(op: Any, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
     n = w.type.shape[0]
     x, w = spread(given, xs)
     if not n:
-        return _none(op, x, w)
+        return no_rows(op, x, w)
     each = replace(op, groups=n * op.groups)
     return _apart(each(_beside(x), merged(w)), n)
-
-
-def _none(op: Any, *xs: Tensor) -> Tensor:
-    """What no rows of both operands come to: there are no groups to do them in."""
-    t = op.infer(*map(row_type, xs))
-    x, w = (reshape(x, (0, *t.shape)) for x in xs)
-    return x + w
 
 
 @op(tolerance="R")
@@ -295,7 +288,7 @@ class ConvWeightGradient(Window):
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
         n, xs = row_count(given, xs), tuple(spread(given, xs))
         if not n:
-            return _none(self, *xs)
+            return no_rows(self, *xs)
         each = replace(self, groups=n * self.groups)
         w = each(*map(_beside, xs))
         return reshape(w, (n, w.type.shape[0] // n, *w.type.shape[1:]))

@@ -31,6 +31,7 @@ from treadle.loops.schedule import schedule
 from treadle.loops.segments import SEGMENTS
 from treadle.loops.stream import streaming
 from treadle.loops.unpool import max_pool_gradient
+from treadle.loops.verify import verified
 from treadle.loops.window import few_taps
 from treadle.ops.families import Output
 from treadle.ops.pool import MaxPoolGradient
@@ -86,11 +87,14 @@ class Ready:
     flops: int = 0
 
 
-def ready(kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int) -> Ready:
-    """A kernel on the buffers of `nodes`, scheduled and without numbers."""
+def ready(
+    kernel: Kernel, nodes: Sequence[Tensor], vector_bytes: int, whole: bool = True
+) -> Ready:
+    """A kernel on the buffers of `nodes`, scheduled, `verified`, without numbers."""
     scheduled = schedule(kernel, vector_bytes)
     total, multiple, cost = work(scheduled)
-    structure, integers = parameterize(streaming(scheduled, nodes))
+    final = verified(streaming(scheduled, nodes), nodes, whole)
+    structure, integers = parameterize(final)
     named = replace(structure, name=kernel.name)
     grain = grain_of(total, multiple, cost)
     return Ready(named, tuple(integers), total, grain, operations(scheduled))
@@ -265,15 +269,13 @@ class _Building:
         if unit.region is None:
             (node,) = unit.nodes
             if node.serial in self.products:
-                self._multiply(node)
-                return
+                return self._multiply(node)
             kernels = self._kernels(node)
             if kernels is None:
-                self._fallback(node)
-            for kernel, nodes in kernels or ():
-                self._launch(
-                    ready(kernel, nodes, self.vector_bytes), nodes, [node], [node]
-                )
+                return self._fallback(node)
+            for kernel, nodes in kernels:
+                own = ready(kernel, nodes, self.vector_bytes, len(kernels) == 1)
+                self._launch(own, nodes, [node], [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
@@ -304,8 +306,6 @@ class _Building:
         stored: Sequence[Tensor],
         of: Sequence[Tensor],
     ) -> None:
-        if not any(n.type.size for n in stored):
-            return  # there is nothing to compute
         buffers = tuple(self.of(n) for n in nodes)
         written = tuple(self.of(n) for n in stored)
         copies = own.kernel.name == COPY
@@ -357,7 +357,7 @@ class _Building:
             )
             if made is None or len(made[1]) > OPERANDS:
                 return None
-            structure, integers = parameterize(made[0])
+            structure, integers = parameterize(verified(*made))
             named = replace(structure, name=made[0].name)
             return Ready(named, tuple(integers), 0, 0), made[1]
 

@@ -12,8 +12,6 @@ from enum import Enum
 from operator import is_
 from typing import Any
 
-import numpy as np
-
 from treadle.autodiff.derivative import Derivative, expansion
 from treadle.autodiff.reverse import Tidy, tidied
 from treadle.base.dtypes import bfloat16, float16, float32
@@ -30,6 +28,7 @@ from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 from treadle.ops.families import Composite, Elementwise, Movement, Output
 from treadle.ops.flow import Again
+from treadle.rewrite.empty import empty
 from treadle.rewrite.straighten import ordered
 from treadle.rewrite.written import written
 
@@ -140,21 +139,10 @@ class _Numbering:
         if has_names(type_):  # resolved when the node was built: nothing reads them
             op, type_ = op.unnamed(), without_names(type_)
         if is_empty(op, type_):
-            return self.empty(type_)
+            return self.table.setdefault(type_, empty(type_))
         key = (op, type_, *[x.serial for x in inputs])
         found = self.table.get(key) if once else None
         return self._first(key, op, inputs, like) if found is None else found
-
-    def empty(self, type_: Any) -> Tensor:
-        """The one constant for all values of a type without elements."""
-        bare = without_names(type_)
-        found = self.table.get(bare)
-        if found is None:
-            array = np.empty(bare.shape, bare.dtype)
-            array.flags.writeable = False
-            found = self.table[bare] = Tensor(LITERAL, (), bare, array)
-            self.done[found.serial] = found
-        return found
 
     def _first(
         self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
@@ -185,7 +173,7 @@ class _Numbering:
         inputs: Any = tuple([made[x.serial] for x in node.inputs])
         op = node.op
         kind = _kinds.get(type(op)) or _kind(op)
-        if kind is _Kind.PLAIN:
+        if kind is _Kind.PLAIN or is_empty(op, node.type):
             return self.node(op, inputs, node)
         if kind is _Kind.OUTPUT and type(inputs[0]) is tuple:
             found: Tensor = inputs[0][node.op.position]  # type: ignore[attr-defined]
@@ -248,8 +236,6 @@ class _Numbering:
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
-        if is_empty(node.op, node.type):
-            return self.empty(node.type)
         wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
         own = written(node.op, wide)

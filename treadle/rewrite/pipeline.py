@@ -24,6 +24,7 @@ from treadle.ops.families import Composite, Elementwise
 from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
+from treadle.rewrite.empty import is_computed, without_empty
 from treadle.rewrite.expand import Expanded, Inner, expand, write_out
 from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
@@ -138,6 +139,12 @@ PIPELINE = (
         lambda graph, ways: cut_folds(graph.roots, graph.nodes(), graph.divided),
         "long folds to few results are folds of parts",
         lambda node, ways: True,
+    ),
+    Stage(
+        "leave out",
+        lambda graph, ways: without_empty(graph.roots, graph.nodes()),
+        "no value without elements is computed",
+        lambda node, ways: is_computed(node),
     ),
 )
 REQUIRED = tuple(stage for stage in PIPELINE if not stage.optional)

@@ -198,11 +198,11 @@ class Results:
         """`empty`, and the address of its first element; `loose` as a pool's `take`."""
         kind = np.dtype(dtype)
         bytes = math.prod(shape) * kind.itemsize
+        if self.mode == "guard" and not kind.hasobject:
+            return self._guarded(shape, kind, bytes)
         if not bytes or kind.hasobject:
             nothing = np.empty(shape, kind)
             return nothing, int(nothing.ctypes.data)
-        if self.mode == "guard":
-            return self._guarded(shape, kind, bytes)
         block = self.pool.take(bytes, loose)
         owner = _Owner((bytes,), np.uint8, block.memory, block.offset)
         self.pool.lend(block, owner)
