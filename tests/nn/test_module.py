@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,3 +312,76 @@ def test_a_frozen_part_is_frozen_in_a_function_too() -> None:
             key = f"{k}.bias"
             same = before[key].tobytes() == after[key].tobytes()
             assert same is (part is off)
+
+
+def test_an_array_that_is_assigned_is_copied_into_the_parameter() -> None:
+    layer = nn.Linear(3, 2)
+    weight, bias = layer.weight, layer.bias
+    array = np.arange(6.0).reshape(2, 3)
+    for value in (array, array.tolist(), td.asarray(array), td.asarray(array) * 1.0):
+        layer.weight.assign(np.zeros((2, 3)))
+        layer.weight = value
+        assert layer.weight is weight and list(layer.parameters()) == [weight, bias]
+        np.testing.assert_array_equal(weight.numpy(), array)
+    array[:] = 7.0
+    layer.weight *= 2
+    assert layer.weight is weight and weight.numpy()[1, 2] == 10.0
+    layer.bias = np.ones(2)
+    assert layer.bias is bias and bias.numpy().tolist() == [1.0, 1.0]
+    norm = nn.BatchNorm1d(2)
+    norm.running_mean = np.full(2, 3.0)
+    assert norm.running_mean.tolist() == [3.0, 3.0] and len(list(norm.buffers())) == 3
+    listed = nn.ParameterList([td.param(init=1.0)])
+    listed[0] = 5.0
+    assert [float(p) for p in listed.parameters()] == [5.0]
+    layer.weight = td.param(init=array)  # another parameter takes its place
+    assert layer.weight is not weight and len(list(layer.parameters())) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("weight", np.ones((3, 3)), td.ShapeError),
+        ("weight", "text", td.DTypeError),
+        ("weight", None, td.ArgumentError),
+        ("bias", None, td.ArgumentError),
+        ("bias", np.ones(3), td.ShapeError),
+    ],
+)
+def test_what_is_no_value_of_a_parameter_is_refused(
+    name: str, value: Any, error: type[td.TreadleError]
+) -> None:
+    layer = nn.Linear(3, 2)
+    before = list(layer.parameters())
+    with pytest.raises(error, match=rf"Linear\.{name}: "):
+        setattr(layer, name, value)
+    assert list(layer.parameters()) == before
+    del layer.bias
+    layer.bias = None
+    assert layer(np.ones(3, "f4")).shape == (2,)
+
+
+def test_parts_that_share_a_parameter_have_one_value(tmp_path: Path) -> None:
+    net = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
+    net["b"].weight = net["a"].weight
+    state = net.state_dict()
+    net.load_state_dict(state)
+    before = net["a"].weight.numpy()
+    state["b.weight"] = state["b.weight"] + 1
+    td.save(tmp_path / "m.npz", state)
+    loads: list[Any] = [
+        lambda: net.load_state_dict(state),
+        lambda: td.load(tmp_path / "m.npz", net),
+        lambda: td.load(
+            tmp_path / "m.npz",
+            {"a.weight": net["a"].weight, "b.weight": net["a"].weight},
+            strict=False,
+        ),
+    ]
+    for load in loads:
+        with pytest.raises(td.ModelFileError, match="are one parameter here"):
+            load()
+        np.testing.assert_array_equal(net["a"].weight.numpy(), before)
+    del state["a.weight"]
+    net.load_state_dict(state, strict=False)
+    np.testing.assert_array_equal(net["a"].weight.numpy(), before + 1)

@@ -17,7 +17,7 @@ from treadle.io.graph import contents_of
 from treadle.io.source import Buffer, is_buffer, place_of
 from treadle.io.tensors import check_size, listed, read_item, write_file
 from treadle.nn.module import Module
-from treadle.nn.state import Keys, Rename, choose, compare
+from treadle.nn.state import Keys, Rename, choose, compare, one_value
 from treadle.optim.groups import store
 from treadle.runtime.computation import Computation
 
@@ -288,7 +288,8 @@ class _Variables:
         return compare(own, types, strict, "the variables", wrong)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        store([(v, state[k]) for k, v in self.variables.items() if k in state])
+        known = self.variables.items()
+        store(one_value([(k, v, state[k]) for k, v in known if k in state]))
 
 
 class _Parts:

@@ -16,7 +16,16 @@ from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
 from treadle.graph.noted import Noted
 from treadle.graph.variable import Parameter, Placeholder, Variable
-from treadle.nn.state import Keys, Rename, choose, compare, in_dtype, members
+from treadle.nn.state import (
+    Keys,
+    Rename,
+    assigned,
+    choose,
+    compare,
+    in_dtype,
+    members,
+    one_value,
+)
 from treadle.nn.trained import released, settle, trains
 from treadle.runtime.evaluate import run
 
@@ -35,7 +44,7 @@ class Module(Noted):
     Attributes that are Variables or Modules, or lists, tuples or dicts of them, belong
     to the module in the order they were assigned. Parameters are the trainable kind,
     buffers the other Variables. A Variable without a name of its own is named by its
-    path.
+    path. An array assigned to a parameter or a buffer becomes its value.
 
     >>> import treadle as td
     >>> class Scale(td.nn.Module):
@@ -80,6 +89,10 @@ class Module(Noted):
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)
+        if isinstance(known, Variable) and not isinstance(known, Placeholder):
+            if known is not value and not any(members(name, value, Module)):
+                assigned(f"{type(self).__name__}.{name}", known, value)
+                return
         # `self.v += e` assigns the Variable and hands back the same object.
         if known is not value or known is None:
             self._adopt(name, value)
@@ -272,9 +285,9 @@ class Module(Noted):
             for name in taken.names
         }
         keys = self.check_state(types, strict, taken.wrong)
+        distinct = one_value([(k, own[k], array) for k, array in arrays.items()])
         with explicit_updates():
-            distinct = {id(own[k]): (own[k], array) for k, array in arrays.items()}
-            updates = [variable.assign(array) for variable, array in distinct.values()]
+            updates = [variable.assign(array) for variable, array in distinct]
         run(updates)
         return keys
 

@@ -350,6 +350,7 @@ class WeightNorm(Module):
         norm = np.sqrt((wide * wide).sum(axes, keepdims=True))
         setattr(self, f"{name}_g", Parameter(norm.astype(array.dtype)))
         setattr(self, f"{name}_v", Parameter(array))
+        delattr(layer, name)
         setattr(layer, name, None)
 
     def forward(self, *args: Any) -> Any:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from treadle.base.dtypes import DType, kind
-from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.base.errors import ArgumentError, ModelFileError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.variable import Placeholder, Variable
 
-__all__ = ["Chosen", "Keys", "Rename", "choose", "compare", "in_dtype", "members"]
+__all__ = [
+    "Chosen",
+    "Keys",
+    "Rename",
+    "assigned",
+    "choose",
+    "compare",
+    "in_dtype",
+    "members",
+    "one_value",
+]
 
+Array = np.ndarray[Any, Any]
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 _RANK = ("bool", "integer", "float", "complex")
 _SHOWN = 200  # names of a kind in one message
@@ -117,6 +130,41 @@ def compare(
             hint += "; dict(td.load(path)) has arrays without axes, to load by position"
         raise ModelFileError(f"the state does not fit {who}: {text}", hint=hint)
     return keys
+
+
+def one_value(
+    named: Iterable[tuple[str, Variable, Array]],
+) -> list[tuple[Variable, Array]]:
+    """Each Variable once with its array; a state in which one that several names share
+    has several values is a ModelFileError."""
+    found: dict[int, tuple[str, Variable, Array]] = {}
+    for name, variable, array in named:
+        first, _, other = found.setdefault(id(variable), (name, variable, array))
+        if other is not array and not _alike(other, array):
+            raise ModelFileError(
+                f"{first!r} and {name!r} are one parameter here, with different values "
+                "in the state",
+                hint="leave one out (rename={name: None}), or give the parts parameters "
+                "of their own",
+            )
+    return [(variable, array) for _, variable, array in found.values()]
+
+
+def _alike(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+def assigned(where: str, variable: Variable, value: Any) -> None:
+    """Make an array the value of the Variable that an attribute holds."""
+    try:
+        if value is None:
+            raise ArgumentError(
+                f"it holds {variable.name!r}, {variable.type}, which None does not replace",
+                hint="`del` the attribute first to do without it",
+            )
+        variable.assign(value)
+    except TreadleError as error:
+        raise error.located(where) from None
 
 
 def _rank(type_: Type) -> int:

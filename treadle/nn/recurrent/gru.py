@@ -97,6 +97,7 @@ class NematusGRUCell(Gated):
         )
         rows = (3 * hidden_size,)
         self.bias_ih = self.drawn(rows) if bias else None
+        del self.bias_hh
         self.bias_hh = None
         for name in ("ih", "hh"):
             shift = layer_norm and getattr(self, f"norm_{name}") is not None

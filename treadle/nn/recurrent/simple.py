@@ -32,6 +32,7 @@ class _Simple(Gated):
         super().__init__(
             input_size, hidden_size, False, dtype, weight_noise=weight_noise
         )
+        del self.weight_hh
         self.weight_hh = None
         n, gates = hidden_size, self.gates
         self.mapped = self.wide and input_size != hidden_size

@@ -49,6 +49,7 @@ class TreeCell(Gated):
         weight_noise: float = 0.0,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, dtype)
+        del self.bias_hh
         self.bias_hh = None
         self.weight_noise = weight_noise
         if bias:
