@@ -263,6 +263,7 @@ class InPlace(Claim):
         self.nodes = tuple([remade(x, x.op, (), x.type) for x in versions])
         for node, value in zip(self.nodes, self.futures, strict=True):
             node.stored = value
+        self._found: list[Tensor] = []  # where they are others than those before
         self.turn = next(_turns)
         for x in arrays:
             _written[id(x)] = self
@@ -280,9 +281,13 @@ class InPlace(Claim):
         for x in self.nodes:
             x.serial = next_serial()
         self.runs.claim = self
-        own = map(is_, exchange(self.variables, self.nodes, []), self.before)
-        if all(own) and alone():
-            return True
+        found: list[Tensor] = []
+        self._found = found
+        exchange(self.variables, self.nodes, found)
+        if all(map(is_, found, self.before)):
+            found.clear()  # they count
+            if alone():
+                return True
         self.give_back()
         return False
 
@@ -299,7 +304,7 @@ class InPlace(Claim):
 
     def give_back(self) -> None:
         self._has_begun = lambda: True
-        self._replace(self.nodes, self.before)
+        self._replace(self.nodes, self._found or self.before)
         self.runs.claim = None
 
     def value_of(self, future: Future) -> Array:

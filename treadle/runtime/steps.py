@@ -283,11 +283,15 @@ class Plan:
             failed = isinstance(error, (Failed, LateError))
             if values.claim is not None:
                 values.claim.leave(failed)
+                let_go(set(map(id, values.claim.variables)))
             runs = [run.ticket for run in values.begun]
             if isinstance(error, LateError) and error.ticket in runs:
                 raise Failed from None
             raise
-        changed = None if values.claim is None else values.claim.finish()
+        claim = values.claim
+        changed = None if claim is None else claim.finish()
+        if claim is not None and claim.copies is not None:
+            let_go(set(map(id, claim.variables)))
         if changed is not None:
             raise outdated(changed).located("step", repr(changed.type))
 
