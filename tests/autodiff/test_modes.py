@@ -36,3 +36,37 @@ def test_the_two_modes_meet(sample: Sample) -> None:
         float(functions.sum(b * t)) for b, t in zip(back, tangents, strict=True)
     )
     assert abs(left - right) <= 1e-11 * max(1.0, abs(left), abs(right))
+
+
+def _has_several(sample: Sample) -> bool:
+    nodes = map(constant_node, arrays_of(sample))
+    return isinstance(sample.op(*nodes).type, TupleType)
+
+
+SEVERAL = [case for case in CASES if _has_several(case.values[0])]
+
+
+@pytest.mark.parametrize("sample", SEVERAL)
+def test_jacobians_go_through_ops_of_several_results(sample: Sample) -> None:
+    arrays = arrays_of(sample, wide=True)
+    wanted = _differentiable(sample, arrays)
+    if not wanted or max(a.size for a in arrays) > 16:
+        pytest.skip("nothing to differentiate, or much of it")
+    rng = np.random.default_rng(3)
+    nodes = [constant_node(a) for a in arrays]
+    x = nodes[wanted[0]]
+    t = td.asarray(rng.standard_normal(x.shape))
+    for y in outputs_of(sample.op(*nodes)):
+        if y.type.dtype.kind != "f":
+            continue
+        (jacobian,) = td.jacobian(y, [x])
+        along = np.tensordot(jacobian.numpy(), t.numpy(), x.type.ndim)
+        straight = td.jvp(y, [x], [t], unused="zero").numpy()
+        np.testing.assert_allclose(along, straight, rtol=1e-9, atol=1e-9)
+        if sample.second_order:
+            squares = (y * y).sum()
+            product = np.tensordot(
+                td.hessian(squares, x).numpy(), t.numpy(), x.type.ndim
+            )
+            wanted_product = td.hvp(squares, x, t).numpy()
+            np.testing.assert_allclose(product, wanted_product, rtol=1e-7, atol=1e-7)

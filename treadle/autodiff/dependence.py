@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import Targets, blocks, cotangents_of, cut_error
-from treadle.autodiff.tape import Row, tape_of
+from treadle.autodiff.tape import Row, has_recipe, tape_of
 from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
@@ -92,14 +92,17 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
         inputs = node.inputs
         if not inputs or blocks(node):
             if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
-                raise cut_error(node)
+                if not has_recipe(node):
+                    raise cut_error(node)
+                found.derivatives = True
+                break
             if variable_of(node) is not None:
                 found.versions.append(node)
             elif type(node.op) is Row:
                 found.rows.append(node)
         elif type(node.op) is Output:
             below = inputs[0]
-            if below.op.family == "derivative":
+            if below.op.family in ("derivative", "tape"):
                 found.derivatives = True
                 break
             if below.serial not in present and not blocks(below):

@@ -1,54 +1,42 @@
-"""A derivative as one node, written out when it is compiled or looked at."""
+"""Derivatives recorded as one node each, and what these need."""
 
 from __future__ import annotations
 
 import weakref
-from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from treadle.autodiff.dependence import Reached, reached
-from treadle.autodiff.reverse import Targets, blocks, cotangents_of, fitted, pull
-from treadle.autodiff.tape import Tape, tape_of, through, unasked
+from treadle.autodiff.reverse import (
+    Targets,
+    blocks,
+    cotangents_of,
+    fitted,
+    pull,
+)
+from treadle.autodiff.tape import (
+    Tape,
+    has_recipe,
+    replayed,
+    tape_of,
+    through,
+    unasked,
+)
+from treadle.autodiff.written import Derivative, spelled_out
 from treadle.base.options import current
-from treadle.base.types import TupleType
-from treadle.graph.frame import apart, top
-from treadle.graph.op import Op, op
-from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Tensor, noted
-from treadle.graph.traversal import by_serial, pending, reach
+from treadle.graph.frame import top
+from treadle.graph.operators import Operand, functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
 __all__ = [
-    "Derivative",
     "cotangents",
-    "derived",
     "endangered",
-    "expansion",
+    "looked_at",
     "needed",
     "recorded",
-    "spelled_out",
 ]
-
-
-@op()
-class Derivative(Op):
-    """Cotangents of some nodes for cotangents of `of` results: inputs results,
-    their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes.
-    """
-
-    of: int
-    sizes: tuple[int, ...]
-    family = "derivative"
-
-    def infer(self, *types: Any) -> TupleType:
-        found, place = [], 2 * self.of
-        for size in self.sizes:
-            found.append(types[place])
-            place += size
-        return TupleType(tuple(found))
 
 
 # Nodes that were recorded for users and still live, with their results, by serial.
@@ -76,14 +64,25 @@ def looked_at(
     and `once` at most, if that is known.
     """
     functions.run_rows(ys, targets.nodes, once)
-    found = reached(ys, targets)
-    if not found.derivatives:
-        return list(ys), found
-    made = spelled_out(reach(ys, blocks))
-    ys = [made.get(y.serial, y) for y in ys]
-    found = reached(ys, targets)
-    found.made = made
-    return ys, found
+    every: dict[int, Tensor] = {}
+    while True:
+        found = reached(ys, targets)
+        rows = found.rows if _replays(found.rows, targets) else []
+        if not found.derivatives and not rows:
+            found.made = every
+            return list(ys), found
+        made = spelled_out(reach(ys, blocks), replayed(rows, {}))
+        ys = [made.get(y.serial, y) for y in ys]
+        every = made | {k: made.get(x.serial, x) for k, x in every.items()}
+
+
+def _replays(rows: Sequence[Tensor], targets: Targets) -> bool:
+    """Whether a derivative goes through how rows were computed, not through a tape:
+    where it is part of a body, or by what the run took for data.
+    """
+    tapes = [tape for tape in map(tape_of, rows) if tape is not None]
+    by_data = any(not tape.data.isdisjoint(targets.nodes) for tape in tapes)
+    return (by_data or top().tracing) and all(map(has_recipe, rows))
 
 
 def recorded(
@@ -237,91 +236,6 @@ def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
         total = g if total is None else total + g
     assert total is not None
     return total
-
-
-# -- written out -----------------------------------------------------------------------
-
-
-def expansion(
-    node: Tensor, made: Mapping[int, Tensor] | None = None
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """What the results of a Derivative are, as graphs of what it derives; what is read
-    of the nodes that were there, and the new ones, in order.
-
-    `made` has nodes, by serial, that were made of its inputs.
-    """
-    op = node.op
-    assert isinstance(op, Derivative)
-    inputs = [made.get(x.serial, x) for x in node.inputs] if made else node.inputs
-    ys, gs = inputs[: op.of], inputs[op.of : 2 * op.of]
-    rest = iter(inputs[2 * op.of :])
-    groups = [[next(rest) for _ in range(size)] for size in op.sizes]
-    start = newest_serial()
-    with apart():
-        found = pull(ys, gs, Targets.of_nodes(groups))
-    results = [found[k] for k in range(len(groups))]
-    nodes = reach(results, lambda n: n.serial < start)
-    first = bisect(nodes, start, key=by_serial)
-    old, fresh = nodes[:first], nodes[first:]
-    code, offset = node.origin
-    for x in fresh:
-        x._code, x._offset = code, offset
-    return results, old, fresh
-
-
-def spelled_out(nodes: Iterable[Tensor]) -> dict[int, Tensor]:
-    """What nodes, in order, become where derivatives are written out, by serial."""
-    made: dict[int, Tensor] = {}
-    results: dict[int, list[Tensor]] = {}
-    for node in nodes:
-        if type(node.op) is Derivative:
-            results[node.serial] = expansion(node, made)[0]
-        elif node.inputs and node.inputs[0].serial in results:
-            assert isinstance(node.op, Output)
-            made[node.serial] = _standing_for(
-                results[node.inputs[0].serial][node.op.position], node
-            )
-        elif any(x.serial in made for x in node.inputs):
-            inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-            made[node.serial] = _copied(node.op, inputs, node)
-    return made
-
-
-def _standing_for(found: Tensor, like: Tensor) -> Tensor:
-    """What a result is, with the value and the notes that the result has."""
-    plain = like.stored is None and not (like.mark or like._name or like._metadata)
-    if plain or not found.inputs:
-        return found
-    return _copied(found.op, found.inputs, like)
-
-
-def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
-    return noted(Tensor(op, inputs, like.type, like.stored), like)
-
-
-def derived(
-    nodes: Sequence[Tensor], keep: Set[int]
-) -> tuple[Sequence[Tensor], dict[int, int]]:
-    """The nodes of a run without derivatives, for an engine that keeps no programs.
-
-    Also the new serial of each that is to be kept; several may have one in common.
-    """
-    if not any(type(node.op) is Derivative for node in nodes):
-        return nodes, {serial: serial for serial in keep}
-    made = spelled_out([n for n in nodes if n.stored is None])
-    wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
-    own = {n.serial: made.get(n.serial, n).serial for n in wanted}
-    return pending([made.get(n.serial, n) for n in wanted]), own
-
-
-@provide
-def written_out(roots: Sequence[Tensor]) -> list[Tensor]:
-    """Nodes as they are looked at: every Derivative that they reach written out."""
-    nodes = reach(roots)
-    if not any(type(node.op) is Derivative for node in nodes):
-        return list(roots)
-    made = spelled_out(nodes)
-    return [made.get(root.serial, root) for root in roots]
 
 
 # -- what cutting would break ----------------------------------------------------------

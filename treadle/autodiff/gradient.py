@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.autodiff.derivative import cotangents
-from treadle.autodiff.reverse import fitted, seed_for, zeros_like
+from treadle.autodiff.derivative import cotangents, looked_at, recorded
+from treadle.autodiff.reverse import Trainable, fitted, seed_for, zeros_like
 from treadle.base import trees
 from treadle.base.errors import ArityError, GradientError
 from treadle.graph.leaves import as_tensor
@@ -124,7 +124,8 @@ def derivatives(
             name = x.name if isinstance(x, Variable) else repr(x.type)
             error = GradientError(
                 f"the result does not depend on {name}",
-                hint='pass unused="zero" if a zero derivative is meant',
+                hint='leave it out, or pass unused="zero" if a zero derivative is '
+                "meant; y.backward() passes over it",
             )
             raise error.located("gradient", repr(ys[0].type), describe(capture()))
         result.append(found[k] if k in found else zeros_like(x))
@@ -161,7 +162,8 @@ def gradings() -> int:
 
 @provide
 def backward(y: Any) -> None:
-    """Add the gradient of scalar `y` into `p.grad` of each trainable parameter.
+    """Add the gradient of scalar `y` into `p.grad` of each trainable parameter that it
+    depends on; others keep the gradient that they have, None at first.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -170,7 +172,26 @@ def backward(y: Any) -> None:
     7.0
     """
     node = as_tensor(y)
-    parameters = trainable_variables(node)
-    for p, g in zip(parameters, grad(node, parameters), strict=True):
+    seed = seed_for(node)
+    (whole,), below = looked_at([node], Trainable())
+    parameters = below.trainable()
+    found = recorded(below, [whole], [seed], parameters, used=False)
+    if not found:
+        raise untrained(node).located("backward", repr(node.type), node.line)
+    for k, g in sorted(found.items()):
+        p = parameters[k]
         p.grad = g if p.grad is None else p.grad + g
         _note(p)
+
+
+def untrained(y: Tensor) -> GradientError:
+    """The error of a loss that depends on no trainable parameter."""
+    reads = any(v.trainable for v in variables(y))
+    return GradientError(
+        "the loss reads no trainable parameter"
+        if not reads
+        else "the loss depends on no trainable parameter: each one that it reads is "
+        "behind a stop_gradient, a comparison, whole numbers or td.no_grad()",
+        hint="make what is to be learned with td.param(...), and let the loss follow "
+        "from it by ops with a derivative",
+    )

@@ -26,7 +26,7 @@ from treadle.graph.leaves import (
     constant_node,
     literal_node,
 )
-from treadle.graph.op import Cotangents
+from treadle.graph.op import FLAT, Cotangents
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import reach
@@ -36,10 +36,17 @@ from treadle.graph.variable import Update, Variable, variable_of
 class Targets:
     """What derivatives are taken with respect to: nodes, and all versions of Variables.
 
-    With `partial`, a target is an end: what it was computed from is not followed.
+    With `partial`, a target is an end: what it was computed from is not followed; so
+    are the nodes that are `ends`.
     """
 
-    def __init__(self, wanted: Sequence[Operand], partial: bool = False) -> None:
+    def __init__(
+        self,
+        wanted: Sequence[Operand],
+        partial: bool = False,
+        ends: Sequence[Tensor] = (),
+    ) -> None:
+        self.last = {x.serial for x in ends}
         self.nodes: dict[int, list[int]] = {}
         self.variables: dict[int, list[int]] = {}
         self.partial = partial
@@ -59,7 +66,9 @@ class Targets:
 
     def ends(self, node: Tensor) -> bool:
         """Whether derivatives are not followed past this node."""
-        return blocks(node) or (self.partial and bool(self.of(node)))
+        if blocks(node) or node.serial in self.last:
+            return True
+        return self.partial and bool(self.of(node))
 
     def between(self, node: Tensor) -> bool:
         """Whether a node can be derived together with those that read it."""
@@ -114,6 +123,7 @@ def pull(
         ):
             leads.add(node.serial)
     found: dict[int, Tensor] = {}
+    flat: dict[int, Tensor] = {}  # targets that are reached, with the derivative 0
     gathered: dict[int, Any] = {}
     for y, g in zip(outputs, cotangents, strict=True):
         if g is not None:
@@ -125,7 +135,10 @@ def pull(
         if g is None:
             continue
         for k in targets.of(node):
-            found[k] = g if k not in found else found[k] + g
+            if g is FLAT:
+                flat.setdefault(k, node)
+            else:
+                found[k] = g if k not in found else found[k] + g
         if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
             raise cut_error(node)
         if node.inputs and not targets.ends(node):
@@ -133,13 +146,15 @@ def pull(
             for x, part in zip(read, parts, strict=True):
                 if part is not None and x.serial in leads:
                     _add(gathered, x, part)
-    return found
+    return {**{k: zeros_like(x) for k, x in flat.items()}, **found}
 
 
 def _through(
     node: Tensor, g: Any, spelled: Expressed | None
 ) -> tuple[Sequence[Tensor], Cotangents]:
     """What a cotangent is passed on to, and what each of these gets."""
+    if g is FLAT:
+        return node.inputs, (FLAT,) * len(node.inputs)
     if spelled is not None:
         body, read = spelled[0], spelled[1].read
         parts = pullback(inlined(body, read), g, read)
@@ -180,6 +195,11 @@ _BY_BODIES = frozenset(("control", "derivative", "output", "state", "tape"))
 
 def _add(gathered: dict[int, Any], x: Tensor, part: Any) -> None:
     """Add a cotangent to what x has; results of a tuple are kept by position."""
+    if part is FLAT:
+        gathered.setdefault(x.serial, FLAT)
+        return
+    if gathered.get(x.serial) is FLAT:
+        del gathered[x.serial]
     if isinstance(part, tuple):
         known = gathered.setdefault(x.serial, {})
         for k, g in enumerate(part):

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
-from treadle.graph.leaves import Leaf, constant_node, cut_of
+from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
 from treadle.graph.op import Cotangents, Op, op
-from treadle.graph.tensor import Tensor, cut
+from treadle.graph.tensor import Tensor, cut, remade
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
@@ -28,6 +28,12 @@ __all__ = [
     "Row",
     "Tape",
     "TapeGradient",
+    "cut_pulled",
+    "has_recipe",
+    "keep_recipes",
+    "recipe_of",
+    "replayed",
+    "rows_given",
     "tape_of",
     "through",
     "twice",
@@ -90,6 +96,10 @@ class Tape:
         # Thousands may be held of which a derivative arrives at the first.
         return 0 if self._rows[0]() is row else self.numbers[row.serial]
 
+    def row(self, number: int) -> Tensor | None:
+        """The row of a number, if it is still there."""
+        return self._rows[number]()
+
     @cached_property
     def numbers(self) -> dict[int, int]:
         """The numbers of the rows that are still there, by serial."""
@@ -130,6 +140,80 @@ def tape_of(node: Tensor) -> Tape | None:
     """The tape that a node is a row of."""
     found: Tape | None = node.op.tape if type(node.op) is Row else None
     return found
+
+
+RECIPE, ROWS = "recipe", "rows"  # marks of rows, and of a TapeGradient
+Recipe = tuple[Op, tuple[Tensor, ...]]
+
+
+def keep_recipes(rows: Sequence[Tensor], recipes: Sequence[Recipe]) -> None:
+    """Note how rows, or results of a TapeGradient, were computed, as ops and inputs,
+    for what derives them again.
+
+    Each row has its own: one that its tape held would lead back to the tape.
+    """
+    for row, recipe in zip(rows, recipes, strict=True):
+        row.mark = {**(row.mark or {}), RECIPE: recipe}
+
+
+def recipe_of(node: Tensor) -> Recipe | None:
+    """How a leaf was computed, if that was noted."""
+    found: Recipe | None = node.mark.get(RECIPE) if node.mark else None
+    return found
+
+
+def has_recipe(node: Tensor) -> bool:
+    """Whether it is known how a leaf was computed."""
+    return recipe_of(node) is not None
+
+
+def replayed(rows: Sequence[Tensor], made: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """What rows were before they ran, as new nodes by serial; `made` has what stands
+    for nodes, at which it ends. Raises where a recipe is gone.
+    """
+    nodes: dict[int, Tensor] = {}
+    recipes: dict[int, Recipe] = {}
+    stack = list(rows)
+    while stack:
+        node = stack.pop()
+        if node.serial in nodes or node.serial in made:
+            continue
+        nodes[node.serial] = node
+        recipe = recipe_of(node) if type(node.op) is Row else None
+        if recipe is not None:
+            recipes[node.serial] = recipe
+        elif node.stored is None:
+            recipe = node.op, node.inputs
+        stack += recipe[1] if recipe is not None else ()
+    if any(row.serial not in recipes and row.serial not in made for row in rows):
+        raise twice()
+    every = dict(made)
+    for serial in sorted(nodes):
+        node = nodes[serial]
+        op, inputs = recipes.get(serial, (node.op, node.inputs))
+        inner = node.stored is None and any(x.serial in every for x in inputs)
+        if serial in recipes or inner:
+            own = tuple([every.get(x.serial, x) for x in inputs])
+            every[serial] = remade(node, op, own, node.type)
+    return every
+
+
+def rows_given(node: Tensor) -> list[Tensor] | None:
+    """The rows whose cotangents a TapeGradient takes, then those it is asked for, if
+    it is known how all were computed.
+    """
+    rows: list[Tensor] | None = (node.mark or {}).get(ROWS)
+    return rows if rows is not None and all(map(has_recipe, rows)) else None
+
+
+def cut_pulled(node: Tensor) -> None:
+    """Make a leaf of an evaluated result of a TapeGradient; how it was computed is
+    noted if it can be derived again.
+    """
+    recipe = node.op, node.inputs
+    cut(node, Cut(TWICE, True))
+    if rows_given(recipe[1][0]) is not None:
+        keep_recipes([node], [recipe])
 
 
 @op()
@@ -189,6 +273,9 @@ def through(
     asked = tuple(tape.place(row) for row in rows)
     types = tuple(row.type for row in rows)
     node = TapeGradient(tape, tuple(gs), asked, types)(*gs.values(), *tape.sources)
+    every = [*[tape.row(k) for k in gs], *rows]
+    if all(row is not None and has_recipe(row) for row in every):
+        node.mark = {ROWS: every}
     found = []
     for k, part in enumerate(tape.parts):
         g = Tensor(Output(k), (node,), part.type)

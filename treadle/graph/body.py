@@ -247,7 +247,10 @@ def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> 
     own |= {x.serial for _, x in reads}
 
     def outside(node: Tensor) -> bool:
-        return node.serial < frame.start and node.serial not in own
+        # Of a node of several results each one is read, and not the node.
+        several = node.op.family == "output"
+        source = node.inputs[0] if several else node
+        return source.serial < frame.start and node.serial not in own
 
     nodes = reach(everything, outside)
     captured = [n for n in nodes if outside(n)]

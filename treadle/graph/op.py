@@ -28,6 +28,7 @@ _type = attrgetter("type")
 
 Array = np.ndarray[Any, Any]
 Cotangents = tuple[Tensor | None, ...]
+FLAT: Any = object()  # the cotangent of an input of which the derivative is 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,10 @@ class Op(_Frozen):
         raise NotImplementedError
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        """Cotangent of each input, as a graph; None where nothing depends."""
+        """Cotangent of each input, as a graph; None where nothing depends.
+
+        FLAT is a zero that costs nothing: what it is passed on to is reached by it.
+        """
         raise NotImplementedError
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:

@@ -381,6 +381,9 @@ def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
         _unmark(node)
 
 
+_RECIPES = ("program", "recipe")  # the marks that tell how a node was made
+
+
 def _unmark(node: Tensor) -> None:
     """How a node was made does not matter any more."""
-    node.mark = {k: v for k, v in (node.mark or {}).items() if k != "program"}
+    node.mark = {k: v for k, v in (node.mark or {}).items() if k not in _RECIPES}

@@ -356,7 +356,7 @@ class WeightNorm(Module):
     def forward(self, *args: Any) -> Any:
         g = getattr(self, f"{self.weight_name}_g")
         v = getattr(self, f"{self.weight_name}_v")
-        norm = functions.sqrt((v * v).sum(tuple(range(1, v.ndim)), keepdims=True))
+        norm = functions.norm_of((v * v).sum(tuple(range(1, v.ndim)), keepdims=True))
         object.__setattr__(self.layer, self.weight_name, v * (g / norm))
         try:
             return self.layer(*args)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import FLAT, Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
@@ -28,7 +28,7 @@ __all__ = [
 _TOP, _BOTTOM = Input(low=1.1, high=1.9), Input(low=2.2, high=3.8)
 
 
-@op(primitive=True, differentiable=False)
+@op(primitive=True)
 class FloorDivide(Elementwise):
     """The greatest whole number not above x / y."""
 
@@ -37,6 +37,9 @@ class FloorDivide(Elementwise):
 
     def numpy(self, *arrays: Any) -> Array:
         return np.floor_divide(*arrays)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return FLAT, FLAT
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -212,6 +212,15 @@ class RowsToDense(Family):
         ]
 
 
+def shares(total: Tensor, ids: Tensor) -> Tensor:
+    """Values that, added at ids, make a table of which all other rows are zeros."""
+    places = np.asarray(ids.array)
+    each = 1.0 / np.bincount(places.reshape(-1))[places]
+    each = each.reshape(places.shape + (1,) * (total.type.ndim - 1))
+    found: Tensor = Embedding()(total, ids) * each.astype(total.type.dtype)
+    return found
+
+
 def _rows_fit(ids: Type, values: Type) -> None:
     integers_only([ids])
     if values.shape[: ids.ndim] != ids.shape:

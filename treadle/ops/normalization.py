@@ -227,10 +227,7 @@ class Normalize(Scaled):
 
     def expand(self, *xs: Tensor) -> Tensor:
         x, eps = _wide(xs[0]), _wide(xs[1])
-        square = (x * x).sum(self.axes, keepdims=True)
-        # The root of 0 has no derivative, so 0 never reaches it.
-        positive = functions.where(square > 0, square, 1)
-        norm = functions.where(square > 0, functions.sqrt(positive), 0)
+        norm = functions.norm_of((x * x).sum(self.axes, keepdims=True))
         return astype(x / functions.maximum(norm, eps), xs[0].type.dtype)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import as_float
 from treadle.ops.power import squared_modulus
 from treadle.ops.reduce import along, sum
 from treadle.ops.statistics import extent, kept
@@ -30,14 +30,14 @@ def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tens
 def l2_norm(
     x: Any, axis: Any = None, *, epsilon: Any = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The root of (the sum of squares + epsilon); its derivative at 0 needs epsilon.
+    """The root of (the sum of squares + epsilon); its derivative at 0 is 0.
 
     >>> import treadle as td
     >>> float(td.l2_norm([3.0, 4.0]))
     5.0
     """
     node, axes = along(as_float(x), axis)
-    y = functions.sqrt(squared_l2_norm(node, axes) + epsilon)
+    y = functions.norm_of(squared_l2_norm(node, axes) + epsilon)
     return kept(y, node, axes, keepdims)
 
 
@@ -63,6 +63,7 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
     """The vector norm of an order: sum(|x|**ord)**(1/ord).
 
     Order 0 counts what is not 0; infinity and -infinity take the greatest and least.
+    Where an element is 0 its derivative is 0, as torch's.
 
     >>> import treadle as td
     >>> float(td.norm([3.0, -4.0], float("inf")))
@@ -79,6 +80,14 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
         extreme: Tensor = fold(size, axes, keepdims=keepdims)
         return extreme
     if ord == 0:
-        return sum(astype(size != 0, size.type.dtype), axes, keepdims=keepdims)
-    y = functions.pow(sum(functions.pow(size, ord), axes), 1.0 / ord)
+        counted = functions.where(functions.isnan(size), 1, functions.sign(size))
+        return sum(counted, axes, keepdims=keepdims)
+    y = _flat_power(sum(_flat_power(size, ord), axes), 1.0 / ord)
     return kept(y, node, axes, keepdims)
+
+
+def _flat_power(x: Tensor, y: float) -> Tensor:
+    """x**y of numbers from 0 on, of which the derivative at 0 is 0."""
+    power = functions.pow(functions.where(x == 0, 1, x), y)
+    found: Tensor = functions.where(x == 0, 0.0 if y > 0 else np.inf, power)
+    return found

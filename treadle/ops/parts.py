@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import complex64, kind
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import FLAT, Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
@@ -173,7 +173,7 @@ class Imag(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if kind(xs[0].type.dtype) != "complex":
-            return (None,)
+            return (FLAT,)
         return (functions.astype(g, xs[0].type.dtype) * 1j,)
 
     @classmethod

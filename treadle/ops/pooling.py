@@ -237,9 +237,7 @@ def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor
     """
     node = as_float(x)
     total = sum_pool(node * node, kernel, stride, padding)
-    zero = functions.equal(total, 0)
-    root = functions.sqrt(functions.where(zero, 1.0, total))
-    found: Tensor = functions.where(zero, 0.0, root)
+    found: Tensor = functions.norm_of(total)
     return found
 
 

@@ -21,8 +21,9 @@ __all__ = ["cube", "pow", "reciprocal", "rsqrt", "sqrt", "square"]
 
 @op(primitive=True, tolerance="E")
 class Sqrt(Elementwise):
-    """The square root."""
+    """The square root; with `flat` its derivative at 0 is 0."""
 
+    flat: bool = False
     arity = 1
     takes = "inexact"
 
@@ -30,11 +31,15 @@ class Sqrt(Elementwise):
         return np.sqrt(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g / (functions.conj(y) * 2.0),)
+        if not self.flat:
+            return (g / (functions.conj(y) * 2.0),)
+        safe = functions.where(y == 0, 1, y)
+        return (functions.where(y == 0, 0, g / (safe * 2.0)),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
+        flat = Sample(cls(True), (Input((5,), low=0.2, high=4),))
+        return [*unary_samples(cls(), 0.2, 4), flat]
 
 
 @provide
@@ -47,6 +52,12 @@ def sqrt(x: Any) -> Tensor:
     '1.41421'
     """
     return unary(Sqrt(), x)
+
+
+@provide
+def norm_of(squares: Any) -> Tensor:
+    """The root of a sum of squares, of which the derivative is 0 where all are 0."""
+    return unary(Sqrt(True), squares)
 
 
 @op(tolerance="E")

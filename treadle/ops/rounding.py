@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.base.dtypes import complex64, float32, int32, kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import FLAT, Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
@@ -68,7 +68,7 @@ class Sign(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if kind(g.type.dtype) != "complex":
-            return (None,)
+            return (FLAT,)
         # Only the part of g across the direction y turns it, by 1 / |x|.
         size = abs(xs[0])
         along = functions.real(g * functions.conj(y)).astype(g.type.dtype)
@@ -100,7 +100,7 @@ class Rounding(Elementwise):
     straight: bool
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return (g if self.straight else None,)
+        return (g if self.straight else FLAT,)
 
     @classmethod
     def samples(cls) -> list[Sample]:

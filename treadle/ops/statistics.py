@@ -171,12 +171,14 @@ def std(
 ) -> Tensor:
     """The standard deviation over `axis`: the root of the variance.
 
+    Where it is 0 its derivative is 0.
+
     >>> import treadle as td
     >>> float(td.std([1.0, 3.0]))
     1.0
     """
     node, axes = along(as_float(x), axis)
-    y = functions.sqrt(var(node, axes, correction=correction))
+    y = functions.norm_of(var(node, axes, correction=correction))
     return kept(y, node, axes, keepdims)
 
 

@@ -54,10 +54,8 @@ def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
     """
 
     def norm(p: Tensor) -> Tensor:
-        squares = (p * p).sum()
-        there = squares > 0
-        root = functions.sqrt(functions.where(there, squares, 1.0))
-        return functions.where(there, root, 0.0)
+        found: Tensor = functions.norm_of((p * p).sum())
+        return found
 
     return _sum(params, norm) * factor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.derivative import derived
+from treadle.autodiff.written import derived
 from treadle.base.errors import RunError
 from treadle.base.types import TupleType
 from treadle.graph.body import is_repeatable

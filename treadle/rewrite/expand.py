@@ -12,8 +12,8 @@ from enum import Enum
 from operator import is_
 from typing import Any
 
-from treadle.autodiff.derivative import Derivative, expansion
 from treadle.autodiff.reverse import Tidy, tidied
+from treadle.autodiff.written import Derivative, expansion
 from treadle.base.dtypes import bfloat16, float16, float32
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import TWICE, Tape, TapeGradient, tape_of
+from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.base import trees
 from treadle.base.collector import held_back
 from treadle.base.errors import StateError
@@ -284,7 +284,7 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
             told.pulled(first, results)
         for k, node in results:
             settle(node, found[k])
-            cut(node, Cut(TWICE, True))
+            cut_pulled(node)
 
 
 def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:

@@ -8,15 +8,14 @@ Variables are data that is still there.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.derivative import derived
 from treadle.autodiff.gradient import derivatives
-from treadle.autodiff.tape import Row, Tape, tape_of
+from treadle.autodiff.tape import Row, replayed, rows_given
+from treadle.autodiff.written import derived
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError
 from treadle.base.options import current, options
@@ -26,7 +25,7 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute_at
 from treadle.graph.operators import provide
 from treadle.graph.resident import Resident
-from treadle.graph.tensor import Tensor, copied
+from treadle.graph.tensor import Tensor
 from treadle.graph.text import head
 from treadle.graph.traversal import pending
 from treadle.runtime import rows
@@ -221,48 +220,23 @@ def _types(nodes: Sequence[Tensor]) -> str:
 
 # -- batched runs ----------------------------------------------------------------------
 
-# By tape: what the rows that somebody reads were computed by, as it can be replayed.
-_recipes: weakref.WeakKeyDictionary[Tape, dict[int, Tensor]]
-_recipes = weakref.WeakKeyDictionary()
-
 
 @provide  # in the place of the one that it calls
 def run_rows(
     roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
 ) -> bool:
-    """`rows.run_rows`, and a look at the values if they are to be watched.
-
-    Rows lose their recipes, so that a copy of these is kept for as long as their tape.
-    """
+    """`rows.run_rows`, and a look at the values if they are to be watched."""
     now = current()
     if not now.check_numerics or now.eager:  # which runs each node by itself
         return rows.run_rows(roots, asked, once)
-    copies = _copies(roots)
+    waiting = {node.serial for node in pending(roots) if node.stored is None}
     if not rows.run_rows(roots, asked, once):
         return False
     for node in pending(roots):
-        if type(node.op) is Row and node.serial in copies:
-            copy = copies[node.serial]
-            tape = tape_of(node)
-            if tape is not None and tape not in _recipes:
-                own = [(k, copies.get(s)) for s, k in tape.numbers.items()]
-                _recipes[tape] = {k: made for k, made in own if made is not None}
-            if not _finite(node.array):
-                _blame([copy], pending([copy]), {})
+        if type(node.op) is Row and node.serial in waiting and not _finite(node.array):
+            copy = replayed([node], {})[node.serial]
+            _blame([copy], pending([copy]), {})
     return True
-
-
-def _copies(roots: Sequence[Tensor]) -> dict[int, Tensor]:
-    """A copy of each node that is yet to be run, by the serial of the node.
-
-    The nodes themselves are held by nothing here: who holds one asks for its value.
-    """
-    made: dict[int, Tensor] = {}
-    for node in pending(roots):
-        if node.stored is None and node.inputs:
-            inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-            made[node.serial] = copied(node, inputs)
-    return made
 
 
 def refuse_pulled(node: Tensor, found: Sequence[Any]) -> None:
@@ -270,16 +244,17 @@ def refuse_pulled(node: Tensor, found: Sequence[Any]) -> None:
     if not current().check_numerics or all(map(_finite, found)):
         return
     op: Any = node.op
-    copies = _recipes.get(op.tape, {})
-    ys = [copies[k] for k in op.places if k in copies]
-    if len(ys) == len(op.places):
+    given = rows_given(node)
+    if given is not None:
+        made = replayed(given, {})
+        ys = [made[row.serial] for row in given]
         gs = [constant_node(np.asarray(x.array)) for x in node.inputs[: len(ys)]]
         sources = [x for x in op.tape.sources if not isinstance(x.type, TupleType)]
         with options(autobatch=False):  # which would take us here again
             roots = derivatives(ys, gs, sources, "zero")
         every, own = derived(pending(roots), {r.serial for r in roots})
-        made = set(own.values())
-        _blame([n for n in every if n.serial in made], every, {})
+        wanted = set(own.values())
+        _blame([n for n in every if n.serial in wanted], every, {})
     error = RunError("the gradient of a batched run is not finite")
     error.hint = "td.options(autobatch=False) tells which node made it so"
     raise error.located("gradient", "", node.line)

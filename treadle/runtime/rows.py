@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.tape import Part, Row, Tape
+from treadle.autodiff.tape import Part, Row, Tape, keep_recipes
 from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
@@ -167,7 +167,12 @@ def _pays(
     if tape is not None:
         tape.made(rows.exits.nodes)
     own = engine(options.engine)
+    # What a step consumes is never derived again.
+    again = tape is not None and (options.check_numerics or not once)
+    recipes = [(x.op, x.inputs) for x in rows.exits.nodes] if again else []
     own.leave(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
+    if again:
+        keep_recipes(rows.exits.nodes, recipes)
     rows.exits.forget()
     own.forget(every)
     return True

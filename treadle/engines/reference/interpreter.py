@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from treadle.autodiff.derivative import derived
+from treadle.autodiff.written import derived
 from treadle.base.events import span, watchers
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error

@@ -102,7 +102,7 @@ class Bert(Module):
         else:
             part = functions.expand_dims(as_tensor(mask).astype(states.dtype), -1)
             mean = (states * part).sum(1) / functions.maximum(part.sum(1), 1e-9)
-        length = functions.sqrt((mean * mean).sum(-1, keepdims=True))
+        length = functions.norm_of((mean * mean).sum(-1, keepdims=True))
         found: Tensor = mean / functions.maximum(length, 1e-12)
         return found
 

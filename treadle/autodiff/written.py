@@ -1,0 +1,170 @@
+"""The derivative as a node, and the graph that it stands for."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from treadle.autodiff.reverse import Targets, pull, zeros_like
+from treadle.autodiff.tape import (
+    TapeGradient,
+    recipe_of,
+    replayed,
+    rows_given,
+    twice,
+)
+from treadle.base.types import TupleType
+from treadle.graph.frame import apart
+from treadle.graph.leaves import Cut, constant_node
+from treadle.graph.op import Op, op
+from treadle.graph.operators import provide
+from treadle.graph.serials import newest_serial
+from treadle.graph.tensor import Tensor, noted
+from treadle.graph.traversal import by_serial, pending, reach
+from treadle.ops.families import Output
+from treadle.ops.lookup import shares
+
+__all__ = ["Derivative", "derived", "expansion", "spelled_out"]
+
+
+@op()
+class Derivative(Op):
+    """Cotangents of some nodes for cotangents of `of` results: inputs results,
+    their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes.
+    """
+
+    of: int
+    sizes: tuple[int, ...]
+    family = "derivative"
+
+    def infer(self, *types: Any) -> TupleType:
+        found, place = [], 2 * self.of
+        for size in self.sizes:
+            found.append(types[place])
+            place += size
+        return TupleType(tuple(found))
+
+
+def expansion(
+    node: Tensor, made: Mapping[int, Tensor] | None = None
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """What the results of a Derivative are, as graphs of what it derives; what is read
+    of the nodes that were there, and the new ones, in order.
+
+    `made` has nodes, by serial, that were made of its inputs.
+    """
+    op = node.op
+    assert isinstance(op, Derivative)
+    inputs = [made.get(x.serial, x) for x in node.inputs] if made else node.inputs
+    ys, gs = inputs[: op.of], inputs[op.of : 2 * op.of]
+    rest = iter(inputs[2 * op.of :])
+    groups = [[next(rest) for _ in range(size)] for size in op.sizes]
+    start = newest_serial()
+    with apart():
+        found = pull(ys, gs, Targets.of_nodes(groups))
+    results = [found[k] for k in range(len(groups))]
+    nodes = reach(results, lambda n: n.serial < start)
+    first = bisect(nodes, start, key=by_serial)
+    old, fresh = nodes[:first], nodes[first:]
+    code, offset = node.origin
+    for x in fresh:
+        x._code, x._offset = code, offset
+    return results, old, fresh
+
+
+def _of_rows(node: Tensor, made: Mapping[int, Tensor]) -> list[Tensor]:
+    """The results of a TapeGradient as graphs of how its rows were computed."""
+    op, rows = node.op, rows_given(node)
+    assert isinstance(op, TapeGradient)
+    if rows is None:
+        raise twice().located("gradient", repr(node.type), node.line)
+    inputs = [made.get(x.serial, x) for x in node.inputs]
+    gs, sources = inputs[: len(op.places)], inputs[len(op.places) :]
+    pairs = zip(node.inputs[len(op.places) :], sources, strict=True)
+    copies = replayed(rows, {x.serial: own for x, own in pairs})
+    own = [copies[row.serial] for row in rows]
+    ys, asked = own[: len(gs)], own[len(gs) :]
+    wanted = [*sources, *asked]
+    found = pull(ys, gs, Targets(wanted, ends=sources))
+    place = {x.serial: k for k, x in enumerate(op.tape.sources)}
+    results = []
+    for part in op.tape.parts:
+        # The parts of a source are added up: one of them has all.
+        g = found.pop(place[part.source.serial], None)
+        if g is None:
+            g = constant_node(np.zeros(part.type.shape, part.type.dtype))
+        elif part.ids is not None:
+            g = shares(g, constant_node(part.ids))
+        results.append(g)
+    rest = enumerate(asked, len(sources))
+    return results + [found[k] if k in found else zeros_like(x) for k, x in rest]
+
+
+def spelled_out(
+    nodes: Iterable[Tensor], made: dict[int, Tensor] | None = None
+) -> dict[int, Tensor]:
+    """What nodes, in order, become where derivatives are written out, by serial."""
+    made = {} if made is None else made
+    results: dict[int, list[Tensor]] = {}
+    for node in nodes:
+        if node.serial in made:
+            continue
+        if type(node.op) is Derivative:
+            results[node.serial] = expansion(node, made)[0]
+        elif type(node.op) is TapeGradient and rows_given(node) is not None:
+            results[node.serial] = _of_rows(node, made)
+        elif isinstance(node.op, Cut) and (recipe := recipe_of(node)) is not None:
+            op, (below,) = recipe
+            assert isinstance(op, Output)
+            if below.serial not in results:
+                results[below.serial] = _of_rows(below, made)
+            made[node.serial] = results[below.serial][op.position]
+        elif node.inputs and node.inputs[0].serial in results:
+            assert isinstance(node.op, Output)
+            made[node.serial] = _standing_for(
+                results[node.inputs[0].serial][node.op.position], node
+            )
+        elif any(x.serial in made for x in node.inputs):
+            inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+            made[node.serial] = _copied(node.op, inputs, node)
+    return made
+
+
+def _standing_for(found: Tensor, like: Tensor) -> Tensor:
+    """What a result is, with the value and the notes that the result has."""
+    plain = like.stored is None and not (like.mark or like._name or like._metadata)
+    if plain or not found.inputs:
+        return found
+    return _copied(found.op, found.inputs, like)
+
+
+def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
+    return noted(Tensor(op, inputs, like.type, like.stored), like)
+
+
+def derived(
+    nodes: Sequence[Tensor], keep: Set[int]
+) -> tuple[Sequence[Tensor], dict[int, int]]:
+    """The nodes of a run without derivatives, for an engine that keeps no programs.
+
+    Also the new serial of each that is to be kept; several may have one in common.
+    """
+    if not any(type(node.op) is Derivative for node in nodes):
+        return nodes, {serial: serial for serial in keep}
+    made = spelled_out([n for n in nodes if n.stored is None])
+    wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
+    own = {n.serial: made.get(n.serial, n).serial for n in wanted}
+    return pending([made.get(n.serial, n) for n in wanted]), own
+
+
+@provide
+def written_out(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Nodes as they are looked at: every Derivative that they reach written out."""
+    nodes = reach(roots)
+    if not any(type(node.op) is Derivative for node in nodes):
+        return list(roots)
+    made = spelled_out(nodes)
+    return [made.get(root.serial, root) for root in roots]
