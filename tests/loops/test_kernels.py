@@ -75,15 +75,33 @@ of n0, n1, n2
       b0[i0*n1 + i1] = divide(b0[i0*n1 + i1], a1)
 """,
     ),
-    "a sum over rows keeps its columns side by side": (
+    "a fold over rows keeps its columns side by side": (
+        lambda x: td.max(x, 0),
+        """
+kernel max(b0: float32 written, b1: float32) of n0, n1, n2
+  vector i1 < n2 by 256
+    a0: float32 = -inf
+    serial i0 < n0
+      a0 = Maximum with b1[i0*n1 + i1]
+    b0[i1] = a0
+""",
+    ),
+    "a long sum is added up in blocks": (
         lambda x: td.sum(x, 0),
         """
-kernel sum(b0: float32 written, b1: float32) of n0, n1, n2
+kernel sum(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4, n5
   vector i1 < n2 by 256
-    a0: float32 = 0
-    serial i0 < n0
-      a0 = Add with b1[i0*n1 + i1]
-    b0[i1] = a0
+    a2: float32 = 0
+    a3: float32 = 0
+    serial i2 < n3 in steps of n5
+      a1: float32 = 0
+      serial i0 < n0 from i2 up to i2 + n4
+        a1 = Add with b1[i0*n1 + i1]
+      v0 = add(a2, a1)
+      v1 = subtract(v0, a2)
+      a3 = Add with add(subtract(a2, subtract(v0, v1)), subtract(a1, v1))
+      a2 = Add with a1
+    b0[i1] = select(equal(a3, a3), add(a2, a3), a2)
 """,
     ),
     "movement is index arithmetic": (

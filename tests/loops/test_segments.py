@@ -26,31 +26,44 @@ from treadle.ops.segments import SegmentSum
 from treadle.ops.sparse import CSRDots, CSRMatMul
 
 UP = "select(less(b{0}[i{1} + 1], b{0}[i{1}]), -1, b{0}[i{1} + 1])"
+JOIN = """\
+        v0 = add(a2, a1)
+        v1 = subtract(v0, a2)
+        a3 = Add with add(subtract(a2, subtract(v0, v1)), subtract(a1, v1))
+        a2 = Add with a1"""
 GOLDEN = {
     "sums of a row wait in registers": (
         CSRMatMul(30),
         f"""
 kernel csrmatmul(b0: float32, b1: int64, b2: int64, b3: float32, b4: float32 written) \
-of n0, n1, n2, n3, n4, n5, n6, n7
+of n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10
   parallel i0 < n0
     vector i2 < n4 by 64
-      a0: float32 = 0
-      serial i1 < n1 from [b2[i0]] up to [{UP.format(2, 0)}]
-        a0 = Add with multiply(b0[i1], b3[[b1[i1]]*n3 + i2])
-      b4[i0*n7 + i2] = a0
+      a2: float32 = 0
+      a3: float32 = 0
+      serial i3 < n5 from [b2[i0]] up to [{UP.format(2, 0)}] in steps of n9
+        a1: float32 = 0
+        serial i1 < n1 from i3 up to i3 + n6 up to [{UP.format(2, 0)}]
+          a1 = Add with multiply(b0[i1], b3[[b1[i1]]*n3 + i2])
+{JOIN}
+      b4[i0*n10 + i2] = select(equal(a3, a3), add(a2, a3), a2)
 """,
     ),
     "sums of rows": (
         SegmentSum(),
         f"""
 kernel segmentsum(b0: int64, b1: float32, b2: float32 written) \
-of n0, n1, n2, n3, n4, n5, n6
+of n0, n1, n2, n3, n4, n5, n6, n7, n8, n9
   parallel i0 < n0
     vector i2 < n3 by 64
-      a0: float32 = 0
-      serial i1 < n1 from [b0[i0]] up to [{UP.format(0, 0)}]
-        a0 = Add with b1[i1*n2 + i2]
-      b2[i0*n6 + i2] = a0
+      a2: float32 = 0
+      a3: float32 = 0
+      serial i3 < n4 from [b0[i0]] up to [{UP.format(0, 0)}] in steps of n8
+        a1: float32 = 0
+        serial i1 < n1 from i3 up to i3 + n5 up to [{UP.format(0, 0)}]
+          a1 = Add with b1[i1*n2 + i2]
+{JOIN}
+      b2[i0*n9 + i2] = select(equal(a3, a3), add(a2, a3), a2)
 """,
     ),
     "transposed, columns that are side by side share no place": (
@@ -204,10 +217,10 @@ def test_wrong_bounds_are_told() -> None:
         body = (replace(right.body[0], body=(around,)),)
         return " ".join(kernel_problems(right.with_body(body)))
 
-    name = inner.axis.name
-    assert f"loop {name} ends elsewhere in each lane" in told(stop=Index.of(lanes.axis))
+    name, end = inner.axis.name, Index.of(lanes.axis)
+    assert f"loop {name} ends elsewhere in each lane" in told(stop=(end,))
     assert "axis z is used outside of its loop" in told(start=Index.of(Axis("z", 4)))
-    outer = replace(right.body[0], stop=Index.of(3))
+    outer = replace(right.body[0], stop=(Index.of(3),))
     found = kernel_problems(right.with_body((outer,)))
     assert f"parallel loop {outer.axis.name} is bounded" in found
 

@@ -35,6 +35,7 @@ def short_folds_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut, "LONG", 1 << 10)
     monkeypatch.setattr(cut, "LARGE", 1 << 10)
     monkeypatch.setattr(columns, "WIDE", 2)
+    monkeypatch.setattr(cut, "WIDE", 2)
     monkeypatch.setattr("treadle.program.group.MANY", 1 << 10)
 
 
@@ -57,9 +58,11 @@ def norm(x: td.Tensor, w: td.Tensor, b: td.Tensor) -> td.Tensor:
 
 CASES: dict[str, Callable[[], Tensors]] = {
     "layer norm": lambda: pulled(norm, X, W, B),
-    "a few times many rows": lambda: pulled(norm, X.reshape(4, 80, COLUMNS), W, B),
+    "a few times many rows": lambda: pulled(
+        norm, X.reshape(4, ROWS // 4, COLUMNS), W, B
+    ),
     "once many rows": lambda: pulled(norm, X.reshape(1, ROWS, COLUMNS), W, B),
-    "many times rows": lambda: pulled(norm, X.reshape(32, 10, COLUMNS), W, B),
+    "many times rows": lambda: pulled(norm, X.reshape(32, ROWS // 32, COLUMNS), W, B),
     "gelu of a sum": lambda: pulled(lambda x, b: td.gelu(x + b), X, B),
     "softmax of a sum": lambda: pulled(lambda x, b: td.softmax(x + b, 1), X, B),
     "scaled rows": lambda: pulled(lambda x, w: td.tanh(x * w) / 3.0, X, W),

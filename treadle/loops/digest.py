@@ -78,7 +78,9 @@ class _Speller:
         if isinstance(s, Fetch):
             return f"fetch {s.buffer} {self.index(s.index)}"
         folds = " ".join(map(self.accumulator, s.folds))
-        ends = ["" if i is None else self.index(i) for i in (s.start, s.stop)]
+        ends = ["" if s.start is None else self.index(s.start)]
+        ends += map(self.index, s.stop)
+        ends.append(self.size(s.stride))
         head = f"{s.kind} {self.atom(s.axis)} {s.lanes} <{folds}> <{'> <'.join(ends)}>"
         return head + self.statements(s.body)
 

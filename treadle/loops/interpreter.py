@@ -49,9 +49,8 @@ class _Run:
                 begin, end = 0, s.axis.extent
                 if s.start is not None:
                     begin = max(begin, self.index(s.start))
-                if s.stop is not None:
-                    end = min(end, self.index(s.stop))
-                for k in range(begin, end):
+                end = min([end, *map(self.index, s.stop)])
+                for k in range(begin, end, s.stride):
                     self.at[s.axis] = k
                     self.run(s.body)
             elif isinstance(s, Fold):

@@ -30,7 +30,7 @@ from treadle.loops.kernel import (
 from treadle.loops.rewriting import rewritten
 from treadle.ops.select import Select
 
-__all__ = ["in_intervals"]
+__all__ = ["decided", "in_intervals"]
 
 MOST = 16  # loops that one becomes
 
@@ -77,7 +77,7 @@ def _part(
     """The steps of a loop from `start` to `end`."""
     axis = Axis(f"{loop.axis.name}_{number}", end - start)
     by = {loop.axis: Index.of(axis) + start}
-    body = rewritten(loop.body, lambda i: i.replaced(by), shared=_decided)
+    body = rewritten(loop.body, lambda i: i.replaced(by), shared=decided)
     return replace(loop, axis=axis, body=body, lanes=lanes(axis.extent))
 
 
@@ -106,7 +106,7 @@ def _holds(guard: Guard) -> bool | None:
     return False if high < guard.low or low >= guard.high else None
 
 
-def _decided(x: Expression | Statement) -> Expression | Statement:
+def decided(x: Expression | Statement) -> Expression | Statement:
     """What is left of an expression or a statement where what is known is not asked."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
         condition, yes, no = x.inputs

@@ -203,8 +203,9 @@ class Loop:
     follow each other, as what they store joins), "serial", or "vector" (`lanes` steps
     at once; folds then combine lane by lane, and at the end in halves). `folds` are the
     accumulators that start here. `start` and `stop`, if given, are where the steps
-    begin and end within the extent: that may be data, as the rows of a ragged array
-    are, which lie between two of their starts.
+    begin and end within the extent (at the first of several stops): that may be data,
+    as the rows of a ragged array are, which lie between two of their starts. A `stride`
+    above 1 leaves steps out, which a loop inside does.
     """
 
     axis: Axis
@@ -213,22 +214,29 @@ class Loop:
     lanes: int = 0
     folds: tuple[Accumulator, ...] = ()
     start: Index | None = None
-    stop: Index | None = None
+    stop: tuple[Index, ...] = ()
+    stride: Any = 1
 
     @property
     def bounds(self) -> tuple[Index, ...]:
         """What it is bounded by within its extent."""
-        return tuple(i for i in (self.start, self.stop) if i is not None)
+        return self.stop if self.start is None else (self.start, *self.stop)
 
     def steps(self) -> int:
         """How many steps it has, or about as many where data bound it.
 
         Such loops share the extent out among the steps of those that bound them.
         """
-        if not self.bounds:
-            return int(self.axis.extent)
-        around = {a for i in self.bounds for e in within(i) for a in e.axes()}
-        return -(-self.axis.extent // max(math.prod(a.extent for a in around), 1))
+        data = [x for i in self.bounds for x in i.data()]
+        found = {
+            a for x in data for e in inside(x) for i in indices(e) for a in i.axes()
+        }
+        around = max(math.prod(a.extent for a in found), 1)
+        most = -(-self.axis.extent // around)
+        for stop in self.stop if self.start is not None else ():
+            apart = stop - self.start
+            most = most if apart.terms else min(most, apart.constant)
+        return -(-most // self.stride)
 
 
 Statement = Union[Store, Fold, Fetch, Loop]  # noqa: UP007

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from treadle.base.dtypes import DType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
@@ -42,7 +39,7 @@ from treadle.loops.region import Nodes, Region, passes, read_by
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
-__all__ = ["kernel_of", "start_of"]
+__all__ = ["kernel_of"]
 
 
 class _Buffers:
@@ -324,25 +321,11 @@ def _fold(
     at = region.reads[node.serial]
     dtype = wide(node.type.dtype)
     combine = combiner(op, x.type.dtype)
-    start = start_of(op, x.type.dtype)
+    start = op.start(x.type.dtype)
     value = lowering.value(x, at)
     if value.dtype != dtype:
         value = Apply(Cast(dtype), (value,), dtype)
     return Accumulator(number, combine, start, dtype), value
-
-
-def start_of(op: Reduction, dtype: DType) -> float | int:
-    """Where a fold of values starts; a maximum at the least number of their type."""
-    known: float | int | None = op.identity(dtype)
-    if known is not None:
-        return known
-    below, dtype = op.name == "Max", wide(dtype)
-    if dtype.kind == "f":
-        return -np.inf if below else np.inf
-    if dtype.kind == "b":
-        return not below
-    limits = np.iinfo(dtype)
-    return int(limits.min if below else limits.max)
 
 
 def _nest(

@@ -28,7 +28,6 @@ from treadle.loops.kernel import (
     Store,
 )
 from treadle.loops.lower import Strides, combiner, placed, wide
-from treadle.loops.nest import start_of
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, RightShift
 from treadle.ops.cast import Cast
 from treadle.ops.compare import Equal, Greater, Less, LessEqual, LogicalNot
@@ -110,7 +109,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     value: Expression = Load(0, placed(at, strides(x)), x.type.dtype)
     if value.dtype != dtype:
         value = _scalar(Cast(dtype), value, dtype=dtype)
-    start = start_of(fold, x.type.dtype)
+    start = fold.start(x.type.dtype)
     best = Accumulator(0, combiner(fold, dtype), start, dtype)
     hit = _scalar(Equal(), value, Folded(best, dtype), dtype=bool_)
     hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))

@@ -81,10 +81,10 @@ class _Rewriting:
         if isinstance(s, Loop):
             s = self.loop(s)
             inner = tuple([self.statement(t) for t in s.body])
-            start, stop = [
-                i if i is None else self.mapped(i) for i in (s.start, s.stop)
-            ]
-            return replace(s, body=inner, start=start, stop=stop)
+            start = s.start if s.start is None else self.mapped(s.start)
+            stop = tuple([self.mapped(i) for i in s.stop])
+            stride = self.number(s.stride)
+            return replace(s, body=inner, start=start, stop=stop, stride=stride)
         if isinstance(s, Fold):
             return Fold(s.accumulator, self.value(s.value))
         if isinstance(s, Fetch):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.intervals import in_intervals
 from treadle.loops.kernel import (
@@ -34,7 +35,7 @@ LIGHT = 24  # ops: a longer body leaves no registers for more columns
 HELD = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
-Bounds = tuple[Index | None, Index | None]
+Bounds = tuple[Index | None, tuple[Index, ...]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Nest:
 
     def bounded(self) -> set[Axis]:
         """The axes that are bounded, and those that they are bounded by."""
-        by = [i for _, bounds in self.bounds for i in bounds if i is not None]
+        by = [i for _, (start, stop) in self.bounds for i in (start, *stop) if i]
         found = {a for i in by for own in within(i) for a in own.axes()}
         return found | {axis for axis, _ in self.bounds}
 
@@ -340,7 +341,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     kernel = _straight(kernel)
     axis = vector_axis(kernel)
     if axis is None:
-        return kernel
+        return in_blocks(kernel)
     width = max(vector_bytes // element_bytes(kernel), 1)
     lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
@@ -354,4 +355,5 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     made = put_together(kernel, nest, axis, lanes)
     if kernel.ordered:
         return made
-    return in_intervals(made, width, lambda extent: lanes_for(extent, width))
+    made = in_intervals(made, width, lambda extent: lanes_for(extent, width))
+    return in_blocks(made)

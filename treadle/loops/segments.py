@@ -57,7 +57,7 @@ def segment(
     falls = Apply(Less(), (end, begin), bool_)
     last = Apply(Select(), (falls, Literal(-1, int64), end), int64)
     bounds = [Index(((Datum(x, extent), 1),)) for x in (begin, last)]
-    return Loop(axis, body, kind, folds=folds, start=bounds[0], stop=bounds[1])
+    return Loop(axis, body, kind, folds=folds, start=bounds[0], stop=(bounds[1],))
 
 
 class _Parts:

@@ -71,7 +71,8 @@ class _Writer:
                 for a in s.folds:
                     self.put(depth, f"a{a.number}: {a.dtype.name} = {a.start}")
                 bounds = f" from {self.index(s.start)}" if s.start is not None else ""
-                bounds += f" up to {self.index(s.stop)}" if s.stop is not None else ""
+                bounds += "".join([f" up to {self.index(i)}" for i in s.stop])
+                bounds += f" in steps of {_size(s.stride)}" if s.stride != 1 else ""
                 self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{bounds}")
                 self.body(s.body, depth + 1)
                 self.names = {}

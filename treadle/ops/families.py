@@ -173,6 +173,19 @@ class Reduction(Family):
         """The value of an empty fold; None when there is none."""
         raise NotImplementedError
 
+    def start(self, dtype: Any) -> Any:
+        """Where a fold begins; a maximum at the least number of its dtype."""
+        known = self.identity(dtype)
+        if known is not None:
+            return known
+        below = self.name == "Max"
+        if dtype.kind in "fV":
+            return -np.inf if below else np.inf
+        if dtype.kind == "b":
+            return not below
+        limits = np.iinfo(dtype)
+        return int(limits.min if below else limits.max)
+
 
 @cached(1024)
 def reduced(t: Type, axes: tuple[int, ...], keepdims: bool) -> Type:

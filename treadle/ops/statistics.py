@@ -136,9 +136,20 @@ class Var(Composite):
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
         centered = x - spread(mean(x, self.axes), x, self.axes, False)
-        n = extent(x, self.axes) - self.correction
-        y = sum(squared_modulus(centered), self.axes) / (n if n > 0 else 0)
+        count = extent(x, self.axes)
+        n = count - self.correction
+        # A mean is rounded: how far it is off shows in the sum of the distances.
+        off = squared_modulus(sum(centered, self.axes)) / count
+        squares = sum(squared_modulus(centered), self.axes)
+        y = functions.maximum(squares - off, 0) / (n if n > 0 else 0)
         return kept(y, x, self.axes, self.keepdims)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        n = extent(x, self.axes) - self.correction
+        share = spread(g * 2 / (n if n > 0 else 0), x, self.axes, self.keepdims)
+        centered = x - spread(mean(x, self.axes), x, self.axes, False)
+        return (over(x, share) * functions.conj(centered),)
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -245,8 +245,9 @@ def _walk(
     """Statements in the order in which they run, and the loops around them."""
     for k, s in enumerate(body):
         yield s, path, axes
-        if isinstance(s, Loop):
-            yield from _walk(s.body, (*path, k), (*axes, s.axis))
+        if isinstance(s, Loop):  # one with a stride moves where one inside begins
+            own = s.axis if s.stride == 1 else Axis(s.axis.name, 1)
+            yield from _walk(s.body, (*path, k), (*axes, own))
 
 
 def after_readers(

@@ -21,11 +21,11 @@ from treadle.loops.region import Nodes, Region
 from treadle.loops.schedule import folds_in_lanes
 from treadle.program.places import sources
 from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, rebase
+from treadle.rewrite.cut import STEPS, WIDE
 
 __all__ = ["fold_columns_beside"]
 
 BLOCKS = 16  # of rows: fewer keep too few threads busy
-WIDE = 64  # columns: in shorter rows many lanes would be idle
 
 
 def fold_columns_beside(
@@ -111,7 +111,8 @@ def _folds_columns(unit: Unit) -> bool:
     blocks, rows, columns = _parts(unit)
     many = math.prod(a.extent for a in blocks) >= BLOCKS
     wide_enough = math.prod(a.extent for a in columns) >= WIDE
-    return many and len(rows) == 1 and wide_enough
+    few = math.prod(a.extent for a in rows) <= STEPS  # else sums are done in blocks
+    return many and few and len(rows) == 1 and wide_enough
 
 
 def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:

@@ -1,7 +1,7 @@
 """Long folds to few results cut in two, so that their parts can be done side by side.
 
-The order of a sum is decided here, by its own shape: neither fusion nor threads
-change it.
+The cut follows from the shape of a fold alone: neither fusion nor threads change it.
+How exact a sum is does not hang on it: kernels add up in blocks.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_not
 
+from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor, remade
 from treadle.ops.families import Reduction
 from treadle.ops.movement import Reshape
+from treadle.ops.padding import Pad
 
-__all__ = ["cut_folds"]
+__all__ = ["STEPS", "WIDE", "cut_folds"]
 
 LONG = 1 << 18  # elements of a fold that is cut
 LARGE = 1 << 21  # the same along two dimensions: no cache of one processor holds them
 ROWS = 64  # folds along rows, of which a kernel has enough to do side by side
 COLUMNS = 2048  # the same for folds across rows, which are done a vector at a time
+STEPS = 16  # additions in a row that one sum of a kernel takes
+WIDE = 64  # columns, from which on a part has no more rows than a sum takes at once
 PARTS = range(16, 257)
-ROWS_OF_PART = 16  # fewer are not worth a sum of their own
+PART = 1 << 13  # elements of a part of a row: a multiple of the blocks of a kernel
 
 
 def cut_folds(
-    roots: Mapping[int, Tensor], nodes: Sequence[Tensor], divided: set[int]
+    roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """The roots, with each long fold as a fold of parts and a fold of these.
 
-    `nodes` are all that the roots depend on. Extents whose divisors decided are added
-    to `divided`.
+    `nodes` are all that the roots depend on.
     """
     if not any(map(_is_long, nodes)):
         return dict(roots)
@@ -39,7 +42,7 @@ def cut_folds(
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
         if isinstance(node.op, Reduction):
-            found = _cut(node.op, inputs[0], divided)
+            found = _cut(node.op, inputs[0])
             if found is not None:
                 found.origin = node.origin
                 made[node.serial] = found
@@ -53,8 +56,8 @@ def _is_long(node: Tensor) -> bool:
     return isinstance(node.op, Reduction) and node.inputs[0].type.size >= LONG
 
 
-def _cut(op: Reduction, x: Tensor, divided: set[int]) -> Tensor | None:
-    """The fold in two, or None where it is short or does not divide."""
+def _cut(op: Reduction, x: Tensor) -> Tensor | None:
+    """The fold in two, or None where it is short or has enough to do side by side."""
     shape = x.type.shape
     extents = [shape[k] for k in op.axes]
     results = x.type.size // max(math.prod(extents), 1)
@@ -63,21 +66,60 @@ def _cut(op: Reduction, x: Tensor, divided: set[int]) -> Tensor | None:
     along = set(op.axes) == set(range(x.type.ndim)[-len(op.axes) :])
     if results > (ROWS if along else COLUMNS):
         return None
-    first = at = op.axes[0]
-    lead, n = 1, shape[first]
-    if len(op.axes) > 1 and n in PARTS:
+    if results >= WIDE and x.type.ndim - 1 not in op.axes:
+        at, size = _few_rows(op, shape)
+    else:
+        at, size = _few_parts(op, shape)
+    if at == op.axes[0] and size == 1:
         inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
-        return replace(op, axes=op.axes)(inner)  # type: ignore[type-var]
-    if op.axes[1:2] == (first + 1,) and n < PARTS.start and x.type.size >= LARGE:
-        at, lead, n = first + 1, n, shape[first + 1]  # a few times many rows
-    divided.add(n)
-    fitting = (c for c in range(2, n // ROWS_OF_PART + 1) if lead * c in PARTS)
-    parts = max((c for c in fitting if n % c == 0), default=0)
-    if not parts:
+        return _again(op, inner)
+    n = shape[at]
+    if size >= n:
         return None
-    split = (*shape[:at], parts, n // parts, *shape[at + 1 :])
+    parts = -(-n // size)
+    if parts * size > n:
+        widths = [(0, 0)] * x.type.ndim
+        widths[at] = 0, parts * size - n
+        border = literal_node(op.start(x.type.dtype), x.type.dtype)
+        x = Pad(tuple(widths))(x, border)
+    split = (*shape[:at], parts, size, *shape[at + 1 :])
     wide = Reshape(split)(x)
     inside = tuple(k + 1 for k in op.axes if k >= at)
     part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
     kept = (*split[: at + 1], *part.type.shape[at + 2 :])
-    return replace(op, axes=op.axes)(Reshape(kept)(part))  # type: ignore[type-var]
+    return _again(op, Reshape(kept)(part))
+
+
+def _again(op: Reduction, parts: Tensor) -> Tensor:
+    """The fold of parts, which may be many."""
+    found = _cut(op, parts)
+    return op(parts) if found is None else found
+
+
+def _few_rows(op: Reduction, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The axis that columns are cut along, and how many of its steps a part has.
+
+    A part is one sum of a kernel's, so its rows can be done beside what others do.
+    """
+    inside = 1
+    for at in reversed(op.axes[1:]):
+        if inside * shape[at] > STEPS:
+            return at, STEPS // inside
+        inside *= shape[at]
+    return op.axes[0], max(STEPS // inside, 1)
+
+
+def _few_parts(op: Reduction, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The axis that a fold is cut along, and how many of its steps a part has."""
+    first, n = op.axes[0], shape[op.axes[0]]
+    if len(op.axes) > 1 and n in PARTS:
+        return first, 1
+    at, lead = first, 1
+    size = math.prod([shape[k] for k in op.axes])
+    if op.axes[1:2] == (first + 1,) and n < PARTS.start and size >= LARGE:
+        at, lead, n = first + 1, n, shape[first + 1]  # a few times many rows
+    inside = math.prod([shape[k] for k in op.axes if k > at])
+    least = max(-(-PART // inside), -(-lead * n // PARTS[-1]))
+    if least > PART:
+        return at, -(-least // PART) * PART
+    return at, 1 << (least - 1).bit_length()

@@ -53,8 +53,7 @@ class Expanded:
     old nodes that have a value although their recipe is in the graph, as roots; `lost`
     those that were computed on the way to them, of which `again` are needed once more.
     `inside` has, by roots of their own, what calls among those computed inside: the
-    call, and the node of its body; `once_more` those that are needed. `divided` has the
-    extents that folds were cut in by what divides them.
+    call, and the node of its body; `once_more` those that are needed.
     """
 
     leaves: list[Tensor] = field(default_factory=list)
@@ -66,7 +65,6 @@ class Expanded:
     again: list[Tensor] = field(default_factory=list)
     inside: dict[int, Inner] = field(default_factory=dict)
     once_more: list[Inner] = field(default_factory=list)
-    divided: set[int] = field(default_factory=set)
     _reached: tuple[list[Tensor], list[Tensor]] = field(default=([], []), init=False)
 
     def nodes(self) -> Sequence[Tensor]:

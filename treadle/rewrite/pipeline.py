@@ -136,7 +136,7 @@ PIPELINE = (
     ),
     Stage(
         "cut",
-        lambda graph, ways: cut_folds(graph.roots, graph.nodes(), graph.divided),
+        lambda graph, ways: cut_folds(graph.roots, graph.nodes()),
         "long folds to few results are folds of parts",
         lambda node, ways: True,
     ),

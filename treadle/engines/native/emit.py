@@ -165,15 +165,13 @@ class Emitter(Access):
 
     def _starts(self, loop: Loop) -> None:
         """Set the accumulators that begin with a loop to where they start."""
-        inner = any(
-            isinstance(s, Loop) and s.kind == "vector" for s in statements((loop,))
-        )
-        count = self.lanes or max(
-            (s.lanes for s in statements((loop,)) if isinstance(s, Loop)), default=0
-        )
+        inside = [s for s in statements((loop,)) if isinstance(s, Loop)]
+        count = self.lanes or max([s.lanes for s in inside])
+        vectors = [t for s in inside if s.lanes for t in statements(s.body)]
+        crossing = {t.accumulator for t in vectors if isinstance(t, Fold)}
         for a in loop.folds:
             kind = compute_type(a.dtype)
-            wide = vector(kind, count) if inner or self.lanes else kind
+            wide = vector(kind, count) if self.lanes or a in crossing else kind
             self.carried[a] = self.b.constant(wide, a.start)
 
     def _ends(self, loop: Loop) -> None:
@@ -193,8 +191,11 @@ class Emitter(Access):
 
     def _carry(self, loop: Loop) -> list[Accumulator]:
         """The accumulators that change in a loop, in a fixed order."""
-        found = [s.accumulator for s in statements(loop.body) if isinstance(s, Fold)]
-        return list(dict.fromkeys(a for a in found if a in self.carried))
+        inside = list(statements(loop.body))
+        begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
+        found = [s.accumulator for s in inside if isinstance(s, Fold)]
+        known = [a for a in found if a in self.carried and a not in begun]
+        return list(dict.fromkeys(known))
 
     def _turns(
         self, loop: Loop, start: Value, stop: Value, step: Value, own: list[Accumulator]
@@ -214,15 +215,15 @@ class Emitter(Access):
         begin, end = self.b.i64(0), self.integer(loop.axis.extent)
         if loop.start is not None:
             begin = self.b.intrinsic("smax", self.index(loop.start), begin)
-        if loop.stop is not None:
-            end = self.b.intrinsic("smin", self.index(loop.stop), end)
+        for stop in loop.stop:
+            end = self.b.intrinsic("smin", self.index(stop), end)
         return begin, end
 
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
         self._starts(loop)
         own = self._carry(loop)
-        self._turns(loop, *self._range(loop), self.b.i64(1), own)
+        self._turns(loop, *self._range(loop), self.integer(loop.stride), own)
         self._ends(loop)
 
     def _vector_loop(

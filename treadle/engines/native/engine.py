@@ -295,7 +295,6 @@ class Native(Engine):
         made, place = wanted.made, wanted.made.place
         given = made.nodes, wanted.feeds, wanted.keep, place, wanted.more, made.recipes
         linked, graph = translated(*given, lanes=_lanes())
-        linked.divided = frozenset(graph.divided)
         linked.again = [place[x.serial] for x in graph.again]
         linked.inside = [
             (place[call.serial], place_inside(call, x), x.type.nbytes)

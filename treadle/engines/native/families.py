@@ -57,7 +57,7 @@ class _Sample:
         own = tuple(leaves), tuple(linked.again)
         inside = tuple(linked.inside)
         calls = tuple([(call, node) for call, node, _ in inside])
-        kind = *own, calls, linked.divided, _kind(linked.plain)
+        kind = *own, calls, _kind(linked.plain)
         given = np.array(extents, np.int64), linked.plain
         return _Sample(*given, *own, inside, kind)
 

@@ -57,7 +57,6 @@ class Linked:
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()
-        self.divided: frozenset[int] = frozenset()  # extents cut by what divides them
         self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
         with stage("write code"):
             steps = program.steps

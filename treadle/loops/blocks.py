@@ -1,0 +1,238 @@
+"""Long sums done in blocks, so that their rounding does not grow with their length.
+
+A block is added up by itself, and then to the blocks before it, with what that addition
+rounds away kept beside (Knuth's two-sum). The error is that of one block, however many
+there are, and its order follows from the extents of the loops alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from treadle.base.dtypes import bool_
+from treadle.loops.index import Axis, Index
+from treadle.loops.intervals import decided
+from treadle.loops.kernel import (
+    Accumulator,
+    Apply,
+    Expression,
+    Fold,
+    Folded,
+    Guard,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    statements,
+)
+from treadle.loops.rewriting import rewritten
+from treadle.ops.cast import Cast
+from treadle.ops.compare import Equal
+from treadle.ops.elementwise import Add, Subtract
+from treadle.ops.select import Select
+from treadle.rewrite.cut import STEPS
+
+__all__ = ["in_blocks"]
+
+SHARED = 32  # additions where the lanes of vectors share a sum: their errors cancel
+
+
+def in_blocks(kernel: Kernel) -> Kernel:
+    """The scheduled kernel with its long sums in blocks, and folds of parts bounded.
+
+    Folds over the steps for which one guard holds run over these alone.
+    """
+    numbers = [a.number for a in _accumulators(kernel)]
+    if kernel.ordered or not numbers:
+        return kernel
+    work = _Blocks(itertools.count(1 + max(numbers)))
+    body = tuple([work.statement(s, None) for s in kernel.body])
+    if work.totals:
+        body = rewritten(body, lambda i: i, shared=work.total)
+    return kernel if body == kernel.body else kernel.with_body(body)
+
+
+def _accumulators(kernel: Kernel) -> Iterator[Accumulator]:
+    for s in statements(kernel.body):
+        if isinstance(s, Loop):
+            yield from s.folds
+
+
+class _Blocks:
+    """The sums that were cut in blocks: each with its total and what that leaves."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self.numbers = numbers
+        self.totals: dict[Accumulator, tuple[Accumulator, Accumulator]] = {}
+
+    def statement(self, s: Statement, lanes: Axis | None) -> Statement:
+        """A statement inside of a loop over rows that are `lanes`, if that is given."""
+        if not isinstance(s, Loop):
+            return s
+        if s.folds:
+            return self.fold(s, lanes)
+        inner = s.axis if s.lanes else lanes
+        return replace(s, body=tuple([self.statement(t, inner) for t in s.body]))
+
+    def fold(self, s: Loop, lanes: Axis | None) -> Loop:
+        """A loop in which folds begin."""
+        nest, body = _nest(s)
+        if any(loop.folds for loop in nest[1:]):
+            return s
+        return self.cut(*_bounded(nest, body, lanes))
+
+    def cut(self, nest: list[Loop], body: tuple[Statement, ...]) -> Loop:
+        """Loops around a body, with the sums that they carry in blocks."""
+        long = [a for a in nest[0].folds if _rounds(a)]
+        place, size = _block(nest) if long else (-1, 0)
+        if place < 0:
+            return _around(nest, body)
+        parts = {a: replace(a, number=next(self.numbers)) for a in long}
+        flush: list[Statement] = []
+        for a in long:
+            total = replace(a, number=next(self.numbers))
+            lost = replace(a, number=next(self.numbers))
+            self.totals[a] = total, lost
+            part = Folded(parts[a], a.dtype)
+            flush.append(Fold(lost, _lost(Folded(total, a.dtype), part)))
+            flush.append(Fold(total, part))
+        body = tuple([_into(s, parts) for s in body])
+        outer, loop, inner = nest[:place], nest[place], nest[place + 1 :]
+        folds = tuple(parts.values())
+        if size == 1:
+            inner[0] = replace(inner[0], folds=folds)
+            outer.append(loop)
+        else:
+            width = size * max(loop.lanes, 1)
+            block = Axis(f"{loop.axis.name}b", loop.axis.extent)
+            first = Index(((block, 1),))
+            stop = (first + width, *loop.stop)
+            inner = [replace(loop, folds=folds, start=first, stop=stop), *inner]
+            ends = loop.start, loop.stop
+            outer.append(Loop(block, (), "serial", 0, (), *ends, stride=width))
+        carried = [a for a in nest[0].folds if a not in parts]
+        carried += [x for a in long for x in self.totals[a]]
+        outer[0] = replace(outer[0], folds=tuple(carried))
+        return _around(outer, (_around(inner, body), *flush))
+
+    def total(self, x: Expression | Statement) -> Expression | Statement:
+        """The value of a sum that was cut: what was lost is no number if it is none."""
+        if not isinstance(x, Folded) or x.accumulator not in self.totals:
+            return x
+        total, lost = [Folded(a, a.dtype) for a in self.totals[x.accumulator]]
+        known = Apply(Equal(), (lost, lost), bool_)
+        both = Apply(Add(), (total, lost), x.dtype)
+        return Apply(Select(), (known, both, total), x.dtype)
+
+
+def _rounds(a: Accumulator) -> bool:
+    return isinstance(a.combine, Add) and a.dtype.kind == "f"
+
+
+def _lost(total: Expression, part: Expression) -> Expression:
+    """What the addition of a part to a total rounds away."""
+    dtype = total.dtype
+    after = Apply(Add(), (total, part), dtype)
+    added = Apply(Subtract(), (after, total), dtype)
+    kept = Apply(Subtract(), (after, added), dtype)
+    of_total = Apply(Subtract(), (total, kept), dtype)
+    of_part = Apply(Subtract(), (part, added), dtype)
+    return Apply(Add(), (of_total, of_part), dtype)
+
+
+def _into(s: Statement, parts: dict[Accumulator, Accumulator]) -> Statement:
+    """A statement that folds into the part of a sum."""
+    if isinstance(s, Fold) and s.accumulator in parts:
+        return Fold(parts[s.accumulator], s.value)
+    return s
+
+
+def _nest(s: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
+    """Loops that stand one in another, and what is inside of them all."""
+    nest = [s]
+    while len(nest[-1].body) == 1 and isinstance(nest[-1].body[0], Loop):
+        nest.append(nest[-1].body[0])
+    return nest, nest[-1].body
+
+
+def _around(nest: Sequence[Loop], body: tuple[Statement, ...]) -> Loop:
+    """A body inside of loops that stand one in another."""
+    for loop in reversed(nest):
+        body = (replace(loop, body=body),)
+    (made,) = body
+    assert isinstance(made, Loop)
+    return made
+
+
+def _block(nest: Sequence[Loop]) -> tuple[int, int]:
+    """The loop that blocks are cut from, and how many of its steps are one block.
+
+    -1 where all steps are one.
+    """
+    most = SHARED if any(loop.lanes for loop in nest) else STEPS
+    inside = 1
+    for place in reversed(range(len(nest))):
+        loop = nest[place]
+        steps = -(-loop.axis.extent // max(loop.lanes, 1))
+        if inside * steps > most:
+            return place, 1 << (most // inside).bit_length() - 1
+        inside *= steps
+    return -1, 0
+
+
+def _bounded(
+    nest: list[Loop], body: tuple[Statement, ...], lanes: Axis | None
+) -> tuple[list[Loop], tuple[Statement, ...]]:
+    """A fold of the steps for which a guard holds as one that ends with them.
+
+    What is folded elsewhere must change nothing. Lanes have the same bounds.
+    """
+    common: list[Guard] | None = None
+    for s in body:
+        own = _guards(s)
+        common = own if common is None else [g for g in common if g in own]
+    for g in common or ():
+        inner = [k for k, loop in enumerate(nest) if g.index.coefficient(loop.axis)]
+        plain = all(
+            isinstance(atom, Axis) and atom != lanes for atom, _ in g.index.terms
+        )
+        if len(inner) != 1 or not plain or g.index.bounds()[0] < g.low:
+            continue
+        loop = nest[inner[0]]
+        if g.index.coefficient(loop.axis) != 1:
+            continue
+        stop = Index.of(g.high) - g.index + Index.of(loop.axis)
+        nest = list(nest)
+        nest[inner[0]] = replace(loop, stop=(*loop.stop, stop))
+        return nest, rewritten(body, lambda i: i, shared=partial(_held, g))
+    return nest, body
+
+
+def _guards(s: Statement) -> list[Guard]:
+    """The guards outside of which a statement folds what changes nothing."""
+    if not isinstance(s, Fold):
+        return []
+    value = s.value
+    while isinstance(value, Apply) and isinstance(value.op, Cast):
+        (value,) = value.inputs
+    if not isinstance(value, Apply) or not isinstance(value.op, Select):
+        return []
+    condition, _, other = value.inputs
+    idle = isinstance(other, Literal) and other.value == s.accumulator.start
+    return list(condition.guards) if isinstance(condition, Inside) and idle else []
+
+
+def _held(guard: Guard, x: Expression | Statement) -> Expression | Statement:
+    """An expression where a guard holds."""
+    if isinstance(x, (Load, Inside)) and guard in x.guards:
+        left = tuple([g for g in x.guards if g != guard])
+        x = replace(x, guards=left) if left or isinstance(x, Load) else _true
+    return decided(x)
+
+
+_true = Literal(1, bool_)
