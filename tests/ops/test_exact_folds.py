@@ -58,3 +58,61 @@ def test_sums(kind: str, n: int, dtype: str) -> None:
         assert error(td.asarray(x).sum(0).numpy(), x, 0) <= limit
         y = td.asarray(np.ascontiguousarray(x.T))
         assert error(y.sum(1).numpy(), x, 0) <= limit
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (0, 2), (1, 2), None])
+@pytest.mark.parametrize("shape", [(7, 611, 67), (331, 5, 130), (67, 97, 3)])
+def test_axes(shape: tuple[int, ...], axis: Any) -> None:
+    """Of several dimensions each, and of what is computed on the way."""
+    x = RNG.uniform(0, 1, shape).astype(np.float32)
+    axes = tuple(range(3)) if axis is None else axis
+    moved = np.moveaxis(x, axes, range(np.size(axes)))
+    flat = moved.reshape(-1, *moved.shape[np.size(axes) :])
+    assert error(td.asarray(x).sum(axis).numpy(), x, axes) <= allowed(flat)
+    squares = td.sum(td.square(td.asarray(x)), axis).numpy()
+    assert error(squares, x.astype("float64") ** 2, axes) <= allowed(flat * flat)
+
+
+@pytest.mark.parametrize("n", [3, 100, 8193, 10000, 40009])
+@pytest.mark.parametrize("width", [None, 1, 3, 70])
+def test_variance_of_data_far_from_0(n: int, width: int | None) -> None:
+    x = np.resize(np.array([1e6, 1e6 + 1], np.float32), n)
+    x = x if width is None else np.repeat(x[:, None], width, 1)
+    want = x.astype("float64").var(0)
+    y = td.asarray(x)
+    found = [td.var(y, 0), td.moments(y, 0)[1], td.std(y, 0) ** 2]
+    if width is not None:
+        found.append(td.var(td.asarray(x.T.copy()), 1))
+    for v in found:
+        np.testing.assert_allclose(v.numpy(), want, rtol=1e-5)
+    flat = td.asarray(np.full(x.shape, 0.1, np.float32))
+    assert np.all(np.abs(td.std(flat, 0).numpy()) <= 1e-7)
+    param = td.Parameter(x)
+    (g,) = td.grad(td.var(param, 0).sum(), [param])
+    np.testing.assert_allclose(g.numpy(), 2 / n * (x - x.astype("f8").mean(0)), 1e-3)
+
+
+@pytest.mark.parametrize("n", [1009, 300007])
+def test_orders_are_those_of_shapes(n: int) -> None:
+    """Threads, and what else is computed from the same array, change no bit."""
+    x, w = td.asarray(DATA["normal"](n, 3)), td.asarray(DATA["uniform"](n))
+    alone = [x.sum(0).numpy(), w.sum().numpy(), w.max().numpy()]
+    for threads in (1, 2, 4):
+        with td.options(threads=threads):
+            ys = [(x * 1.0).sum(0), (w + 0.0).sum(), w.max(), td.exp(w), x.sum(1)]
+            td.evaluate(*ys)
+            for y, own in zip(ys[:3], alone, strict=True):
+                assert y.numpy().tobytes() == own.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "bool"])
+@pytest.mark.parametrize("n", [999983, 1 << 20, 2 * 499979])
+def test_other_folds_of_long_rows(dtype: str, n: int) -> None:
+    x = RNG.integers(0, 2 if dtype == "bool" else 100, n).astype(dtype)
+    y = td.asarray(x)
+    assert y.max().numpy() == x.max() and y.min().numpy() == x.min()
+    assert y[:-1].any().numpy() == x[:-1].any() and y.all().numpy() == x.all()
+    assert y.argmax().numpy() == x.argmax()
+    assert td.asarray(-x[:-7].astype("int64")).max().numpy() == -x[:-7].min().astype(
+        int
+    )

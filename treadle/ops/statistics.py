@@ -135,7 +135,7 @@ class Var(Composite):
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
-        centered = x - spread(mean(x, self.axes), x, self.axes, False)
+        centered = self.centered(x)
         count = extent(x, self.axes)
         n = count - self.correction
         # A mean is rounded: how far it is off shows in the sum of the distances.
@@ -148,8 +148,12 @@ class Var(Composite):
         (x,) = xs
         n = extent(x, self.axes) - self.correction
         share = spread(g * 2 / (n if n > 0 else 0), x, self.axes, self.keepdims)
-        centered = x - spread(mean(x, self.axes), x, self.axes, False)
+        centered = self.centered(self.centered(x))
         return (over(x, share) * functions.conj(centered),)
+
+    def centered(self, x: Tensor) -> Tensor:
+        """The distances from the mean."""
+        return x - spread(mean(x, self.axes), x, self.axes, False)
 
     @classmethod
     def samples(cls) -> list[Sample]:
