@@ -6,7 +6,7 @@ Values stay within a few units, so that the reference is finite.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,48 @@ import numpy as np
 
 import treadle as td
 
-__all__ = ["Recipe", "compare", "draw", "shrink", "source"]
+__all__ = ["ANY", "Extents", "Recipe", "compare", "draw", "shrink", "source"]
 
 Shape = tuple[int, ...]
-EXTENTS = (1, 2, 3, 5, 7, 16, 33)
+MOST = 20_000  # elements of a value
+
+
+@dataclass(frozen=True)
+class Extents:
+    """The extents of a recipe: some kinds, each with its share of the draws.
+
+    Values are `joined` up to so long an axis.
+    """
+
+    kinds: tuple[tuple[int, ...] | range, ...]
+    shares: tuple[float, ...] = (1.0,)
+    joined: int = 64
+
+    def drawn(self, rng: Any, count: int) -> Shape:
+        """So many extents, of no more elements than a value may have."""
+        if len(self.kinds) == 1:
+            return tuple(int(n) for n in rng.choice(self.kinds[0], count))
+        found: Shape = ()
+        while len(found) < count:
+            kind = self.kinds[rng.choice(len(self.kinds), p=self.shares)]
+            longer = (*found, int(rng.choice(kind)))
+            found = longer if np.prod(longer) <= MOST else found
+        return found
+
+
+FEW = Extents(((1, 2, 3, 5, 7, 16, 33),))
+ANY = Extents(
+    (
+        (0,),
+        (1,),
+        (2,),
+        (3, 5, 7, 11, 13, 17, 31, 61, 127, 251, 509),
+        (3, 5, 7, 9, 15, 17, 31, 33, 63, 65, 127, 129, 255, 257, 511, 513),
+        range(300, 5001),
+    ),
+    (0.15, 0.15, 0.15, 0.2, 0.2, 0.15),
+    6000,
+)
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "negative": lambda x: -x,
@@ -46,7 +84,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 ALONG: dict[str, Callable[[Any, Any, int], Any]] = {
     "cumulative_sum": lambda x, y, a: td.cumulative_sum(x, a) / 4.0,
     "cumulative_prod": lambda x, y, a: td.cumulative_prod(
-        td.clip(x, -1.1, 1.1), a, reverse=True
+        td.clip(x, -_factor(x, a), _factor(x, a)), a, reverse=True
     ),
     "cumulative_max": lambda x, y, a: td.cumulative_max(x, a),
     "cumulative_logsumexp": lambda x, y, a: td.cumulative_logsumexp(
@@ -58,6 +96,11 @@ ALONG: dict[str, Callable[[Any, Any, int], Any]] = {
     "sort": lambda x, y, a: td.sort(x, a),
     "median": lambda x, y, a: td.median(x, a, keepdims=True) + x,
 }
+
+
+def _factor(x: Any, axis: int) -> float:
+    """The greatest factor whose products along an axis stay finite."""
+    return 1.1 if x.shape[axis] <= FEW.joined else 1.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +147,7 @@ def apply(row: Row, xs: list[Any]) -> Any:
     if row.op == "take":
         return td.take(xs[0], a[0], a[1])
     if row.op == "matmul":
-        return td.matmul(xs[0], xs[1]) / float(xs[0].shape[-1])
+        return td.matmul(xs[0], xs[1]) / float(max(xs[0].shape[-1], 1))
     if row.op in ALONG:
         return ALONG[row.op](xs[0], xs[-1], a)
     raise AssertionError(row.op)
@@ -149,8 +192,13 @@ def results(
     wanted = td.evaluate(*found, *(values if every else ()))
     arrays = wanted[: len(found)] if isinstance(wanted, tuple) else [wanted]
     everything = wanted if isinstance(wanted, tuple) else (wanted,)
-    largest = max(float(np.abs(v).max(initial=0.0)) for v in everything)
+    largest = max(_greatest(v) for v in everything)
     return list(arrays), largest
+
+
+def _greatest(array: Any) -> float:
+    """The greatest magnitude; means of nothing are NaN, and are left out."""
+    return float(np.abs(array).max(initial=0.0, where=~np.isnan(array)))
 
 
 def tightly(recipe: Recipe, gradient: bool) -> list[Any]:
@@ -166,11 +214,16 @@ def tightly(recipe: Recipe, gradient: bool) -> list[Any]:
 
 
 def compare(
-    recipe: Recipe, gradient: bool = True, optimize: bool = True, tight: bool = False
+    recipe: Recipe,
+    gradient: bool = True,
+    optimize: bool = True,
+    tight: bool = False,
+    arenas: Sequence[str] = ("",),
 ) -> str:
     """What differs between the engines beyond rounding; nothing where they agree.
 
-    If `tight`, the native engine has no more memory than it cannot do without.
+    If `tight`, the native engine has no more memory than it cannot do without. It runs
+    in each of the `arenas`, where some are named.
 
     |native - exact| <= 4 |reference - exact| + 1024 u max|value on the way|, the exact
     one being the reference in float64: recipes sum up to 20,000 values and multiply
@@ -180,25 +233,37 @@ def compare(
         exact, _ = results(recipe, "float64", gradient)
     with td.options(engine="reference"):
         near, largest = results(recipe, "float32", gradient)
-    with td.options(engine="native", optimize=optimize):
-        if tight:
-            got = tightly(recipe, gradient)
-        else:
-            got, _ = results(recipe, "float32", gradient)
+    for arena in arenas:
+        own = {"arena": arena} if arena else {}
+        with td.options(engine="native", optimize=optimize, **own):
+            if tight:
+                got = tightly(recipe, gradient)
+            else:
+                got, _ = results(recipe, "float32", gradient)
+        told = _apart(exact, near, got, largest)
+        if told:
+            return told + (f" in mode {arena}" if arena else "")
+    return ""
+
+
+def _apart(
+    exact: Sequence[Any], near: Sequence[Any], got: Sequence[Any], largest: float
+) -> str:
+    """The first result that is no rounding of the exact one."""
     unit = 2.0**-24
     for k, (e, n, g) in enumerate(zip(exact, near, got, strict=True)):
         if g.shape != n.shape or g.dtype != n.dtype:
             return f"result {k} is {g.dtype}{g.shape}, not {n.dtype}{n.shape}"
-        room = 4 * np.abs(n - e).max(initial=0.0)
-        size = max(largest, float(np.abs(e).max(initial=0.0)), 1.0)
+        room = 4 * _greatest(n - e)
+        size = max(largest, _greatest(e), 1.0)
         wrong = np.abs(g - e) > room + 1024 * unit * size
-        if wrong.any() or not np.isfinite(g).all():
-            worst = float(np.abs(g - e).max(initial=0.0))
+        if wrong.any() or (np.isfinite(g) != np.isfinite(e)).any():
+            worst = _greatest(g - e)
             return f"result {k} differs by {worst:.3g}, allowed {room:.3g}"
     return ""
 
 
-def draw(seed: int, most: int = 40) -> Recipe:
+def draw(seed: int, most: int = 40, extents: Extents = FEW) -> Recipe:
     """A random recipe: the seed decides everything."""
     rng = np.random.default_rng(seed)
     rows: list[Row] = []
@@ -209,16 +274,16 @@ def draw(seed: int, most: int = 40) -> Recipe:
         shapes.append(shape)
 
     for _ in range(int(rng.integers(1, 4))):
-        shape = tuple(int(n) for n in rng.choice(EXTENTS, int(rng.integers(0, 4))))
+        shape = extents.drawn(rng, int(rng.integers(0, 4)))
         add(Row("input", (), shape), shape)
     for _ in range(int(rng.integers(4, most))):
-        made = _row(rng, shapes)
+        made = _row(rng, shapes, extents)
         if made is not None:
             add(*made)
     return Recipe(tuple(rows), seed)
 
 
-def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
+def _row(rng: Any, shapes: list[Shape], extents: Extents) -> tuple[Row, Shape] | None:
     """A row that fits the values so far, and its shape."""
     k = int(rng.integers(max(0, len(shapes) - 8), len(shapes)))
     shape = shapes[k]
@@ -236,13 +301,15 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
         if kind == "binary":
             return Row(str(rng.choice(list(BINARY))), (k, j)), joint
         name, axis = str(rng.choice(list(ALONG))), int(rng.integers(len(shape)))
+        if name == "median" and not shape[axis]:
+            return None
         if name != "linear_recurrence":
             return Row(name, (k,), axis), shape
         return Row(name, (k, j), axis + len(joint) - len(shape)), joint
     if kind == "fold":
         return _fold(rng, k, shape)
     if kind == "move":
-        return _move(rng, k, shape)
+        return _move(rng, k, shape, extents)
     if kind == "join":
         axis = int(rng.integers(len(shape)))
         same = [
@@ -253,9 +320,10 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
         ]
         j = int(rng.choice(same))
         total = shape[axis] + shapes[j][axis]
-        if total > 64:
+        new = (*shape[:axis], total, *shape[axis + 1 :])
+        if total > extents.joined or np.prod(new) > 4 * MOST:
             return None
-        return Row("concat", (k, j), axis), (*shape[:axis], total, *shape[axis + 1 :])
+        return Row("concat", (k, j), axis), new
     fits = [
         j
         for j, s in enumerate(shapes)
@@ -264,7 +332,8 @@ def _row(rng: Any, shapes: list[Shape]) -> tuple[Row, Shape] | None:
     if not fits:
         return None
     j = int(rng.choice(fits))
-    return Row("matmul", (k, j)), (*shape[:-1], shapes[j][1])
+    new = (*shape[:-1], shapes[j][1])
+    return (Row("matmul", (k, j)), new) if np.prod(new) <= 4 * MOST else None
 
 
 def _joint(a: Shape, b: Shape) -> Shape | None:
@@ -272,7 +341,7 @@ def _joint(a: Shape, b: Shape) -> Shape | None:
         found = np.broadcast_shapes(a, b)
     except ValueError:
         return None
-    return found if np.prod(found) <= 20_000 else None
+    return found if np.prod(found) <= MOST else None
 
 
 def _fold(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape]:
@@ -282,10 +351,13 @@ def _fold(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape]:
     left = tuple(
         1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes
     )
-    return Row(str(rng.choice(["sum", "max", "mean"])), (k,), (axes, keepdims)), left
+    name = str(rng.choice(["sum", "max", "mean"]))
+    if name != "sum" and not all(shape[d] for d in axes):
+        return None  # there is no greatest of nothing, and its mean is NaN
+    return Row(name, (k,), (axes, keepdims)), left
 
 
-def _move(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape] | None:
+def _move(rng: Any, k: int, shape: Shape, extents: Extents) -> tuple[Row, Shape] | None:
     moves = ["permute_dims", "reshape", "broadcast_to", "slice", "pad", "flip", "take"]
     kind = str(rng.choice(moves))
     if kind == "permute_dims":
@@ -299,23 +371,25 @@ def _move(rng: Any, k: int, shape: Shape) -> tuple[Row, Shape] | None:
         new = options[int(rng.integers(len(options)))]
         return Row("reshape", (k,), new), new
     if kind == "broadcast_to":
-        new = (int(rng.choice(EXTENTS)), *shape)
-        return (Row(kind, (k,), new), new) if np.prod(new) <= 20_000 else None
+        new = (*extents.drawn(rng, 1), *shape)
+        return (Row(kind, (k,), new), new) if np.prod(new) <= MOST else None
     if kind == "slice":
         parts = []
         for n in shape:
-            start = int(rng.integers(0, n))
-            stop = int(rng.integers(start + 1, n + 1))
+            start = int(rng.integers(0, max(n, 1)))
+            stop = int(rng.integers(min(start + 1, n), n + 1))
             parts.append((start, stop, int(rng.integers(1, 3))))
         new = tuple(len(range(*p)) for p in parts)
         return Row("slice", (k,), tuple(parts)), new
     if kind == "pad":
         widths = tuple((int(rng.integers(3)), int(rng.integers(3))) for _ in shape)
         new = tuple(n + a + b for n, (a, b) in zip(shape, widths, strict=True))
-        return (Row(kind, (k,), widths), new) if np.prod(new) <= 20_000 else None
+        return (Row(kind, (k,), widths), new) if np.prod(new) <= MOST else None
     axis = int(rng.integers(len(shape)))
     if kind == "flip":
         return Row(kind, (k,), axis), shape
+    if not shape[axis]:
+        return None
     ids = tuple(int(i) for i in rng.integers(-shape[axis], shape[axis], 4))
     return Row("take", (k,), (ids, axis)), (*shape[:axis], 4, *shape[axis + 1 :])
 
