@@ -1,4 +1,4 @@
-"""A slice of the campaign over extents; `python -m tests.fuzz.extents` runs the rest."""
+"""A slice of the campaign over extents; `python -m tests.fuzz.extents` has the rest."""
 
 from __future__ import annotations
 

@@ -97,6 +97,7 @@ def test_what_does_not_slide_is_refused() -> None:
         lambda: td.conv2d(image, np.ones((1, 3, 2, 2))),
         lambda: td.conv1d(image, np.ones((1, 2, 2))),
         lambda: td.max_pool1d(image, 2),
+        lambda: td.adaptive_avg_pool(np.ones((1, 2, 0)), 2),
         lambda: td.max_pool2d(image, 4),
         lambda: td.conv_transpose2d(image, np.ones((3, 1, 2, 2))),
     ):

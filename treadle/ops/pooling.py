@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import real_of
-from treadle.base.errors import ArgumentError, TreadleError
+from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.base.types import Shape, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions, provide
@@ -303,6 +303,10 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     letters = "abcde"[: rank + 2]
     for k, m in enumerate(spatial(output, rank, "output"), 2):
         n = node.type.shape[k]
+        if not n:
+            raise ShapeError(
+                f"bins of dimension {k} of {node.type} have no elements"
+            ).located("adaptive_avg_pool")
         weights = np.zeros((m, n), node.type.dtype)
         for i in range(m):
             first, last = i * n // m, -(-(i + 1) * n // m)
