@@ -10,7 +10,7 @@ import pytest
 import treadle as td
 from tests.programs import kernels_of, program_of
 from treadle.loops.index import Axis, Index
-from treadle.loops.kernel import Guard, Kernel, Loop, Store, statements
+from treadle.loops.kernel import Argument, Guard, Kernel, Loop, Store, statements
 from treadle.loops.parameters import bound
 from treadle.loops.verify import store_problems, verified
 from treadle.program.program import Launch, Program
@@ -64,6 +64,19 @@ def test_a_buffer_without_elements_is_stored_to_in_loops_without_steps() -> None
     x = td.asarray(np.ones((30,), np.float32))
     with pytest.raises(td.RunError, match="is wrong: b1 has 30 elements"):
         verified(kernel, [x, x, x])
+
+
+def test_scratch_is_filled_as_far_as_it_is_read() -> None:
+    _, _, kernel = _two_results()
+    scratch = Argument(np.dtype(np.float32), True, 16)
+    (store,) = [s for s in statements(kernel.body) if isinstance(s, Store)][:1]
+    wait = Store(len(kernel.arguments), Index.of(Axis("i", 10)), store.value)
+    body = (*kernel.body, Loop(Axis("i", 10), (wait,), "serial"))
+    own = replace(kernel, arguments=(*kernel.arguments, scratch), body=body)
+    assert store_problems(own, [30, 1500, 1500], True) == []
+    small = replace(own, arguments=(*kernel.arguments, replace(scratch, scratch=9)))
+    (told,) = store_problems(small, [30, 1500, 1500], True)
+    assert "b3 has 9 elements and is stored to from 0 to 9" in told
 
 
 def test_guards_narrow_what_is_reached() -> None:

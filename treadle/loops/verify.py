@@ -160,7 +160,7 @@ def store_problems(kernel: Kernel, sizes: Sequence[int], whole: bool) -> list[st
         if runs and not 0 <= low <= high < size:
             place = f"stored to from {low} to {high}"
             found.append(f"b{number} has {size} elements and is {place}")
-        if whole and s.combine is None:
+        if whole and s.combine is None and number < len(sizes):
             filled.setdefault(number, []).append(_elements(s, loops))
     for number, parts in filled.items():
         known = [n for n in parts if n is not None]
