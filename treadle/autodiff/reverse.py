@@ -13,10 +13,10 @@ import numpy as np
 from treadle.autodiff.spelled import Expressed, inlined, spelled_in
 from treadle.autodiff.tape import TWICE, twice
 from treadle.base.caches import Cache
-from treadle.base.dtypes import is_inexact, kind
+from treadle.base.dtypes import HALF, float32, is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.options import current
-from treadle.base.types import TupleType, has_names
+from treadle.base.types import TupleType, Type, has_names
 from treadle.graph.leaves import (
     LITERAL,
     Argument,
@@ -176,6 +176,9 @@ def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:
     cotangent gets those of its primal when it is fitted to it.
     """
     op, xs = node.op, node.inputs
+    inside = op.family in _INSIDE and op.traits.tolerance != "E"
+    if inside and op.closed and isinstance(node.type, Type):
+        g, y, xs = _widened(g), _widened(y), tuple(map(_widened, xs))
     if op.family in _BY_BODIES or not any(has_names(x.type) for x in (node, *xs)):
         return op.vjp(g, y, *xs)
     plain: dict[int, Tensor] = {}  # what stands twice among the operands stays one
@@ -189,6 +192,14 @@ def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:
     return op.vjp(functions.unname(g), functions.unname(y), *own)
 
 
+def _widened(x: Tensor) -> Tensor:
+    """A node in float32 if it is of 16-bit floats."""
+    half = x.type.dtype in HALF
+    return functions.astype(x, float32) if half else x
+
+
+# What is computed in float32 for 16-bit floats: its derivative is, too.
+_INSIDE = frozenset(("composite", "elementwise", "opaque", "reduction", "scan"))
 # What has types of its own inside, or passes on what it is given.
 _BY_BODIES = frozenset(("control", "derivative", "output", "state", "tape"))
 

@@ -45,7 +45,8 @@ bool_: DType = np.dtype(np.bool_)
 complex64: DType = np.dtype(np.complex64)
 complex128: DType = np.dtype(np.complex128)
 
-FLOATS = (float16, bfloat16, float32, float64)
+HALF = (float16, bfloat16)
+FLOATS = (*HALF, float32, float64)
 INTEGERS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
 COMPLEX = (complex64, complex128)
 ALL = (bool_, *INTEGERS, *FLOATS, *COMPLEX)
@@ -159,4 +160,26 @@ def default_of(scalar: Any, default_float: DType) -> DType:
 
 def accumulator(dtype: DType) -> DType:
     """The dtype a sum over `dtype` is carried in: float32 for the 16-bit floats."""
-    return float32 if dtype in (float16, bfloat16) else dtype
+    return float32 if dtype in HALF else dtype
+
+
+def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """A copy of an array in another dtype, the same on every machine.
+
+    Floats that an integer type does not hold become its nearest value, NaN 0; integers
+    keep their low bits.
+
+    >>> converted(np.array([300.7, -1.0, np.nan]), uint8).tolist()
+    [255, 0, 0]
+    """
+    if dtype.kind not in "iu" or array.dtype not in FLOATS:
+        return array.astype(dtype)
+    x = array.astype(accumulator(array.dtype))
+    limits = np.iinfo(dtype)
+    with np.errstate(invalid="ignore"):
+        whole = x.astype(dtype)
+    # A limit that rounds as a float rounds up, to the first value that is too large.
+    whole[x >= x.dtype.type(limits.max)] = limits.max
+    whole[x <= x.dtype.type(limits.min)] = limits.min
+    whole[np.isnan(x)] = 0
+    return whole

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.dtypes import HALF, float32
 from treadle.base.errors import RunError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin, describe
-
-_HALF = (float16, bfloat16)
 
 
 def is_empty(op: Op, type_: Type | TupleType) -> bool:
@@ -32,7 +30,7 @@ def compute(op: Op, type_: Type | TupleType, arrays: Sequence[Any]) -> Any:
         assert isinstance(type_, Type)
         return np.empty(type_.shape, type_.dtype)
     operands = [
-        a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in _HALF else a
+        a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in HALF else a
         for a in arrays
     ]
     with np.errstate(all="ignore"):

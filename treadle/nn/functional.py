@@ -35,6 +35,7 @@ from treadle.ops.activation import (
 )
 from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
+from treadle.ops.cast import carried_wide
 from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
@@ -161,6 +162,7 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     return gelu_tanh(x) if approximate == "tanh" else exact_gelu(x)
 
 
+@carried_wide
 def softplus(x: Any, beta: float = 1.0) -> Tensor:
     """log(1 + e^(beta x)) / beta.
 

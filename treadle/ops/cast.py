@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import reduce, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from treadle.base import trees
 from treadle.base.dtypes import (
+    HALF,
     DType,
     as_dtype,
     bool_,
     complex64,
+    converted,
     default_of,
     float16,
     float32,
     float64,
     int32,
+    int64,
     is_inexact,
     kind,
     promote,
+    uint64,
 )
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
@@ -35,7 +42,10 @@ __all__ = ["Cast", "astype"]
 
 @op(primitive=True, linear=True)
 class Cast(Elementwise):
-    """Each element as the nearest value of another dtype; to integers toward zero."""
+    """Each element as the nearest value of another dtype; to integers toward zero.
+
+    Of NaN an integer is 0. Integers keep the low bits that a narrower type has.
+    """
 
     dtype: DType
     arity = 1
@@ -50,8 +60,7 @@ class Cast(Elementwise):
         return types[0].with_dtype(self.dtype)
 
     def numpy(self, *arrays: Any) -> Array:
-        x: Array = arrays[0]
-        return x.astype(self.dtype)
+        return converted(arrays[0], self.dtype)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if not (is_inexact(self.dtype) and is_inexact(xs[0].type.dtype)):
@@ -93,6 +102,9 @@ class Cast(Elementwise):
 def astype(x: Any, dtype: Any) -> Tensor:
     """`x` with its elements converted to `dtype`; the same node where it has it.
 
+    Floats become integers toward zero, the least or the greatest of `dtype` where it
+    holds no such value, and 0 for NaN; integers keep the low bits that `dtype` has.
+
     >>> import treadle as td
     >>> td.astype(td.asarray([1.7, -1.7]), "int32").numpy()
     array([ 1, -1], dtype=int32)
@@ -112,6 +124,50 @@ def as_float(x: Any) -> Tensor:
     if is_inexact(node.type.dtype):
         return node
     return astype(node, current().dtype)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def carried_wide(f: F) -> F:
+    """A function that takes 16-bit floats to float32, and rounds its results once.
+
+    Sums and squares on the way may be greater, or smaller, than 16 bits can hold.
+    """
+
+    @wraps(f)
+    def found(*args: Any, **options: Any) -> Any:
+        given = list(args)
+        if args and not isinstance(args[0], (Operand, *SCALARS)):
+            given[0] = as_tensor(args[0])
+        known = *given, *options.values()
+        dtypes = [y.dtype for y in known if isinstance(y, (Operand, np.ndarray))]
+        if not any(d in HALF for d in dtypes):
+            return f(*given, **options)
+        wide = {k: _widened(y) for k, y in options.items()}
+        leaves, tree = trees.flatten(f(*map(_widened, given), **wide))
+        dtype = reduce(promote, filter(is_inexact, dtypes))
+        return trees.unflatten(
+            tree, [astype(y, dtype) if y.dtype == float32 else y for y in leaves]
+        )
+
+    return cast(F, found)
+
+
+def _widened(x: Any) -> Any:
+    """An operand in float32 if it is of 16-bit floats."""
+    half = isinstance(x, (Operand, np.ndarray)) and x.dtype in HALF
+    return astype(x, float32) if half else x
+
+
+def summand(x: Any, dtype: Any = None) -> Tensor:
+    """The operand of a sum or product: in `dtype`, or bools and integers in 64 bits."""
+    node = as_tensor(x)
+    if dtype is None:
+        if node.type.dtype.kind not in "biu":
+            return node
+        dtype = uint64 if node.type.dtype.kind == "u" else int64
+    return astype(node, dtype)
 
 
 def _weakly(x: Any, y: Any) -> list[Tensor] | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
-from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.cast import as_float, astype, carried_wide, operands
 from treadle.ops.logarithm import log
-from treadle.ops.normalization import normalize, wide_type
-from treadle.ops.power import sqrt, squared_modulus
+from treadle.ops.normalization import normalize
+from treadle.ops.power import sqrt, square, squared_modulus
 from treadle.ops.reduce import sum
 from treadle.ops.rounding import abs
 from treadle.ops.select import maximum, minimum, where
@@ -49,7 +50,7 @@ def reduced(
         ).located(name)
     if counts is None:
         return values.mean()
-    wide = wide_type(values.type.dtype)
+    wide = accumulator(values.type.dtype)
     total = astype(counts, wide).sum()
     share = astype(values, wide).sum() / where(total > 0, total, 1)
     return astype(share, values.type.dtype)
@@ -70,6 +71,7 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+@carried_wide
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(x - target)²; |x - target|² of complex numbers.
 
@@ -81,6 +83,7 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     return reduced(squared_modulus(a - b), reduction, "mse_loss")
 
 
+@carried_wide
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """|x - target|.
 
@@ -92,6 +95,7 @@ def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     return reduced(abs(a - b), reduction, "l1_loss")
 
 
+@carried_wide
 def huber_loss(
     x: Any, target: Any, delta: Any = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -110,6 +114,7 @@ def huber_loss(
     return reduced(values, reduction, "huber_loss")
 
 
+@carried_wide
 def smooth_l1_loss(
     x: Any, target: Any, beta: Any = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -126,6 +131,7 @@ def smooth_l1_loss(
     return huber_loss(x, target, beta, reduction) / beta
 
 
+@carried_wide
 def poisson_nll_loss(
     x: Any,
     target: Any,
@@ -151,6 +157,7 @@ def poisson_nll_loss(
     return reduced(values, reduction, "poisson_nll_loss")
 
 
+@carried_wide
 def kl_div(
     log_q: Any, p: Any, log_target: bool = False, reduction: str = "mean"
 ) -> Tensor:
@@ -166,15 +173,16 @@ def kl_div(
     a, b = pair(log_q, p, "kl_div")
     if log_target:
         mass = functions.exp(b)
-        values = where(mass > 0, mass * (where(mass > 0, b, 0) - a), 0)
+        values = where(mass == 0, 0, mass * (where(mass == 0, 0, b) - a))
     else:
-        values = b * log(where(b > 0, b, 1)) - b * where(b > 0, a, 0)
+        values = b * log(where(b == 0, 1, b)) - b * where(b == 0, 0, a)
     if reduction == "batchmean":
         rows = values.type.shape[0] if values.type.shape else 1
         return values.sum() / max(rows, 1)
     return reduced(values, reduction, "kl_div")
 
 
+@carried_wide
 def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     """The sum of (x - y)², or |x - y|², over `axis` or over all.
 
@@ -186,6 +194,7 @@ def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     return sum(squared_modulus(a - b), axis)
 
 
+@carried_wide
 def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     """The sum of |x - y| over `axis`, or over all.
 
@@ -197,6 +206,7 @@ def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     return sum(abs(a - b), axis)
 
 
+@carried_wide
 def cosine_similarity(x: Any, y: Any, axis: Any = -1, eps: Any = 1e-8) -> Tensor:
     """The cosine of the angle between x and y along `axis`: x·y / (|x| |y|).
 
@@ -210,6 +220,7 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, eps: Any = 1e-8) -> Tensor
     return sum(normalize(a, axis, eps) * normalize(b, axis, eps), axis)
 
 
+@carried_wide
 def cosine_embedding_loss(
     x: Any, y: Any, target: Any, margin: Any = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -225,6 +236,7 @@ def cosine_embedding_loss(
     return reduced(values, reduction, name)
 
 
+@carried_wide
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -250,5 +262,4 @@ def triplet_margin_loss(
 
 def _apart(x: Any, y: Any, axis: Any) -> Tensor:
     a, b = pair(x, y, "triplet_margin_loss")
-    d = astype(a - b, wide_type(a.type.dtype))
-    return astype(sqrt(sum(d * d, axis) + 1e-12), a.type.dtype)
+    return sqrt(sum(square(a - b), axis) + 1e-12)

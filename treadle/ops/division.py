@@ -11,7 +11,7 @@ from treadle.graph.op import FLAT, Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
-from treadle.ops.cast import as_float, operands
+from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.families import Elementwise, binary_samples
 
 __all__ = [
@@ -133,7 +133,9 @@ class Hypot(Elementwise):
         a, b = functions.abs(xs[0]), functions.abs(xs[1])
         big, small = functions.maximum(a, b), functions.minimum(a, b)
         ratio = functions.where(big == 0, 0, small / functions.where(big == 0, 1, big))
-        return big * functions.sqrt(1.0 + ratio * ratio)
+        length = big * functions.sqrt(1.0 + ratio * ratio)
+        # Beside an infinity any length is infinite, that of NaN too.
+        return functions.where(functions.isinf(a) | functions.isinf(b), np.inf, length)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         safe = functions.where(y == 0, 1, y)
@@ -220,6 +222,7 @@ def copysign(x: Any, y: Any) -> Tensor:
     return binary(CopySign(), as_float(x), as_float(y))
 
 
+@carried_wide
 def fma(x: Any, y: Any, z: Any) -> Tensor:
     """x y + z.
 
@@ -231,6 +234,7 @@ def fma(x: Any, y: Any, z: Any) -> Tensor:
     return a * b + c
 
 
+@carried_wide
 def lerp(x: Any, y: Any, weight: Any) -> Tensor:
     """x + weight (y - x): from x at weight 0 to y at weight 1.
 

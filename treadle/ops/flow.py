@@ -13,7 +13,7 @@ from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import operands
+from treadle.ops.cast import carried_wide, operands
 from treadle.ops.families import Elementwise, Family, unary_samples
 
 __all__ = [
@@ -175,6 +175,7 @@ def clip_gradient(x: Any, limit: Any) -> Tensor:
     return ClipGradient()(*operands(x, limit))
 
 
+@carried_wide
 def clip_by_norm(x: Any, limit: Any) -> Tensor:
     """`x` scaled down to the L2 norm `limit` where its norm is greater.
 
@@ -184,5 +185,5 @@ def clip_by_norm(x: Any, limit: Any) -> Tensor:
     """
     node, bound = operands(x, limit)
     size = functions.sum(node * node)
-    safe = functions.where(size > 0, size, 1)
+    safe = functions.where(size == 0, 1, size)
     return node * functions.minimum(1, bound / functions.sqrt(safe))

@@ -12,7 +12,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import unit
-from treadle.ops.cast import as_float, operands
+from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.contract import matmul
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
 from treadle.ops.exponential import matrix_exp
@@ -168,6 +168,7 @@ def matrix_power(x: Any, n: int) -> Tensor:
 
 
 @of_stacks
+@carried_wide
 def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     """A norm of each matrix x[..., m, n].
 
@@ -218,6 +219,7 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
 
 
 @of_stacks
+@carried_wide
 def cond(x: Any) -> Tensor:
     """The largest singular value over the least: how much errors may grow.
 

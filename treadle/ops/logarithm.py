@@ -12,6 +12,7 @@ from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
+from treadle.ops.cast import carried_wide
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Elementwise, unary_samples
 
@@ -169,6 +170,7 @@ def log10(x: Any) -> Tensor:
     return unary(Log10(), x)
 
 
+@carried_wide
 def safelog(x: Any) -> Tensor:
     """log(max(x, e**-50)): finite at 0, with no derivative below the cut.
 

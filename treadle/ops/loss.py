@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import is_inexact
+from treadle.base.dtypes import accumulator, is_inexact
 from treadle.base.errors import (
     ArgumentError,
     ShapeError,
@@ -15,7 +15,7 @@ from treadle.base.errors import (
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import as_float, astype, carried_wide
 from treadle.ops.distance import reduced
 from treadle.ops.elementary import exp
 from treadle.ops.flow import stop_gradient
@@ -152,11 +152,13 @@ def cross_entropy(
 
 
 def _soft(x: Tensor, t: Tensor, axis: int, weight: Any, smoothing: Any) -> Tensor:
+    dtype = x.type.dtype
     if t.type.shape != x.type.shape:
         raise ShapeError(
             f"logits {x.type} with probabilities {t.type}",
             hint="labels are integers; probabilities have the shape of the logits",
         )
+    x = astype(x, accumulator(dtype))
     t = astype(t, x.type.dtype)
     mixed = t + (1.0 / max(x.type.shape[axis], 1) - t) * smoothing
     scores = log_softmax(x, axis)
@@ -164,7 +166,7 @@ def _soft(x: Tensor, t: Tensor, axis: int, weight: Any, smoothing: Any) -> Tenso
     scores = where(functions.isfinite(scores) | (mixed != 0), scores, 0)
     if weight is not None:
         scores = scores * _by_class(weight, x, axis)
-    return -sum(mixed * scores, axis)
+    return astype(-sum(mixed * scores, axis), dtype)
 
 
 @op(linear=True)
@@ -233,6 +235,7 @@ class Unlikelihood(OfLabels):
         return whole - functions.logsumexp(others, self.axis)
 
 
+@carried_wide
 def unlikelihood(
     logits: Any, target: Any, axis: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -285,6 +288,7 @@ class SparsemaxLoss(OfLabels):
         return expand_dims(g, self.axis) * slope, None
 
 
+@carried_wide
 def sparsemax_loss(
     logits: Any, target: Any, axis: Any = None, *, reduction: str = "mean"
 ) -> Tensor:

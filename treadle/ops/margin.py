@@ -11,6 +11,7 @@ from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import sigmoid, softplus
+from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.families import Elementwise, binary_samples
 from treadle.ops.labels import classes_of, hot_at, labels_of, over_labels
@@ -69,6 +70,7 @@ class BinaryCrossEntropy(Elementwise):
 
 
 @provide
+@carried_wide
 def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     """-(t log p + (1 - t) log(1 - p)) of probabilities p; the logarithms stop at -100.
 
@@ -82,6 +84,7 @@ def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Ten
     return reduced(BinaryCrossEntropy()(a, t), reduction, "binary_cross_entropy")
 
 
+@carried_wide
 def binary_log_loss(p: Any, target: Any) -> Tensor:
     """The sum of the binary cross entropies of probabilities p.
 
@@ -93,6 +96,7 @@ def binary_log_loss(p: Any, target: Any) -> Tensor:
 
 
 @provide
+@carried_wide
 def binary_cross_entropy_with_logits(
     logits: Any,
     target: Any,
@@ -122,6 +126,7 @@ def binary_cross_entropy_with_logits(
     return reduced(values, reduction, name)
 
 
+@carried_wide
 def focal_loss(
     logits: Any,
     target: Any,
@@ -147,6 +152,7 @@ def focal_loss(
     return reduced(values, reduction, "focal_loss")
 
 
+@carried_wide
 def hinge_loss(
     x: Any, target: Any, margin: Any = 1.0, *, reduction: str = "mean"
 ) -> Tensor:
@@ -160,6 +166,7 @@ def hinge_loss(
     return reduced(maximum(margin - t * a, 0), reduction, "hinge_loss")
 
 
+@carried_wide
 def class_hinge_loss(
     scores: Any,
     target: Any,
@@ -190,6 +197,7 @@ def class_hinge_loss(
     return reduced(values, reduction, "class_hinge_loss")
 
 
+@carried_wide
 def multi_margin_loss(
     scores: Any,
     target: Any,
@@ -209,6 +217,7 @@ def multi_margin_loss(
     return total / max(x.type.shape[place], 1)
 
 
+@carried_wide
 def margin_ranking_loss(
     first: Any,
     second: Any,
@@ -228,6 +237,7 @@ def margin_ranking_loss(
     return reduced(maximum(margin - t * lead, 0), reduction, "margin_ranking_loss")
 
 
+@carried_wide
 def pairwise_rank_loss(
     better: Any, worse: Any, margin: Any = 1.0, *, reduction: str = "mean"
 ) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType, float32
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
@@ -17,7 +17,7 @@ from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import over_axes
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import as_float, astype, carried_wide
 from treadle.ops.families import Composite
 from treadle.ops.movement import reshape
 from treadle.ops.padding import pad
@@ -37,15 +37,10 @@ __all__ = [
 Axes = tuple[int, ...]
 
 
-def wide_type(dtype: DType) -> DType:
-    """The type statistics are computed in: float32 for 16-bit floats."""
-    return dtype if dtype.itemsize > 2 else float32
-
-
 def _wide(x: Tensor) -> Tensor:
     """x without axis names, in the type statistics are computed in."""
     plain: Tensor = functions.unname(x)
-    return astype(plain, wide_type(x.type.dtype))
+    return astype(plain, accumulator(x.type.dtype))
 
 
 class Scaled(Composite):
@@ -138,10 +133,10 @@ def standardize(x: Any, axis: Any = -1, eps: Any = 1e-5) -> Tensor:
 def _epsilon(eps: Any, x: Tensor) -> Tensor:
     """A scalar of the type statistics are computed in; no negative number."""
     if isinstance(eps, Operand):
-        return astype(eps, wide_type(x.type.dtype))
+        return astype(eps, accumulator(x.type.dtype))
     if not eps >= 0.0:
         raise ArgumentError(f"epsilon is 0 or above, got {eps}")
-    return constant_node(np.array(eps, wide_type(x.type.dtype)))
+    return constant_node(np.array(eps, accumulator(x.type.dtype)))
 
 
 def _affine(y: Tensor, weight: Any, bias: Any, axes: Axes, name: str) -> Tensor:
@@ -243,6 +238,7 @@ def normalize(x: Any, axis: Any = -1, eps: Any = 1e-12) -> Tensor:
     return Normalize(axes)(node, _epsilon(eps, node))
 
 
+@carried_wide
 def weight_norm(v: Any, g: Any, axis: Any = 0) -> Tensor:
     """g v / |v| with the norm over all dimensions but `axis`, g one number for each.
 
@@ -346,6 +342,7 @@ def instance_norm(
     return _affine(y, weight, bias, (1,), "instance_norm")
 
 
+@carried_wide
 def local_response_norm(
     x: Any, size: int = 5, alpha: Any = 1e-4, beta: Any = 0.75, k: Any = 1.0
 ) -> Tensor:

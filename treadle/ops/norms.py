@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float
+from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.power import squared_modulus
 from treadle.ops.reduce import along, sum
 from treadle.ops.statistics import extent, kept
@@ -16,6 +16,7 @@ from treadle.ops.statistics import extent, kept
 __all__ = ["l1_norm", "l2_norm", "norm", "squared_l2_norm"]
 
 
+@carried_wide
 def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The sum of squares over `axis`; of absolute values where x is complex.
 
@@ -27,6 +28,7 @@ def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tens
 
 
 @provide
+@carried_wide
 def l2_norm(
     x: Any, axis: Any = None, *, epsilon: Any = 0.0, keepdims: bool = False
 ) -> Tensor:
@@ -41,6 +43,7 @@ def l2_norm(
     return kept(y, node, axes, keepdims)
 
 
+@carried_wide
 def l1_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The sum of absolute values over `axis`.
 
@@ -59,6 +62,7 @@ def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
     return found
 
 
+@carried_wide
 def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The vector norm of an order: sum(|x|**ord)**(1/ord).
 

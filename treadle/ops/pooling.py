@@ -14,7 +14,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import as_float, astype, carried_wide, summand
 from treadle.ops.contract import Contract
 from treadle.ops.families import some
 from treadle.ops.index import getitem
@@ -148,17 +148,18 @@ def sum_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The sum of each window of x[n, c, *spatial].
+    """The sum of each window of x[n, c, *spatial], integers in 64 bits as in `sum`.
 
     >>> import treadle as td
     >>> td.sum_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[4.0, 2.0]]]
     """
     node, fields, _ = _windows(x, kernel, (stride, padding, dilation), ceil_mode, None)
-    return SumPool(*fields)(node)
+    return SumPool(*fields)(summand(node))
 
 
 @provide
+@carried_wide
 def avg_pool(
     x: Any,
     kernel: Any,
@@ -228,6 +229,7 @@ def avg_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 
 
 @provide
+@carried_wide
 def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
     """The Euclidean norm of each window: sqrt(sum x^2), with gradient 0 at 0.
 
@@ -288,6 +290,7 @@ def global_sum_pool(x: Any) -> Tensor:
 
 
 @provide
+@carried_wide
 def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     """Averages of x[n, c, *spatial] over `output` bins of each spatial dimension.
 
@@ -336,6 +339,7 @@ def kmax_pool(x: Any, k: int, axis: Any = -1) -> Tensor:
 
 
 @provide
+@carried_wide
 def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     """The average along `axis` of the elements whose mask is not 0; 0 without any.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import as_dtype
+from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.graph.leaves import constant_node
@@ -15,7 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, operands
 from treadle.ops.join import stack
 from treadle.ops.movement import reshape
-from treadle.ops.normalization import wide_type
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.trigonometric import tanh
 
@@ -100,7 +99,7 @@ def rotary(
             "rotary"
         )
     angles = _angles(t.shape[-2], t.shape[-1], base, start)
-    wide = wide_type(t.dtype)
+    wide = accumulator(t.dtype)
     cos, sin = (constant_node(f(angles).astype(wide)) for f in (np.cos, np.sin))
     half, axis = t.shape[-1] // 2, t.ndim - 1 if halves else t.ndim
     split = (2, half) if halves else (half, 2)

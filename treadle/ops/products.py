@@ -10,7 +10,7 @@ from treadle.base.errors import ShapeError
 from treadle.graph.leaves import constant_node
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import operands
+from treadle.ops.cast import carried_wide, operands
 from treadle.ops.contract import matmul
 from treadle.ops.einsum import einsum
 from treadle.ops.elementwise import add, multiply
@@ -114,6 +114,7 @@ def _circular(x: Any, y: Any, sign: int) -> Tensor:
 
 
 @provide
+@carried_wide
 def circular_convolution(x: Any, y: Any) -> Tensor:
     """z[.., i] = sum over j of x[.., j] y[.., (i - j) mod n].
 
@@ -125,6 +126,7 @@ def circular_convolution(x: Any, y: Any) -> Tensor:
 
 
 @provide
+@carried_wide
 def circular_correlation(x: Any, y: Any) -> Tensor:
     """z[.., i] = sum over j of x[.., j] y[.., (i + j) mod n].
 

@@ -8,7 +8,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import relu, sigmoid
-from treadle.ops.cast import as_float
+from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.naming import by_role
 
 __all__ = [
@@ -97,6 +97,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Tensor:
     return functions.where(node > 0, node, below)
 
 
+@carried_wide
 def celu(x: Any, alpha: Any = 1.0) -> Tensor:
     """x where it is positive, else alpha (e**(x / alpha) - 1) (Barron, 2017).
 

@@ -12,7 +12,7 @@ from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
-from treadle.ops.cast import as_float
+from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.families import Elementwise, Opaque, unary_samples
 
 __all__ = [
@@ -266,6 +266,7 @@ def dawsn(x: Any) -> Tensor:
     return Dawsn()(as_float(x))
 
 
+@carried_wide
 def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; its derivatives are exact near 0 too.
 
@@ -283,6 +284,7 @@ def sinc(x: Any) -> Tensor:
     return functions.where(near, series, functions.sin(safe) / safe)
 
 
+@carried_wide
 def bump(x: Any) -> Tensor:
     """e**(1 - 1 / (1 - x**2)) between -1 and 1, else 0: smooth, with bounded support.
 

@@ -16,7 +16,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import as_float, astype, carried_wide
 from treadle.ops.families import Composite, reduced
 from treadle.ops.flow import stop_gradient
 from treadle.ops.power import squared_modulus
@@ -181,6 +181,7 @@ def var(
 
 
 @provide
+@carried_wide
 def std(
     x: Any, axis: Any = None, *, correction: int = 0, keepdims: bool = False
 ) -> Tensor:
@@ -209,6 +210,7 @@ def moments(
     return mean(x, axis, keepdims=keepdims), var(x, axis, keepdims=keepdims)
 
 
+@carried_wide
 def moment(x: Any, k: int, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The k-th moment about 0 over `axis`: the mean of x**k.
 
@@ -248,10 +250,15 @@ class LogSumExp(Folded):
         return kept(y, x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        # Where y is -inf no element has a share, and x - y would be NaN.
+        # Where y is -inf no element has a share; infinite elements share equally. The
+        # difference of two infinities would be NaN.
         (x,) = xs
         y = spread(y, x, self.axes, self.keepdims)
-        share = functions.exp(x - functions.where(y == -np.inf, 0, y))
+        hit = x == y
+        gap = functions.where(hit, 0, x - functions.where(y == -np.inf, 0, y))
+        hits = sum(astype(hit, real_of(x.type.dtype)), self.axes)
+        count = functions.where(y == np.inf, spread(hits, x, self.axes, False), 1)
+        share = functions.where(y == -np.inf, 0, functions.exp(gap) / count)
         return (spread(g, x, self.axes, self.keepdims) * functions.conj(share),)
 
     @classmethod
@@ -297,7 +304,11 @@ class Median(Composite):
         return found
 
     def numpy(self, *arrays: Any) -> Any:
-        return np.median(arrays[0], self.axis, keepdims=self.keepdims)
+        x = np.sort(arrays[0], self.axis)
+        n = x.shape[self.axis]
+        a, b, last = (np.take(x, [k], self.axis) for k in ((n - 1) // 2, n // 2, n - 1))
+        middle = np.where(np.isnan(last), last, a if n % 2 else (a + b) / 2)
+        return middle if self.keepdims else np.squeeze(middle, self.axis)
 
     def expand(self, *xs: Tensor) -> Tensor:
         x = functions.sort(xs[0], self.axis)
@@ -374,6 +385,7 @@ def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
     return sum(astype(as_tensor(x) != 0, int64), axis, keepdims=keepdims)
 
 
+@carried_wide
 def weighted_average(
     x: Any, weights: Any, axis: Any = None, *, keepdims: bool = False
 ) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.autodiff.reverse import Tidy, tidied
 from treadle.autodiff.written import Derivative, expansion
-from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.dtypes import HALF, float32
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
@@ -34,7 +34,6 @@ from treadle.rewrite.written import written
 
 __all__ = ["Expanded", "expand", "is_literal", "write_out"]
 
-_HALF = (float16, bfloat16)
 Results = Tensor | tuple[Tensor, ...]
 Inner = tuple[Tensor, Tensor]  # a call, and a node of its body without calls in it
 
@@ -234,7 +233,7 @@ class _Numbering:
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
-        wide = tuple([self._cast(x, float32, _HALF) for x in inputs])
+        wide = tuple([self._cast(x, float32, HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
         own = written(node.op, wide)
         known: dict[int, Results] = {

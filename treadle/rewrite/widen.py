@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import is_not
 
-from treadle.base.dtypes import bfloat16, float16, float32
+from treadle.base.dtypes import HALF, float32
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import reach
 from treadle.ops.cast import Cast
@@ -13,12 +13,10 @@ from treadle.ops.contract import Contract
 
 __all__ = ["is_half_product", "widen"]
 
-_HALF = (float16, bfloat16)
-
 
 def is_half_product(node: Tensor) -> bool:
     """Whether a node is a contraction of 16-bit floats."""
-    return type(node.op) is Contract and node.type.dtype in _HALF
+    return type(node.op) is Contract and node.type.dtype in HALF
 
 
 def widen(roots: dict[int, Tensor], before: Sequence[Tensor]) -> dict[int, Tensor]:
