@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache, cached
-from treadle.base.dtypes import OWN, DType, as_dtype, default_of, int64, uint64, weak
+from treadle.base.dtypes import (
+    FLOATS,
+    OWN,
+    DType,
+    as_dtype,
+    converted,
+    default_of,
+    int64,
+    uint64,
+    weak,
+)
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Names, Shape, Type, as_names
@@ -207,6 +217,10 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
             raise DTypeError(f"{value!r} holds no numbers")
         scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
         wanted = default_of(scalar, current().dtype)
+    array = isinstance(value, (np.ndarray, np.generic))
+    if array and wanted.kind in "iu" and value.dtype in FLOATS:
+        # As a cast has it, not as this machine does.
+        value, copy = converted(np.asarray(value), wanted), False
     try:
         if copy and isinstance(value, np.ndarray) and value.size >= _LARGE:
             made = _aligned(value.shape, wanted)
@@ -266,6 +280,8 @@ def beside(value: Any, partner: Tensor) -> Tensor:
         try:
             if _is_literal(value):
                 return literal_node(value, dtype)
+            if isinstance(value, np.integer):
+                value = int(value)  # which raises where an array of it wraps
             return constant_node(np.array(value, dtype=dtype))
         except OverflowError:
             raise DTypeError(

@@ -229,8 +229,10 @@ class Operand:
     def astype(self, dtype: Any) -> Tensor:
         return functions.astype(self, dtype)
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.sum(self, axis, keepdims=keepdims)
+    def sum(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
+    ) -> Tensor:
+        return functions.sum(self, axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         return functions.mean(self, axis, keepdims=keepdims)
@@ -241,8 +243,10 @@ class Operand:
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         return functions.min(self, axis, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        return functions.prod(self, axis, keepdims=keepdims)
+    def prod(
+        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
+    ) -> Tensor:
+        return functions.prod(self, axis, dtype=dtype, keepdims=keepdims)
 
     def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         return functions.all(self, axis, keepdims=keepdims)

@@ -30,7 +30,7 @@ from treadle.loops.kernel import (
 from treadle.loops.lower import Strides, combiner, placed, wide
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, RightShift
 from treadle.ops.cast import Cast
-from treadle.ops.compare import Equal, Greater, Less, LessEqual, LogicalNot
+from treadle.ops.compare import Equal, Less, LessEqual, LogicalNot
 from treadle.ops.elementwise import Add, Subtract
 from treadle.ops.extrema import ArgMax, ArgMin, Max, Min
 from treadle.ops.order import ArgSort, SearchSorted
@@ -47,8 +47,10 @@ def _scalar(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
 
 
 def _before(x: Expression, y: Expression, descending: bool = False) -> Expression:
-    """Whether x stands before y, and not beside it; NaN stands last."""
-    less = _scalar(Greater() if descending else Less(), x, y, dtype=bool_)
+    """Whether x stands before y, and not beside it; NaN is greater than all numbers."""
+    if descending:
+        x, y = y, x
+    less = _scalar(Less(), x, y, dtype=bool_)
     if x.dtype.kind not in "fV":
         return less
     known = _scalar(LogicalNot(), _scalar(IsNan(), x, dtype=bool_))

@@ -50,7 +50,7 @@ def _apply(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
 
 def lowest(dtype: DType) -> Literal:
     """The least number of a type, which no element of a window is below."""
-    return Literal(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+    return Literal(-np.inf if dtype.kind in "fV" else np.iinfo(dtype).min, dtype)
 
 
 def taps(op: Any, at: At, shape: tuple[int, ...]) -> Iterator[tuple[At, Guards]]:
@@ -103,7 +103,7 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
         for i, n in zip(source[2:], x.type.shape[2:], strict=True):
             plane = plane * n + i
         more = _apply(Greater(), value, best, dtype=bool_)
-        if x.type.dtype.kind == "f":
+        if x.type.dtype.kind in "fV":
             known = _apply(LogicalNot(), _apply(IsNan(), best, dtype=bool_))
             nan = _apply(IsNan(), value, dtype=bool_)
             more = _apply(BitwiseOr(), more, _apply(BitwiseAnd(), nan, known))

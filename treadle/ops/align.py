@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.base.dtypes import KINDS
 from treadle.base.errors import AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.op import Op
@@ -175,7 +176,8 @@ def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
         b: Type = y.type
         if a.dtype is b.dtype and a.axes is None and b.axes is None:
             same = a is b or a.shape == b.shape
-            if same and op.result == "same" and a.dtype.kind == "f":
+            plain = same and op.result == "same" and a.dtype.kind == "f"
+            if plain and "float" in KINDS[op.takes]:
                 return new_node(op, (x, y), a, 4)  # what check and infer would find
             return op(x, y)
     nodes = operands(x, y)

@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bool_, float32, int32
-from treadle.graph.leaves import SCALARS
+from treadle.base.dtypes import (
+    bfloat16,
+    bool_,
+    float32,
+    float64,
+    int32,
+    kind,
+    uint64,
+)
+from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
-from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.cast import astype, operands
 from treadle.ops.families import Elementwise, binary_samples, unary_samples
 
 __all__ = [
@@ -64,6 +72,65 @@ def comparable(x: Any, y: Any) -> bool:
     return isinstance(x, kinds) and isinstance(y, kinds)
 
 
+def related(op: Comparison, x: Any, y: Any) -> Tensor:
+    """`op` on operands as exact as NumPy compares them, whatever they promote to."""
+    if isinstance(x, SCALARS) and isinstance(y, SCALARS):
+        return binary(op, x, y)
+    if isinstance(y, SCALARS):
+        x = as_tensor(x)
+        return _beside_number(op, x, y, x, y)
+    if isinstance(x, SCALARS):
+        y = as_tensor(y)
+        return _beside_number(op, x, y, y, x)
+    x, y = as_tensor(x), as_tensor(y)
+    a, b = compared(x, y)
+    if a.type.dtype.kind == "f" and all(v.type.dtype.kind in "iu" for v in (x, y)):
+        return _signs_differ(op, x, y)
+    return binary(op, a, b)
+
+
+def compared(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Operands in the dtype NumPy compares them in: of integers and floats float64."""
+    a, b = x.type.dtype, y.type.dtype
+    if a is b:
+        return x, y
+    dtype = np.promote_types(*[float32 if d == bfloat16 else d for d in (a, b)])
+    return astype(x, dtype), astype(y, dtype)
+
+
+def _beside_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) -> Tensor:
+    """`op` on x and y, of which one is a node and the other a number, which is weak."""
+    dtype = node.type.dtype
+    if kind(dtype) not in ("bool", "integer"):
+        return binary(op, x, y)
+    if isinstance(number, (float, np.floating)):  # exact in no narrower type
+        wide = [
+            astype(v, float64) if v is node else as_tensor(v, float64) for v in (x, y)
+        ]
+        return binary(op, *wide)
+    if dtype == bool_ or not isinstance(number, (int, np.integer)):
+        return binary(op, x, y)
+    limits = np.iinfo(dtype)
+    if limits.min <= number <= limits.max:
+        return binary(op, x, y)
+    # Outside of the type it is on one side of all that there may be.
+    sides = [0 if v is node else 1 if number > 0 else -1 for v in (x, y)]
+    found: Tensor = functions.broadcast_to(
+        bool(op.numpy(*sides)), node.type.shape, axes=node.type.axes
+    )
+    return found
+
+
+def _signs_differ(op: Comparison, x: Tensor, y: Tensor) -> Tensor:
+    """`op` on an operand with a sign and one without, which no integer type holds."""
+    first = x.type.dtype.kind == "i"
+    found = binary(op, astype(x, uint64), astype(y, uint64))
+    below = less(x if first else y, 0)
+    if bool(op.numpy(-1, 0) if first else op.numpy(0, -1)):
+        return found | below
+    return found & ~below
+
+
 @op(primitive=True, differentiable=False, commutative=True)
 class Equal(Comparison):
     """x == y."""
@@ -84,7 +151,7 @@ def equal(x: Any, y: Any) -> Any:
     """
     if not comparable(x, y):
         return False
-    return binary(Equal(), x, y)
+    return related(Equal(), x, y)
 
 
 @op(primitive=True, differentiable=False, commutative=True)
@@ -107,7 +174,7 @@ def not_equal(x: Any, y: Any) -> Any:
     """
     if not comparable(x, y):
         return True
-    return binary(NotEqual(), x, y)
+    return related(NotEqual(), x, y)
 
 
 @op(primitive=True, differentiable=False)
@@ -126,7 +193,7 @@ def less(x: Any, y: Any) -> Tensor:
     >>> td.less([1, 2, 3], 2).tolist()
     [True, False, False]
     """
-    return binary(Less(), x, y)
+    return related(Less(), x, y)
 
 
 @op(primitive=True, differentiable=False)
@@ -145,7 +212,7 @@ def less_equal(x: Any, y: Any) -> Tensor:
     >>> td.less_equal([1, 2, 3], 2).tolist()
     [True, True, False]
     """
-    return binary(LessEqual(), x, y)
+    return related(LessEqual(), x, y)
 
 
 @op(primitive=True, differentiable=False)
@@ -164,7 +231,7 @@ def greater(x: Any, y: Any) -> Tensor:
     >>> td.greater([1, 2, 3], 2).tolist()
     [False, False, True]
     """
-    return binary(Greater(), x, y)
+    return related(Greater(), x, y)
 
 
 @op(primitive=True, differentiable=False)
@@ -183,7 +250,7 @@ def greater_equal(x: Any, y: Any) -> Tensor:
     >>> td.greater_equal([1, 2, 3], 2).tolist()
     [False, True, True]
     """
-    return binary(GreaterEqual(), x, y)
+    return related(GreaterEqual(), x, y)
 
 
 @op(
@@ -294,7 +361,9 @@ def isclose(
     >>> td.isclose([1.0, 1.0], [1.000001, 1.1]).tolist()
     [True, False]
     """
-    a, b = (as_float(node) for node in operands(x, y))
+    a, b = operands(x, y)
+    if kind(a.type.dtype) in ("bool", "integer"):
+        a, b = astype(a, float64), astype(b, float64)
     near = functions.abs(a - b) <= functions.abs(b) * rtol + atol
     finite = functions.isfinite(b)
     found: Tensor = (near & finite) | (a == b)

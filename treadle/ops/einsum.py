@@ -322,12 +322,12 @@ def diagonal(x: Any, offset: int = 0) -> Tensor:
 
 
 @provide
-def trace(x: Any, offset: int = 0) -> Tensor:
-    """The sum of the elements x[..., i, i + offset].
+def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
+    """The sum of the elements x[..., i, i + offset]; `dtype` as in `sum`.
 
     >>> import treadle as td
     >>> float(td.trace([[1.0, 2.0], [3.0, 4.0]]))
     5.0
     """
-    found: Tensor = functions.sum(diagonal(x, offset), -1)
+    found: Tensor = functions.sum(diagonal(x, offset), -1, dtype=dtype)
     return found

@@ -15,7 +15,7 @@ from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import astype
+from treadle.ops.cast import astype, summand
 from treadle.ops.families import Opaque, Reduction, reduced
 from treadle.ops.reduce import along, over, spread
 
@@ -177,16 +177,16 @@ class Prod(Reduction):
 
 
 @provide
-def prod(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The product over `axis`, with the right derivative at zeros.
+def prod(
+    x: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
+    """The product over `axis`, with the right derivative at zeros; `dtype` as in `sum`.
 
     >>> import treadle as td
     >>> float(td.prod([2.0, 3.0, 4.0]))
     24.0
     """
-    node, axes = along(x, axis)
-    if node.type.dtype == bool_:
-        node = astype(node, int64)
+    node, axes = along(summand(x, dtype), axis)
     return Prod(axes, keepdims)(node)
 
 

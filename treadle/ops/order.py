@@ -11,13 +11,14 @@ from treadle.base.dtypes import float32, int32, int64
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TraceError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
 from treadle.graph.frame import top
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
+from treadle.ops.compare import compared
 from treadle.ops.families import Composite, Family, outputs_of, same_dtype
 from treadle.ops.pick import PutAlong
 
@@ -34,13 +35,9 @@ __all__ = [
 
 
 def ordered(x: Array, axis: int, descending: bool) -> Array:
-    """Where the elements in order come from; equals keep their order, NaN is last."""
+    """Where the elements in order come from; equals keep theirs, NaN is greatest."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    if x.dtype.kind == "f":
-        # NaN stays last in either direction, so it is moved out of the turned order.
-        key = np.where(np.isnan(x), -np.inf, x)
-        return np.lexsort((np.isnan(x), -key), axis)
     turned = np.argsort(np.flip(x, axis), axis, kind="stable")
     return np.flip(x.shape[axis] - 1 - turned, axis)
 
@@ -101,7 +98,7 @@ class ArgSort(Ordering):
 def argsort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
     """The positions that put `x` in order along `axis`; equals keep their order.
 
-    NaN comes last in either direction.
+    NaN counts as greatest: it comes last, and first in descending order.
 
     >>> import treadle as td
     >>> td.argsort([3.0, 1.0, 2.0]).tolist()
@@ -135,7 +132,7 @@ class Sort(Ordering, Composite):
 
 @provide
 def sort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
-    """The elements in order along `axis`; NaN comes last in either direction.
+    """The elements in order along `axis`; NaN counts as greatest.
 
     >>> import treadle as td
     >>> td.sort([3.0, 1.0, 2.0]).tolist()
@@ -204,6 +201,8 @@ class TopK(Composite):
 @provide
 def top_k(x: Any, k: int, axis: Any = -1) -> tuple[Tensor, Tensor]:
     """The k greatest elements along `axis` in falling order, and their positions.
+
+    NaN counts as greatest, as in `sort`, `max` and `argmax`.
 
     >>> import treadle as td
     >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2)]
@@ -300,7 +299,9 @@ def searchsorted(x: Any, values: Any, *, side: str = "left") -> Tensor:
         raise ArgumentError(f"side is 'left' or 'right', not {side!r}").located(
             "searchsorted"
         )
-    return SearchSorted(side == "right")(*operands(x, values))
+    number = isinstance(values, SCALARS)
+    nodes = operands(x, values) if number else compared(as_tensor(x), as_tensor(values))
+    return SearchSorted(side == "right")(*nodes)
 
 
 def _distinct(x: Any, name: str) -> tuple[Tensor, Array, Array]:

@@ -67,7 +67,7 @@ def fields_of(pool: Any) -> tuple[Shape, Integers, Pairs, Integers]:
 
 
 def _lowest(dtype: Any) -> Any:
-    return -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+    return -np.inf if np.dtype(dtype).kind in "fV" else np.iinfo(dtype).min
 
 
 @op(tolerance="E")

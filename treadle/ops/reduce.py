@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bool_, int64
 from treadle.base.errors import AxisError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import astype
+from treadle.ops.cast import summand
 from treadle.ops.families import Reduction
 from treadle.ops.movement import broadcast_to, reshape
 
@@ -82,16 +81,18 @@ class Sum(Reduction):
 
 
 @provide
-def sum(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (an integer, a name, several, or all); bools are counted.
+def sum(
+    x: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
+    """The sum over `axis` (an integer, a name, several, or all), taken in `dtype`.
+
+    Without it bools and integers are summed as int64, those without a sign as uint64.
 
     >>> import treadle as td
     >>> td.sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
     [4.0, 6.0]
     """
-    node, axes = along(x, axis)
-    if node.type.dtype == bool_:
-        node = astype(node, int64)
+    node, axes = along(summand(x, dtype), axis)
     return Sum(axes, keepdims)(node)
 
 

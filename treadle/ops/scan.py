@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.dtypes import bool_, int32, int64
+from treadle.base.dtypes import int32
 from treadle.base.errors import AxisError, ShapeError
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
@@ -19,7 +19,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
-from treadle.ops.cast import as_float, astype, operands
+from treadle.ops.cast import as_float, astype, operands, summand
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Family, same_dtype
 
@@ -233,17 +233,20 @@ class CumulativeSum(Running):
 
 @provide
 def cumulative_sum(
-    x: Any, axis: Any = -1, *, reverse: bool = False, exclusive: bool = False
+    x: Any,
+    axis: Any = -1,
+    *,
+    dtype: Any = None,
+    reverse: bool = False,
+    exclusive: bool = False,
 ) -> Tensor:
-    """The sum up to each place along `axis`; bools are counted.
+    """The sum up to each place along `axis`; `dtype` as in `sum`.
 
     >>> import treadle as td
     >>> td.cumulative_sum([1.0, 2.0, 3.0]).tolist()
     [1.0, 3.0, 6.0]
     """
-    node = as_tensor(x)
-    if node.type.dtype == bool_:
-        node = astype(node, int64)
+    node = summand(x, dtype)
     return CumulativeSum(resolve_axis(axis, node.type), reverse, exclusive)(node)
 
 
@@ -272,19 +275,22 @@ class CumulativeProd(Running):
 
 @provide
 def cumulative_prod(
-    x: Any, axis: Any = -1, *, reverse: bool = False, exclusive: bool = False
+    x: Any,
+    axis: Any = -1,
+    *,
+    dtype: Any = None,
+    reverse: bool = False,
+    exclusive: bool = False,
 ) -> Tensor:
     """The product up to each place along `axis`, with the right derivative at zeros.
 
-    Bools are counted as 0 and 1.
+    `dtype` is as in `sum`.
 
     >>> import treadle as td
     >>> td.cumulative_prod([1.0, 2.0, 3.0]).tolist()
     [1.0, 2.0, 6.0]
     """
-    node = as_tensor(x)
-    if node.type.dtype == bool_:
-        node = astype(node, int64)
+    node = summand(x, dtype)
     return CumulativeProd(resolve_axis(axis, node.type), reverse, exclusive)(node)
 
 
@@ -307,10 +313,12 @@ class CumulativeLogSumExp(Running):
         return -np.inf
 
     def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
-        # y never falls, so no exponent is above 0; -inf stands for no share at all.
-        later = self.next(y, np.inf)
-        factors = functions.exp(y - functions.where(later == -np.inf, 0, later))
-        share = functions.exp(x - functions.where(y == -np.inf, 0, y))
+        # As logaddexp has it: equal infinities share, -inf has no share at all.
+        step = -1 if self.reverse else 1
+        before = functions.shift(y, step, self.axis, -np.inf)
+        gap = functions.where(x == before, 0, x - before)
+        share = functions.where(y == -np.inf, 0, functions.sigmoid(gap))
+        factors = self.next(functions.sigmoid(-gap))
         return share * self.gathered(factors, g)
 
     @classmethod

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from treadle.base.dtypes import DType, bfloat16, float16
 from treadle.engines.native.builder import (
     BITS,
@@ -257,6 +259,21 @@ def _sign_bit(r: Row, x: Value) -> Value:
     return r.b.compare("slt", bits, r.b.constant(bits.type, 0))
 
 
+def _whole_number(r: Row, x: Value) -> Value:
+    """A float as an integer: the nearest limit where it is outside, 0 where NaN."""
+    b, target, limits = r.b, compute_type(r.result), np.iinfo(r.result)
+    bits = BITS[target]
+    # Narrow integers go through a signed one that is wide enough.
+    middle = target if bits == 64 else I64 if bits == 32 and not limits.min else I32
+    how = "fptoui" if bits == 64 and not limits.min else "fptosi"
+    whole = b.convert(how, x, middle)
+    for relation, limit in (("oge", limits.max), ("ole", limits.min)):
+        outside = b.compare(relation, x, r.constant(x, limit))
+        whole = b.select(outside, r.constant(whole, limit), whole)
+    whole = b.select(b.compare("uno", x, x), r.constant(whole, 0), whole)
+    return whole if middle == target else b.convert("trunc", whole, target)
+
+
 def _cast(r: Row, x: Value) -> Value:
     b, target = r.b, compute_type(r.result)
     if r.result.kind == "b":
@@ -267,13 +284,7 @@ def _cast(r: Row, x: Value) -> Value:
             return b.convert("fpext" if wider else "fptrunc", x, target)
         return b.convert("sitofp" if r.signed else "uitofp", x, target)
     if r.float:
-        if BITS[target] == 64:
-            how = "fptosi" if r.result.kind == "i" else "fptoui"
-            return b.convert(how, x, target)
-        # As C does it on this host: through a signed integer wide enough.
-        middle = I64 if r.result.kind == "u" and BITS[target] == 32 else I32
-        whole = b.convert("fptosi", x, middle)
-        return b.convert("trunc", whole, target)
+        return _whole_number(r, x)
     if BITS[target] > BITS[element(x.type)]:
         return b.convert("sext" if r.signed else "zext", x, target)
     return b.convert("trunc", x, target)

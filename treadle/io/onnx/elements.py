@@ -238,6 +238,7 @@ def _cumulative(node: Node, x: Tensor, axis: Any) -> Tensor:
     return td.cumulative_sum(
         x,
         axis_of(int(axis), x),
+        dtype=x.type.dtype,
         reverse=bool(node.get("reverse", 0)),
         exclusive=bool(node.get("exclusive", 0)),
     )

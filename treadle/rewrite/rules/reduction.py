@@ -221,7 +221,8 @@ REDUCTION = RuleSet(
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).sum()),
         Rule("sum of a broadcast of whole numbers", sum_(broadcast(x)), _sum_of_whole,
              takes="integer",
-             example=lambda d: d.td.broadcast_to(d.whole("x", (3,)), (4, 3)).sum()),
+             example=lambda d: d.td.broadcast_to(d.whole("x", (3,)), (4, 3)).sum(
+                 dtype="int32")),
         Rule("product of a broadcast", prod(broadcast(x)), _prod_of_broadcast,
              exact=False, enables=True, takes="float",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).prod(0)),
