@@ -64,6 +64,7 @@ from treadle.ops.lookup import *
 from treadle.ops.loop import *
 from treadle.ops.loss import *
 from treadle.ops.margin import *
+from treadle.ops.median import *
 from treadle.ops.movement import *
 from treadle.ops.naming import *
 from treadle.ops.nearest import *
