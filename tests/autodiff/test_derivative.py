@@ -145,8 +145,7 @@ def test_a_function_with_a_step_keeps_gradients() -> None:
     assert float(g) == 27.0
 
 
-def test_history_keeps_what_gradients_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.runtime.history.HISTORY_NODES", 4)
+def test_history_keeps_what_gradients_need() -> None:
     w = td.param("w", init=2.0)
     found = []
     for k in range(12):

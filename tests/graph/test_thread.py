@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import treadle as td
+from treadle.base.options import modes
 from treadle.graph.thread import Frame, thread_state
 
 TURNS = 30
@@ -93,7 +94,9 @@ def test_a_new_thread_has_nothing_around_it() -> None:
         def ends(found: list[object] = found) -> None:
             found.append(dict(td.tanh(x).metadata))
             state = thread_state()
-            found.append((state.no_grad, type(state.frames[-1]), state.transactions))
+            found.append(
+                (modes.get().no_grad, type(state.frames[-1]), modes.get().transactions)
+            )
             for scope in (td.metadata(left="open"), td.no_grad()):
                 scope.__enter__()
                 left.append(scope)
@@ -103,6 +106,6 @@ def test_a_new_thread_has_nothing_around_it() -> None:
         thread.join()
         assert found == [{}, (0, Frame, ())]
     left.clear()  # closed here, for threads that are gone
-    assert (thread_state().no_grad, thread_state().notes) == (0, None)
+    assert (modes.get().no_grad, thread_state().notes) == (0, None)
     w = td.param("w", init=2.0)
     assert float(td.grad(w * w, [w])[0]) == 4.0

@@ -205,3 +205,20 @@ def test_a_forward_that_names_a_global_is_looked_after(
     assert traced.__name__ == "Scaled" and float(traced(3.0)) == 6.0
     monkeypatch.setitem(globals(), "SCALE", 5)
     assert float(traced(3.0)) == 15.0
+
+
+def test_print_shows_how_a_traced_tensor_is_computed(capsys: Any) -> None:
+    w = td.param("w", init=np.ones(3))
+
+    @td.function
+    def f(a: Any) -> Any:
+        print("inside", a, f"{a}", f"{a.sum():.2f}", w, str(a * w))
+        return td.tanh(a) * 2
+
+    for _ in range(2):
+        f(td.ones(3))
+    told = capsys.readouterr().out
+    assert told.count("float32[3]") == 4 and told.count("inside") == 1
+    assert "sum" in told and "Tensor(argument 0 : float32[3])" in told
+    print(f(td.ones(3)))
+    assert "1.52" in capsys.readouterr().out

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.graph.thread import thread_state
+from treadle.base.options import modes
 from treadle.nn.functional import cross_entropy
 
 
@@ -251,7 +251,7 @@ def test_scopes_left_open_are_closed() -> None:
     x = td.param("x", init=2.0)
     assert float(td.grad(x * x, [x])[0]) == 4.0
     inner.__exit__(None, None, None)  # as where it is forgotten
-    assert thread_state().no_grad == 0
+    assert modes.get().no_grad == 0
     assert float(td.grad(x * x, [x])[0]) == 4.0
 
 

@@ -7,12 +7,12 @@ kind, and remembered by op and dtypes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import Targets, blocks, cotangents_of, cut_error
-from treadle.autodiff.tape import Row, has_recipe, tape_of
+from treadle.autodiff.tape import Row, Tape, has_recipe, tape_of
 from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
@@ -51,7 +51,7 @@ class Reached:
     def trainable(self) -> list[Variable]:
         """The trainable Variables that were reached, in the order of first use."""
         found: dict[int, Variable] = {}
-        for node in [*self.versions, *behind(self.rows)]:
+        for node in [*self.versions, *behind(map(tape_of, self.rows))]:
             variable = variable_of(node)
             if variable is not None and variable.trainable:
                 found.setdefault(id(variable), variable)
@@ -122,18 +122,17 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
     return found
 
 
-def behind(rows: Sequence[Tensor]) -> list[Tensor]:
+def behind(tapes: Iterable[Tape | None]) -> list[Tensor]:
     """The versions that batched runs have read, through all runs before them."""
-    found, seen = [], set()
-    tapes = [tape_of(row) for row in rows]
-    while tapes:
-        tape = tapes.pop()
+    found, seen, stack = [], set(), list(tapes)
+    while stack:
+        tape = stack.pop()
         if tape is None or tape.number in seen:
             continue
         seen.add(tape.number)
         below = reach(tape.sources, blocks)
         found += [x for x in below if variable_of(x) is not None]
-        tapes += [tape_of(x) for x in below]
+        stack += [tape_of(x) for x in below]
     return sorted(found, key=lambda node: node.serial)
 
 

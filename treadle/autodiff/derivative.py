@@ -34,7 +34,6 @@ __all__ = [
     "cotangents",
     "endangered",
     "looked_at",
-    "needed",
     "recorded",
 ]
 
@@ -267,8 +266,3 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
         if any(n.serial in own for n in reach(node.inputs))
         for x in results
     ]
-
-
-def needed() -> set[int]:
-    """The serials of what recorded derivatives, not yet evaluated, are to derive."""
-    return {n.serial for node, _ in _open() for n in reach(node.inputs)}

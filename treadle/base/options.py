@@ -1,4 +1,4 @@
-"""The settings of a thread: an immutable record on a stack, `with options(...)`."""
+"""The settings of a task: an immutable record, `with options(...)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -113,7 +114,7 @@ class Options:
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
 ARENAS = ("fast", "poison", "guard")
 _engines: set[str] = {"auto"}
-_watchers: list[Callable[[Options], None]] = []
+_watchers: list[Callable[[Options, Options], None]] = []
 
 
 def register_engine(name: str) -> None:
@@ -126,8 +127,8 @@ def engines() -> tuple[str, ...]:
     return tuple(sorted(_engines))
 
 
-def on_change(watcher: Callable[[Options], None]) -> None:
-    """Call `watcher` whenever a thread's options become others."""
+def on_change(watcher: Callable[[Options, Options], None]) -> None:
+    """Call `watcher` with a task's options, and those that they have become."""
     _watchers.append(watcher)
 
 
@@ -228,34 +229,92 @@ def _from_environment() -> Options:
 _base = _from_environment()
 
 
-class _Stack(threading.local):
-    """Each thread starts from the process's settings with a draw counter of its own."""
-
-    def __init__(self) -> None:
-        self.current = replace(_base, scope=SeedScope(_base.seed))
+class _Counts(threading.local):
+    number = 0
 
 
-here = _Stack()
+class _ThreadScope(SeedScope):
+    """The seed scope outside of all others: each thread has a count of its own."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, seed: int) -> None:
+        self._counts = _Counts()
+        self.seed = seed
+
+    @property
+    def count(self) -> int:
+        return self._counts.number
+
+    @count.setter
+    def count(self, number: int) -> None:
+        self._counts.number = number
+
+
+class Modes:
+    """What is around a task, or a thread without tasks: its options, and the scopes it
+    is in. It is never changed, but replaced; machine code reads it where it lies.
+    """
+
+    __slots__ = ("dtype", "explicit", "no_grad", "options", "transactions")
+
+    def __init__(
+        self,
+        options: Options,
+        no_grad: int = 0,
+        explicit: int = 0,
+        transactions: tuple[Any, ...] = (),  # outermost first
+    ) -> None:
+        self.options, self.dtype = options, options.dtype
+        self.no_grad, self.explicit = no_grad, explicit
+        self.transactions = transactions
+
+
+_FIELDS = ("options", "no_grad", "explicit", "transactions")
+_OUTSIDE = Modes(replace(_base, scope=_ThreadScope(_base.seed)))
+modes: ContextVar[Modes] = ContextVar("modes of treadle", default=_OUTSIDE)
+
+
+def change(**changes: Any) -> Token[Modes]:
+    """Replace some of the modes of this task."""
+    now = modes.get()
+    every = {name: getattr(now, name) for name in _FIELDS} | changes
+    return modes.set(Modes(**every))
+
+
+def restore(token: Token[Modes], name: str) -> None:
+    """Have one of the modes be what it was before a change. In another task than that
+    of the change, as where the collector closes a block, nothing is done.
+    """
+    now = modes.get()
+    with suppress(ValueError):
+        modes.reset(token)
+        before = getattr(modes.get(), name)
+        if isinstance(before, int):  # a transaction may have closed more
+            before = min(before, getattr(now, name))
+        modes.set(now)
+        change(**{name: before})
 
 
 def current() -> Options:
-    """The options of this thread."""
-    return here.current
+    """The options of this task."""
+    return modes.get().options
 
 
-def _become(options: Options) -> None:
-    before, here.current = here.current, options
+def _become(options: Options) -> Token[Modes]:
+    before, token = current(), change(options=options)
     try:
         for watcher in _watchers:
-            watcher(options)
+            watcher(before, options)
     except BaseException:
-        here.current = before
+        restore(token, "options")
         raise
+    return token
 
 
 @contextmanager
 def options(**settings: Any) -> Iterator[Options]:
-    """Run a block under other settings of this thread.
+    """Run a block under other settings of this task, or of a thread without tasks.
 
     Raises OptionError for an unknown name or a value it cannot take.
 
@@ -264,14 +323,18 @@ def options(**settings: Any) -> Iterator[Options]:
     ('float64', 7)
     """
     checked = _checked(settings)
-    before = here.current
-    _become(replace(before, **checked))
+    before, chosen = current(), replace(current(), **checked)
+    token = _become(chosen)
     try:
-        yield here.current
+        yield chosen
     finally:
-        _become(before)
+        restore(token, "options")
+        for watcher in _watchers:
+            watcher(chosen, before)
 
 
 def set_options(**settings: Any) -> None:
-    """Change the settings of this thread until they are changed again."""
-    _become(replace(here.current, **_checked(settings)))
+    """Change the settings of this task, or of a thread without tasks, until they are
+    changed again. Tasks that begin later have them, new threads do not.
+    """
+    _become(replace(current(), **_checked(settings)))

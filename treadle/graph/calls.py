@@ -46,7 +46,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME = range(6)  # how an argument is told
-ATTRIBUTE, ITEM, STAMP, THREAD = range(4)  # where something was seen
+ATTRIBUTE, ITEM, MODE, STAMP = range(4)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
@@ -76,14 +76,14 @@ class Step:
 class Seen:
     """What stood in a place around a function when a call was traced.
 
-    The place is an ATTRIBUTE (of an attribute, where there are two names), an ITEM of a
-    dict, or in the state of the THREAD that calls. A STAMP is an owner that looks
-    `Again` where the stamp has moved.
+    The place is an ATTRIBUTE, an ITEM of a dict, or a MODE of the task that calls: an
+    attribute of what a context variable has. A STAMP is an owner that looks `Again`
+    where the stamp has moved.
     """
 
     kind: int
     owner: Any
-    names: tuple[str, ...] = ()
+    name: str = ""
     value: Any = None
 
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.locks import lock
+from treadle.base.options import modes
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Future, Resident, Runs, Ticket, newer, order
 from treadle.graph.serials import next_serial
 from treadle.graph.tensor import Tensor, remade, settle
-from treadle.graph.thread import thread_state
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
@@ -78,7 +78,7 @@ class Claim:
         self.nodes = [remade(x, v.version, (), v.type) for x, v in pairs]
         for k, node in enumerate(self.nodes):
             node.stored = StandIn(self, k)
-        for around in thread_state().transactions:
+        for around in modes.get().transactions:
             for v, node in zip(self.variables, self.nodes, strict=True):
                 around.note(v, node)
         taken: list[Tensor] = []
@@ -180,7 +180,7 @@ class Claim:
         self, nodes: Sequence[Tensor], others: Sequence[Tensor]
     ) -> list[Variable]:
         """Have other versions in the place of these; those of which it was another."""
-        for around in thread_state().transactions:
+        for around in modes.get().transactions:
             for v, node in zip(self.variables, others, strict=True):
                 around.note(v, node)
         every = list(zip(self.variables, nodes, others, strict=True))

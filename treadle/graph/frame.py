@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.locks import lock
+from treadle.base.options import change, modes, restore
 from treadle.graph.leaves import Argument
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Notes, Tensor, watchers
@@ -72,17 +73,15 @@ def explicit_updates() -> Iterator[None]:
     >>> int(w), int(update), int(w)
     (0, 1, 1)
     """
-    state = thread_state()
-    before = state.explicit
-    state.explicit = before + 1
+    token = change(explicit=modes.get().explicit + 1)
     try:
         yield
     finally:
-        state.explicit = min(state.explicit, before)  # as in no_grad
+        restore(token, "explicit")
 
 
 def _note(node: Tensor) -> None:
-    if thread_state().no_grad:
+    if modes.get().no_grad:
         node.mark = {**(node.mark or {}), "no_grad": True}
 
 
@@ -91,7 +90,7 @@ _lock = lock()
 
 
 def _watch(more: int) -> None:
-    """Have `_note` see new nodes while any thread needs it."""
+    """Have `_note` see new nodes while any task needs it."""
     global _watching
     with _lock:
         _watching += more
@@ -113,14 +112,12 @@ def no_grad() -> Iterator[None]:
     >>> float(td.grad(x * target, [x])[0])
     6.0
     """
-    state = thread_state()
-    before = state.no_grad
     _watch(1)
-    state.no_grad = before + 1
+    token = change(no_grad=modes.get().no_grad + 1)
     try:
         yield
     finally:
-        state.no_grad = min(state.no_grad, before)  # a transaction may have closed it
+        restore(token, "no_grad")
         _watch(-1)
 
 
@@ -128,12 +125,14 @@ def no_grad() -> Iterator[None]:
 def apart() -> Iterator[None]:
     """Inside, new nodes are not those of the scopes around: what is made of others."""
     state = thread_state()
-    before = state.no_grad, state.notes
-    state.no_grad, state.notes = 0, None
+    before, state.notes = state.notes, None
+    token = change(no_grad=0) if modes.get().no_grad else None
     try:
         yield
     finally:
-        state.no_grad, state.notes = before
+        state.notes = before
+        if token is not None:
+            modes.reset(token)
 
 
 @contextmanager

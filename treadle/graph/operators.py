@@ -330,10 +330,17 @@ class Operand:
         return bool((self.numpy() == value).any())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        return self._shown(lambda: format(self.item(), spec)) if spec else str(self)
 
     def __str__(self) -> str:
-        return str(self.numpy())
+        return self._shown(lambda: str(self.numpy()))
+
+    def _shown(self, value: Callable[[], str]) -> str:
+        """A value as text; while a function is traced, what is known without one."""
+        try:
+            return value()
+        except TraceError:
+            return repr(self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TraceError(

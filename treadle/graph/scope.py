@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,8 @@ class Scope:
         self.parameters: dict[str, Parameter] = {}
 
 
-class _Scopes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[tuple[str, Scope]] = []
-
-
-_scopes = _Scopes()
+# The scopes around a task, outermost first.
+_scopes: ContextVar[tuple[tuple[str, Scope], ...]] = ContextVar("scopes", default=())
 
 
 @contextmanager
@@ -58,7 +54,7 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
     ...     td.param("w", shape=(2,)) is w, w.name
     (True, 'net/w')
     """
-    stack = _scopes.stack
+    stack = _scopes.get()
     if isinstance(name_or_scope, Scope):
         entry = (name_or_scope.prefix, name_or_scope)
     else:
@@ -67,11 +63,12 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
         if not stack:
             home.prefix = prefix
         entry = (prefix, home)
-    stack.append(entry)
+    token = _scopes.set((*stack, entry))
     try:
         yield entry[1]
     finally:
-        stack.pop()
+        with suppress(ValueError):  # closed elsewhere, as by the collector
+            _scopes.reset(token)
 
 
 def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -118,14 +115,14 @@ def param(
     >>> td.param("x", init=2.0)
     Parameter('x', float32[], 2.)
     """
-    if not _scopes.stack:
+    if not _scopes.get():
         array = initial_array(init, shape, dtype)
         return Parameter(
             array, name=name, trainable=trainable, axes=axes, sparse=sparse, copy=False
         )
     if name is None:
         raise ArgumentError("inside td.scope a parameter needs a name")
-    prefix, home = _scopes.stack[-1]
+    prefix, home = _scopes.get()[-1]
     full = prefix + name
     known = home.parameters.get(full)
     if known is None:

@@ -71,19 +71,17 @@ class Frame:
 
 
 class ThreadState:
-    """The scopes around what one thread does; `notes` are what its new nodes carry.
+    """What one thread is doing; `notes` are what its new nodes carry. The scopes around
+    are those of its tasks (`Modes` of base/options.py).
 
     Machine code reads it where it lies, and remembers whose it has read last.
     """
 
-    __slots__ = ("explicit", "frames", "no_grad", "notes", "transactions")
+    __slots__ = ("frames", "notes")
 
     def __init__(self) -> None:
         self.notes: Notes | None = None
         self.frames: list[Frame] = [Frame()]
-        self.explicit = 0
-        self.no_grad = 0
-        self.transactions: tuple[Undoing, ...] = ()  # around, outermost first
 
 
 class _Local(threading.local):

@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError, StateError
-from treadle.base.options import current, here
+from treadle.base.options import change, current, modes
 from treadle.graph.frame import top
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -87,12 +87,11 @@ class Transaction:
             if frame.pending:
                 functions.carry_out([])
             state = thread_state()
-            self._options, self._notes = here.current, state.notes
-            self._frames, self._count = len(state.frames), len(state.transactions)
-            self._scopes = state.explicit, state.no_grad
+            self._modes, self._notes = modes.get(), state.notes
+            self._frames = len(state.frames)
             self._seeds, self._draws = current().scope, current().scope.count
             self.written, self.grads = {}, {}
-            state.transactions = (*state.transactions, self)
+            change(transactions=(*self._modes.transactions, self))
             self._open = True
         except BaseException:
             self._unwatch()
@@ -144,8 +143,9 @@ class Transaction:
         """Put everything back as it was when the block was entered."""
         state = thread_state()
         del state.frames[self._frames :]
-        state.explicit, state.no_grad = self._scopes
-        here.current, state.notes = self._options, self._notes
+        modes.set(self._modes)
+        change(transactions=(*self._modes.transactions, self))
+        state.notes = self._notes
         top().take()
         kept = [w.variable.name for w in self.written.values() if not w.restore()]
         for variable, grad in self.grads.values():
@@ -158,8 +158,7 @@ class Transaction:
             )
 
     def _close(self) -> None:
-        state = thread_state()
-        state.transactions = state.transactions[: self._count]
+        change(transactions=self._modes.transactions)
         self._open = False
 
     # -- interrupts --------------------------------------------------------------------

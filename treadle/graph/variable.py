@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, UnboundError
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.leaves import (
     CONSTANT,
@@ -151,7 +151,7 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        for around in thread_state().transactions:
+        for around in modes.get().transactions:
             around.note_grad(self)
         self._grad = value
         if value is not None and value.stored is None:
@@ -195,7 +195,7 @@ class Variable(Operand):
         if isinstance(base.op, Unbound):  # there is nothing yet that it could read
             base = _blank(self._type)
         update = Update(self)(base, self._fitting(value))
-        if not thread_state().explicit:
+        if not modes.get().explicit:
             thread_state().frames[-1].record(self, update)
         return update
 
@@ -218,7 +218,7 @@ class Variable(Operand):
 
     def commit(self, update: Tensor) -> None:
         """Make an evaluated Update the stored version; it becomes a leaf."""
-        for around in thread_state().transactions:
+        for around in modes.get().transactions:
             around.note(self, update)
         cut(update, self.version)
         self.committed = update
@@ -371,7 +371,7 @@ class Placeholder(Variable):
             super().__init__(start, name=named, axes=axes)
 
     def commit(self, update: Tensor) -> None:
-        for around in thread_state().transactions:
+        for around in modes.get().transactions:
             around.note(self, update)
         self.version = Version(self)
         super().commit(update)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.options import change, modes
 from treadle.graph.frame import pushed, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Mistake, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.thread import Frame, thread_state
+from treadle.graph.thread import Frame
 from treadle.graph.variable import Variable, VariableItem
 from treadle.ops.flow import Passing
 
@@ -122,16 +123,14 @@ def _built(items: Sequence[Any], name: str) -> tuple[list[Tensor], list[Tensor]]
     def nodes() -> list[Tensor]:
         return [as_tensor(_called(x)) for x in items]
 
-    state = thread_state()
-    if not state.explicit:
+    if not modes.get().explicit:
         return nodes(), []
-    around, explicit = top(), state.explicit
-    state.explicit = 0
+    around, token = top(), change(explicit=0)
     try:
         with pushed(_Part(around)) as own:
             found = nodes()
     finally:
-        state.explicit = explicit
+        modes.reset(token)
     around.runs = around.runs or own.runs
     return found, own.pending
 

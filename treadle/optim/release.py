@@ -9,6 +9,7 @@ from treadle.autodiff.tape import SPENT, tape_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
+from treadle.runtime.evaluate import lasting, trains
 from treadle.runtime.history import forget
 
 __all__ = ["release"]
@@ -17,8 +18,10 @@ __all__ = ["release"]
 def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     """Cut the roots and the evaluated nodes that depend on the updated Variables.
 
-    What depends on none of them (a second network's part of the graph) stays whole.
+    What depends on none of them (a second network's part of the graph) stays whole, and
+    so does what others are trained by yet: old versions stand in the graph.
     """
+    last = lasting(roots, chosen)
     stale: set[int] = set()
     tapes: dict[int, bool] = {}
     nodes = reach(roots)
@@ -34,8 +37,9 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
         tape = tape_of(node)
         if tape is not None:
             if tape.number not in tapes:
-                read = {id(variable_of(x)) for x in behind([node])}
-                tapes[tape.number] = not chosen.isdisjoint(read)
+                read = {id(variable_of(x)) for x in behind([tape])}
+                gone = not chosen.isdisjoint(read) and not trains(tape, chosen)
+                tapes[tape.number] = gone
                 if tapes[tape.number]:
                     tape.close()
             if tapes[tape.number]:
@@ -45,6 +49,7 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
             if x.serial in stale:
                 stale.add(node.serial)
                 break
+    stale -= last
     for node in nodes:
         if node.stored is not None and node.serial in stale:
             forget(node)

@@ -8,11 +8,12 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
+from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import SPENT, Tape
 from treadle.base.caches import Cache
@@ -24,7 +25,7 @@ from treadle.graph.op import Op
 from treadle.graph.resident import soon
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import uses
+from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
@@ -155,6 +156,7 @@ class Recording(Recorder):
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
         self.leaves: dict[int, Op] = {}  # what nodes are cut to
         self.stale: set[int] = set()
+        self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
         self.tapes: dict[int, int] = {}
         # Of each forest: the Variables it reads, and its exits.
         self.reads: list[tuple[set[int], set[int]]] = []
@@ -174,6 +176,7 @@ class Recording(Recorder):
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         reused = {k: n for k, n in sorted(found.reused.items()) if updates}
         trained = depends(nodes)
+        self._train(nodes)
         self.stale |= _stale(nodes, self.chosen, self._stale())
         results = []
         for node in nodes:
@@ -220,7 +223,9 @@ class Recording(Recorder):
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
         variables = {id(variable_of(x)) for x in tape.sources}
-        self.reads.append((variables, {node.serial for node in rows.exits.nodes}))
+        serials = {node.serial for node in rows.exits.nodes}
+        self.reads.append((variables, serials))
+        self.trained |= dict.fromkeys(serials, trainable(behind([tape])))
         self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
 
     @_foreseen
@@ -236,7 +241,7 @@ class Recording(Recorder):
         """The plan of what has run; None where it is not to be foretold."""
         if not self.possible or not self.changes:
             return None
-        serials, all_stale = list(self.place), self._stale()
+        serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         nodes = []
         for k in [*range(self.asked), *self.held]:
             serial = serials[k]
@@ -245,6 +250,8 @@ class Recording(Recorder):
             stale = k < self.asked or serial in all_stale
             if serial not in self.leaves or not stale:
                 return None
+            if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
+                return None  # others are trained by it yet
             nodes.append((self.made[serial], k, self.leaves[serial]))
         *before, last = self.parts
         slots = {slot for _, slot in getattr(last, "results", ())}
@@ -276,6 +283,14 @@ class Recording(Recorder):
     def _reads(self, source: Source) -> int:
         """How often the graph reads a version in it."""
         return self.uses[source] if type(source) is int else 0
+
+    def _train(self, nodes: Sequence[Tensor]) -> None:
+        """Note which Variables are trained by what others hold."""
+        among = set(self.held)
+        held = {serial for serial, k in self.place.items() if k in among}
+        for node in nodes:
+            if node.serial in held:
+                self.trained[node.serial] = trainable(reach([node]))
 
     def _stale(self) -> set[int]:
         """What is known to depend on the chosen Variables."""
@@ -319,6 +334,12 @@ class Recording(Recorder):
             _, slot = self.arrays.get(id(node.stored), (None, None))
             return node.stored if slot is None else slot
         raise _Unforeseen
+
+
+def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
+    """The trainable Variables, by id, that some nodes are versions of."""
+    every = [variable_of(x) for x in nodes]
+    return frozenset([id(v) for v in every if v is not None and v.trainable])
 
 
 def _stale(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:

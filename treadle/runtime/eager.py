@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.graph.frame import top
@@ -11,8 +9,7 @@ from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Update
 from treadle.runtime.evaluate import run
 
-_threads: set[int] = set()  # those that are eager
-_all = current().eager  # as the environment asks for
+_eager = 0  # blocks that are
 
 
 def _at_once(node: Tensor) -> None:
@@ -38,17 +35,15 @@ def _waits(node: Tensor) -> bool:
     return False
 
 
-def _watch(options: Options) -> None:
-    """See new nodes while a thread is eager: others are slower for it."""
-    if options.eager:
-        _threads.add(threading.get_ident())
-    else:
-        _threads.discard(threading.get_ident())
-    if (_threads or _all) and _at_once not in watchers:
+def _watch(before: Options, options: Options) -> None:
+    """See new nodes while a task is eager: others are slower for it."""
+    global _eager
+    _eager += options.eager - before.eager
+    if _eager and _at_once not in watchers:
         watchers.append(_at_once)
-    elif not (_threads or _all) and _at_once in watchers:
+    elif not _eager and _at_once in watchers:
         watchers.remove(_at_once)
 
 
 on_change(_watch)
-_watch(current())
+_watch(Options(), current())

@@ -10,24 +10,23 @@ import numpy as np
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
+from treadle.autodiff.tape import Row, Tape, TapeGradient, cut_pulled, tape_of
 from treadle.base import trees
 from treadle.base.collector import held_back
 from treadle.base.errors import StateError
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.graph.claim import Claim
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Unbound, as_tensor
+from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import newer, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
-from treadle.graph.thread import thread_state
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.history import keep_inside, keep_residual, remember, trim
+from treadle.runtime.history import keep_inside, keep_residual, remember
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
@@ -71,12 +70,18 @@ def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
     return evaluated & {n.serial for n in reach(spent)} if evaluated else evaluated
 
 
-def owned(nodes: Sequence[Tensor], spent: Set[int], claim: Claim) -> set[int]:
+def owned(
+    nodes: Sequence[Tensor], spent: Set[int], claim: Claim, last: Set[int]
+) -> set[int]:
     """The versions that were taken away whose values this run alone refers to.
 
-    What is `spent` refers to nothing soon.
+    What is `spent` refers to nothing soon. Of what is to `last` somebody may hold a
+    part, which refers to all below.
     """
     counts, stays = counted(nodes), left_open(nodes)
+    if last:
+        stay = [x for x in held(nodes) if x.serial in last]
+        stays |= {x.serial for x in reach(stay)}
     goes = [n for n in nodes if n.stored is None or n.serial in spent]
     inside = uses(n for n in goes if n.serial not in stays)
     found = set()
@@ -123,7 +128,10 @@ def run(
     _check_bases(changes)
     claim = _taken(changes if spent else [])
     try:
-        old = owned(nodes, _spent_of(nodes, spent), claim) if spent else set()
+        old = set()
+        if spent:
+            last = lasting(spent, _updated(changes))
+            old = owned(nodes, _spent_of(nodes, spent) - last, claim, last)
         told = recorder()
         if told is not None:
             told.program(nodes, keep)
@@ -138,7 +146,6 @@ def run(
     for tell in noted:
         tell()
     _commit(changes, claim)
-    trim()
     return done
 
 
@@ -209,7 +216,7 @@ def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     nodes = few(wanted, FEW)
     if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
         nodes = None
-        run_rows(wanted, (), bool(thread_state().no_grad))
+        run_rows(wanted, (), bool(modes.get().no_grad))
         return _pull_tapes(wanted, begin)
     return []
 
@@ -220,14 +227,19 @@ def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
     """
     if not tapes or not spent:
         return
-    chosen = {id(x.op.variable) for x in wanted if isinstance(x.op, Update)}
+    chosen = _updated(wanted)
     rows = {id(tape_of(node)): node for node in reach(spent)}
     for tape in tapes:
         row = rows.pop(id(tape), None)
         if row is not None:
-            read = {id(variable_of(x)) for x in behind([row])}
-            if not chosen.isdisjoint(read):
+            read = {id(variable_of(x)) for x in behind([tape])}
+            if not chosen.isdisjoint(read) and not trains(tape, chosen):
                 tape.close()
+
+
+def _updated(nodes: Iterable[Tensor]) -> set[int]:
+    """The Variables, by id, that some of these nodes are updates of."""
+    return {id(x.op.variable) for x in nodes if isinstance(x.op, Update)}
 
 
 def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
@@ -240,7 +252,7 @@ def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     wanted.clear()
-    for around in thread_state().transactions:
+    for around in modes.get().transactions:
         for node in nodes:
             if isinstance(node.op, Update) and node.stored is None:
                 around.note(node.op.variable)  # its array is not written over
@@ -330,25 +342,39 @@ def outdated(variable: Variable) -> StateError:
     )
 
 
-def depends(nodes: Sequence[Tensor]) -> set[int]:
-    """The nodes that depend on a trainable Variable."""
+def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
+    """The nodes that depend on a trainable Variable, `but` for those of some ids."""
     found: set[int] = set()
+    tapes: dict[int, bool] = {}
     for node in nodes:
-        variable = variable_of(node)
-        if variable is not None:
-            if variable.trainable:
-                found.add(node.serial)
-        elif isinstance(node.op, Cut):
-            if node.op.carried:
-                found.add(node.serial)
-        elif node.stored is not None and node.inputs:
-            found.add(node.serial)
+        op = node.op
+        if node.inputs and type(op) is not Update:
+            leads = any(x.serial in found for x in node.inputs)
+        elif type(op) is Version or type(op) is Update:
+            leads = op.variable.trainable and id(op.variable) not in but
+        elif type(op) is Row and op.tape is not None:
+            if op.tape.number not in tapes:
+                tapes[op.tape.number] = trains(op.tape, but)
+            leads = tapes[op.tape.number]
         else:
-            for x in node.inputs:
-                if x.serial in found:
-                    found.add(node.serial)
-                    break
+            leads = isinstance(op, Cut) and op.carried and not but
+        if leads:
+            found.add(node.serial)
     return found
+
+
+def trains(tape: Tape, but: Set[int] = frozenset()) -> bool:
+    """Whether a trainable Variable was read for a tape, `but` for those of some ids."""
+    read = [variable_of(x) for x in behind([tape])]
+    return any(v is not None and v.trainable and id(v) not in but for v in read)
+
+
+def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
+    """What of a graph keeps its recipe when the `chosen` Variables are updated by its
+    roots, which do not: other Variables may be trained by it yet.
+    """
+    found = depends(reach(roots), chosen)
+    return found.difference([root.serial for root in roots])
 
 
 @provide

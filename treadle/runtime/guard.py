@@ -13,10 +13,9 @@ import numpy as np
 
 from treadle.base.caches import cached
 from treadle.base.changes import Again, changes
-from treadle.base.options import here
-from treadle.graph.calls import ATTRIBUTE, ITEM, STAMP, THREAD, Seen
+from treadle.base.options import modes
+from treadle.graph.calls import ATTRIBUTE, ITEM, MODE, STAMP, Seen
 from treadle.graph.operators import Operand
-from treadle.graph.thread import local, thread_state
 from treadle.graph.variable import Variable
 
 PLAIN = (bool, int, str, bytes, complex, type(None), float)
@@ -50,8 +49,8 @@ class Guard:
     """
 
     def __init__(self) -> None:
-        self.dtype = here.current.dtype
-        self.no_grad = bool(thread_state().no_grad)
+        now = modes.get()
+        self.dtype, self.no_grad = now.dtype, bool(now.no_grad)
         self.alive: list[Any] = []
         self.seen: set[int] = set()
         self.names: set[str] = set()  # what the function's code mentions
@@ -59,11 +58,11 @@ class Guard:
         self._named: dict[int, str] = {}
         self._stamped: list[str] = []  # terms that hold while the stamp stays
         self._terms: list[str] = []
-        self._seen = [Seen(ATTRIBUTE, here, ("current", "dtype"), self.dtype)]
+        self._seen = [Seen(MODE, modes, "dtype", self.dtype)]
         if self.no_grad:
-            self._terms.append(f"{self._name(local)}.state.no_grad")
+            self._terms.append(f"{self._name(modes)}.get().no_grad")
         else:
-            self._seen.append(Seen(THREAD, local, ("state", "no_grad"), 0))
+            self._seen.append(Seen(MODE, modes, "no_grad", 0))
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""
@@ -93,8 +92,9 @@ class Guard:
         owner = self._name(seen.owner)
         if seen.kind == STAMP:
             return f"({self._name(changes)}.now == {owner}.seen or {owner}())"
-        (first, *more) = seen.names
-        place = f"[{first!r}]" if seen.kind == ITEM else ".".join(("", first, *more))
+        place = f"[{seen.name!r}]" if seen.kind == ITEM else f".{seen.name}"
+        if seen.kind == MODE:
+            place = f".get(){place}"
         return f"{owner}{place} is {self._name(seen.value)}"
 
     def _name(self, value: Any) -> str:
@@ -107,11 +107,11 @@ class Guard:
 
     def _item(self, holder: Any, key: str) -> None:
         """Note that a dict has a value under a name."""
-        self._seen.append(Seen(ITEM, holder, (key,), holder[key]))
+        self._seen.append(Seen(ITEM, holder, key, holder[key]))
 
     def _attribute(self, owner: Any, name: str, value: Any) -> None:
         """Note that an object has a value as an attribute."""
-        self._seen.append(Seen(ATTRIBUTE, owner, (name,), value))
+        self._seen.append(Seen(ATTRIBUTE, owner, name, value))
 
     def _parts(self, view: str, parts: Iterable[Any]) -> None:
         """Note what iterating over the object that `view` stands for comes to."""

@@ -1,4 +1,8 @@
-"""What evaluated nodes keep for derivatives to come, within bounds."""
+"""What evaluated nodes keep for derivatives to come.
+
+A recipe stays as long as its node can be reached. Values that only a gradient reads are
+a cache: the oldest are dropped, and computed again where they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +12,52 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.autodiff.derivative import needed
 from treadle.autodiff.tape import SPENT, Row
 from treadle.graph.leaves import cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.variable import Update
 
-__all__ = ["forget", "keep_inside", "keep_residual", "remember", "trim"]
+__all__ = ["forget", "keep_inside", "keep_residual", "remember"]
 
-HISTORY_NODES = 4096
-HISTORY_BYTES = 256 << 20
 RESIDUAL_BYTES = 256 << 20
 
 
-class _History(threading.local):
-    """The evaluated nodes of a thread that still have their recipe, oldest first."""
+class _Residuals(threading.local):
+    """A thread's nodes with values kept for gradients alone, oldest first: their bytes,
+    and whether they are what a call has computed inside.
+    """
 
     def __init__(self) -> None:
-        self.nodes: deque[tuple[weakref.ref[Tensor], int]] = deque()
+        self.nodes: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
         self.bytes = 0
-        # Nodes with values kept for gradients alone, which may go at any time: their
-        # bytes, and whether they are what a call has computed inside.
-        self.residuals: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
-        self.residual_bytes = 0
+
+    def note(self, node: Tensor, size: int, inside: bool) -> None:
+        """Add a node; what is too much goes."""
+        self.nodes.append((weakref.ref(node), size, inside))
+        self.bytes += size
+        while self.bytes > RESIDUAL_BYTES or self.nodes[0][0]() is None:
+            reference, size, inside = self.nodes.popleft()
+            self.bytes -= size
+            old = reference()
+            if old is None or not old.inputs:
+                continue
+            if inside and old.mark:
+                old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
+            elif not inside:  # it is computed again if it is asked for
+                old.stored = None
 
 
-_history = _History()
+_residuals = _Residuals()
 
 
 def remember(node: Tensor, carried: bool) -> None:
-    """Keep the recipe of an evaluated node for derivatives, within bounds."""
+    """Have an evaluated node keep its recipe for derivatives."""
     if not node.inputs or isinstance(node.op, Update):
         return
     if node.mark is not None and "no_grad" in node.mark:
         cut(node, cut_of(node.op.name, False))
         return
     node.mark = {**(node.mark or {}), "carried": carried}
-    _history.nodes.append((weakref.ref(node), node.type.nbytes))
-    _history.bytes += node.type.nbytes
 
 
 def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
@@ -54,7 +66,7 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
         return
     settle(node, value)
     node.mark = {**(node.mark or {}), "carried": carried}
-    _note(node, node.type.nbytes, False)
+    _residuals.note(node, node.type.nbytes, False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -62,39 +74,7 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _note(call, sum(x.nbytes for x in arrays.values()), True)
-
-
-def _note(node: Tensor, size: int, inside: bool) -> None:
-    _history.residuals.append((weakref.ref(node), size, inside))
-    _history.residual_bytes += size
-    while _history.residual_bytes > RESIDUAL_BYTES:
-        reference, size, inside = _history.residuals.popleft()
-        _history.residual_bytes -= size
-        old = reference()
-        if old is None or not old.inputs:
-            continue
-        if inside and old.mark:
-            old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
-        elif not inside:  # it is computed again if it is asked for
-            old.stored = None
-
-
-def trim() -> None:
-    nodes = _history.nodes
-    if len(nodes) <= HISTORY_NODES and _history.bytes <= HISTORY_BYTES:
-        return
-    kept, spared = needed(), []
-    while nodes and (len(nodes) > HISTORY_NODES or _history.bytes > HISTORY_BYTES):
-        reference, size = nodes.popleft()
-        node = reference()
-        if node is not None and node.serial in kept:
-            spared.append((reference, size))
-            continue
-        _history.bytes -= size
-        if node is not None:
-            forget(node)
-    nodes.extendleft(reversed(spared))
+    _residuals.note(call, sum(x.nbytes for x in arrays.values()), True)
 
 
 def forget(node: Tensor) -> None:

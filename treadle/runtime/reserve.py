@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+from contextvars import ContextVar
 
 from treadle.base.options import Options, current, on_change
 from treadle.base.sizes import as_text
@@ -14,28 +14,26 @@ __all__ = ["begin"]
 log = logging.getLogger("treadle")
 
 
-class _Reserve(threading.local):
-    """What a thread's options have reserved, and what holds it."""
-
-    bytes = 0
-    held: object = None
+# The bytes that a task's options have reserved, and what holds them.
+_reserved: ContextVar[tuple[int, object]] = ContextVar("reserved", default=(0, None))
 
 
-_here = _Reserve()
-
-
-def _watch(options: Options) -> None:
+def _watch(before: Options, options: Options) -> None:
     """Reserve what the options say; what was reserved before is given back first."""
-    before, wanted = _here.bytes, options.reserve
+    _reserve(options)
+
+
+def _reserve(options: Options) -> None:
+    (before, _), wanted = _reserved.get(), options.reserve
     if wanted == before:
         return
-    _here.bytes, _here.held = 0, None
+    _reserved.set((0, None))
     if before:
         log.info("workspace: gave back the %s reserved", as_text(before))
     if wanted:
         held = engine(options.engine).reserve(wanted)
         if held is not None:  # an engine that plans memory
-            _here.bytes, _here.held = wanted, held
+            _reserved.set((wanted, held))
             log.info(
                 "workspace: reserved %s (%s bytes)", as_text(wanted), f"{wanted:,}"
             )
@@ -43,7 +41,7 @@ def _watch(options: Options) -> None:
 
 def begin() -> None:
     """Reserve what TREADLE_RESERVE says."""
-    _watch(current())
+    _reserve(current())
 
 
 on_change(_watch)

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.autodiff.tape import Part, Row, Tape, keep_recipes
 from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.routine import Numbers
 from treadle.batch.columns import Columns
 from treadle.batch.forest import OFTEN, Forest
@@ -25,7 +25,6 @@ from treadle.graph.operators import provide
 from treadle.graph.outline import MOST
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, settle
-from treadle.graph.thread import thread_state
 from treadle.graph.traversal import pending
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
@@ -119,7 +118,7 @@ def _run_rows(
     held = walk.held()
     compiled, final = (
         engine(current().engine).compiled,
-        once or bool(thread_state().no_grad),
+        once or bool(modes.get().no_grad),
     )
     # Smaller graphs may run again with other positions, which are equal or not.
     units = collect(walk, asked, compiled, held, final, len(walk.nodes) > MOST)
@@ -142,7 +141,7 @@ def _pays(
     forest = Forest(units, asked, once)
     if not forest.groups or not _enough(forest):
         return False
-    gradient = not thread_state().no_grad and _derivable(forest)
+    gradient = not modes.get().no_grad and _derivable(forest)
     exits = _exits(forest, roots, held)
     program = engine(options.engine).rows(forest, gradient, exits.taken)
     if program is None:

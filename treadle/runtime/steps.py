@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import SPENT
 from treadle.base.dtypes import OWN
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import Type
 from treadle.engines.base import Failed, Program, are_below, engine
 from treadle.graph.claim import Claim, InPlace
@@ -19,7 +19,6 @@ from treadle.graph.references import counted, untouched
 from treadle.graph.resident import Future, Futures, LateError, Resident, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
-from treadle.graph.thread import thread_state
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
@@ -133,7 +132,7 @@ class Computed:
         if self.changes:
             claim = values.claim = Claim([x.variable for x in self.changes])
             self._take(claim, values.look)
-            if not thread_state().transactions:
+            if not modes.get().transactions:
                 spent = self._spent(values.look, claim)
         if claim is not None and moved is not None and spent == moved.free:
             self._move(values, moved, moved.together.hold(claim), claim)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.events import span, watchers
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
@@ -24,7 +24,6 @@ from treadle.graph.claim import Claim, InPlace
 from treadle.graph.meaning import compute_at
 from treadle.graph.origin import Origin
 from treadle.graph.resident import Futures
-from treadle.graph.thread import thread_state
 from treadle.program.layout import laid
 from treadle.program.program import Fallback, title
 
@@ -63,7 +62,7 @@ def beside() -> bool:
     found out about, and there are workers.
     """
     now = current()
-    if watchers or now.arena != "fast" or thread_state().transactions:
+    if watchers or now.arena != "fast" or modes.get().transactions:
         return False
     return pool(now.threads).helped
 

@@ -14,6 +14,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from treadle.base.changes import changes
+from treadle.base.options import Modes
 from treadle.base.routine import routine
 from treadle.engines.native.jit import Address
 from treadle.engines.native.objects.interpreter import (
@@ -31,7 +32,6 @@ from treadle.engines.native.objects.plan_things import (
     ATTRIBUTE,
     ENTRY,
     FIELD,
-    NESTED,
     STAMP,
     STATED,
     Own,
@@ -46,7 +46,6 @@ from treadle.graph.calls import Called, Plan, Seen
 from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
 from treadle.graph.origin import capture, holding, library
 from treadle.graph.tensor import Tensor, watchers
-from treadle.graph.thread import ThreadState
 from treadle.graph.variable import VariableItem
 
 __all__ = ["provide_calls"]
@@ -150,19 +149,16 @@ def _term(seen: Seen) -> tuple[Any, ...]:
 
 def _place_of(seen: Seen) -> tuple[int, object]:
     """How something is seen, and where."""
-    owner, names, value = seen.owner, seen.names, seen.value
+    owner, name, value = seen.owner, seen.name, seen.value
     if seen.kind == calls.STAMP:
         return STAMP, None
     if seen.kind == calls.ITEM:
-        return ENTRY, names[0]
-    if seen.kind == calls.THREAD:
-        (field,) = names[1:]
-        places = slots(ThreadState, [field]) or {}
-        return STATED, places[field] // WORD
-    if len(names) > 1:
-        return NESTED, names
+        return ENTRY, name
+    if seen.kind == calls.MODE:
+        places = slots(Modes, [name]) or {}
+        return STATED, places[name] // WORD
     if type(owner) in (CellType, FunctionType):  # they keep these in a word each
         place = place_of(owner, id(value))
         if place is not None:
             return FIELD, place // WORD
-    return ATTRIBUTE, names[0]
+    return ATTRIBUTE, name

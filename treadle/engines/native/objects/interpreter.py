@@ -62,6 +62,7 @@ _FUNCTIONS = {
     "RESTORE": "PyErr_Restore",
     "THREAD": "PyThreadState_Get",
     "THREADID": "PyThreadState_GetID",
+    "CONTEXTGET": "PyContextVar_Get",
 }
 # The number of the thread whose state was asked for last, and where that lies.
 latest = bytes(16)
@@ -117,6 +118,7 @@ class Interpreter(Struct):
     restore: Callable[[Object, Object, Object], None]
     thread: Callable[[], Object]
     threadid: Callable[[Object], int]
+    contextget: Callable[[Object, Object | None, Array[Object]], CInt]
     next: Object
     warn: Object
     none: Object

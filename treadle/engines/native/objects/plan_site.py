@@ -9,7 +9,6 @@ from treadle.engines.native.objects.interpreter import Interpreter, keep, own_st
 from treadle.engines.native.objects.plan_things import (
     ENTRY,
     FIELD,
-    NESTED,
     STAMP,
     STATED,
     TRACES,
@@ -20,7 +19,7 @@ from treadle.engines.native.objects.plan_things import (
     Written,
 )
 from treadle.engines.native.objects.things import Int, Object, State, Tuple, number
-from treadle.engines.native.routines.memory import Array
+from treadle.engines.native.routines.memory import Array, pointers
 
 __all__ = ["CODE", "NO", "OFFSET", "YES", "allowed", "located"]
 
@@ -74,10 +73,7 @@ def _holds(own: Own, term: Term) -> int:
     if way == FIELD:
         return int(_word(term.owner, term.place) is term.value)
     if way == STATED:
-        state = own_state(own.api)
-        if state is None:
-            return RAISED
-        return int(_word(state, term.place) is term.value)
+        return _stated(own.api, term)
     return int(_asked(own.api, term, way) is term.value)
 
 
@@ -100,8 +96,6 @@ def _asked(api: Interpreter, term: Term, way: int) -> Object | None:
     found: Object | None
     if way == ENTRY:
         found = api.getitem(term.owner, term.place)
-    elif way == NESTED:
-        found = _nested(api, term.owner, cast(Tuple, term.place))
     else:
         found = api.getattr(term.owner, term.place)
     if found is None:
@@ -114,14 +108,15 @@ def _asked(api: Interpreter, term: Term, way: int) -> Object | None:
 
 
 @routine
-def _nested(api: Interpreter, owner: Object, names: Tuple) -> Object | None:
-    """An attribute of an attribute, a reference."""
-    middle = api.getattr(owner, names.items[0])
-    if middle is None:
-        return None
-    found = api.getattr(middle, names.items[1])
-    api.decref(middle)
-    return found
+def _stated(api: Interpreter, term: Term) -> int:
+    """Whether a word of what a context variable has is as it was."""
+    default: Object | None = None  # its own
+    found = pointers(1)
+    if int(api.contextget(term.owner, default, found)) != 0:
+        return RAISED
+    answer = int(_word(found[0], term.place) is term.value)
+    api.decref(found[0])
+    return answer
 
 
 # -- the user's line -------------------------------------------------------------------

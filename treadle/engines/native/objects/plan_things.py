@@ -28,7 +28,6 @@ __all__ = [
     "GIVEN",
     "HEAD",
     "MORE",
-    "NESTED",
     "RESULTS",
     "STAMP",
     "STATED",
@@ -49,9 +48,9 @@ __all__ = [
 # the steps: whether each is closed, how many values it reads, and the places of these.
 GIVEN, MORE, STEPS, FORM, RESULTS, TRACES, DATA = range(7)
 HEAD = 7
-# How something is seen: in a word of its owner, as an attribute, as one of an attribute
-# (nested), as an entry of a dict, behind a stamp, or in a word of the thread's state.
-FIELD, ATTRIBUTE, NESTED, ENTRY, STAMP, STATED = range(6)
+# How something is seen: in a word of its owner, as an attribute, as an entry of a dict,
+# behind a stamp, or in a word of what its owner, a context variable, has.
+FIELD, ATTRIBUTE, ENTRY, STAMP, STATED = range(5)
 
 
 class Own(Items):

@@ -1,0 +1,135 @@
+"""Two optimizers on one forward pass: old versions stand in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+
+nn, F = td.nn, td.nn.functional
+RNG = np.random.default_rng(0)
+REAL = RNG.standard_normal((40, 2)).astype(np.float32)
+NOISE = RNG.standard_normal((40, 3)).astype(np.float32)
+BCE = F.binary_cross_entropy_with_logits
+Net = Callable[[Any], Any]
+Losses = tuple[Any, Any, Any]  # d_loss, g_loss (or what makes it), what else is held
+
+
+def ones(y: Any) -> Any:
+    return BCE(y, np.ones(y.shape, np.float32))
+
+
+def zeros(y: Any) -> Any:
+    return BCE(y, np.zeros(y.shape, np.float32))
+
+
+def stopped(g: Net, d: Net) -> Losses:
+    fake = g(NOISE)
+    loss = ones(d(REAL)) + zeros(d(td.stop_gradient(fake)))
+    return loss, lambda: ones(d(fake)), None
+
+
+def whole(g: Net, d: Net) -> Losses:
+    """The discriminator's loss leads to both."""
+    fake = g(NOISE)
+    return ones(d(REAL)) + zeros(d(fake)), lambda: ones(d(fake)), None
+
+
+def shared(g: Net, d: Net) -> Losses:
+    """One answer for both, and both losses are there before a step."""
+    answer = d(g(NOISE))
+    return ones(d(REAL)) + zeros(answer), ones(answer), None
+
+
+def named(g: Net, d: Net) -> Losses:
+    fake = g(NOISE)
+    answer, real = d(fake), d(REAL)
+    return ones(real) + zeros(answer), ones(answer), (fake, answer, real)
+
+
+def looked_at(g: Net, d: Net) -> Losses:
+    fake = g(NOISE)
+    answer = d(fake)
+    loss = ones(d(REAL)) + zeros(answer)
+    fake.numpy(), float(loss)
+    return loss, ones(answer), (fake, answer)
+
+
+def by_rows(g: Net, d: Net) -> Losses:
+    """An example at a time: what does the same is done as rows."""
+    fakes = [g(z) for z in NOISE]
+    answers = [d(x) for x in fakes]
+    loss = td.stack([ones(d(x)) for x in REAL] + [zeros(y) for y in answers]).mean()
+    return loss, td.stack([ones(y) for y in answers]).mean(), (fakes, answers)
+
+
+def rows_later(g: Net, d: Net) -> Losses:
+    fakes = [g(z) for z in NOISE]
+    loss = td.stack([zeros(d(td.stop_gradient(x))) for x in fakes]).mean()
+    return loss, lambda: td.stack([ones(d(x)) for x in fakes]).mean(), fakes
+
+
+SPELLINGS = (stopped, whole, shared, named, looked_at, by_rows, rows_later)
+
+
+def nets(function: bool) -> tuple[Net, Net, Any, Any]:
+    with td.options(seed=1):
+        g = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(0.2), nn.Linear(8, 2))
+        d = nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+    params = list(g.parameters()), list(d.parameters())
+    return (td.function(g), td.function(d), *params) if function else (g, d, *params)
+
+
+@pytest.mark.parametrize("function", [False, True])
+@pytest.mark.parametrize("make", SPELLINGS)
+def test_both_train_as_their_gradients_say(make: Any, function: bool) -> None:
+    g, d, gp, dp = nets(function)
+    od, og = td.optim.SGD(dp, lr=0.5), td.optim.SGD(gp, lr=0.5)
+    for _ in range(5):
+        # The judge: gradients of a graph of its own. What reads the discriminator
+        # after its step reads what it is then.
+        loss, then, _ = make(g, d)
+        moved = zip(dp, td.grad(loss, dp), strict=True)
+        want = [p.numpy() - 0.5 * x.numpy() for p, x in moved]
+        late = callable(then)
+        if not late:
+            more = [x.numpy() for x in td.grad(then, gp)]
+        before = [p.numpy() for p in gp]
+        loss, other, held = make(g, d)
+        value = float(loss) if make is looked_at else None
+        got = float(od.step(loss))
+        assert value is None or value == got
+        for p, x in zip(dp, want, strict=True):
+            np.testing.assert_allclose(p.numpy(), x, rtol=1e-4, atol=1e-6)
+        if late:
+            g_loss = other()
+            more = [x.numpy() for x in td.grad(then(), gp)]
+            og.step(g_loss)
+        else:
+            og.step(other)
+        for p, old, x in zip(gp, before, more, strict=True):
+            np.testing.assert_allclose(p.numpy(), old - 0.5 * x, rtol=1e-4, atol=1e-6)
+        del held
+
+
+def test_what_only_the_step_has_trained_is_cut() -> None:
+    net = nn.Linear(3, 2)
+    y = net(NOISE)
+    td.optim.SGD(lr=0.1).step((y * y).mean())
+    with pytest.raises(td.GradientError, match="was let go"):
+        td.grad(y.sum(), list(net.parameters()))
+
+
+@pytest.mark.parametrize("many", [8, 4200])
+def test_a_loss_keeps_its_gradient_whatever_is_evaluated_after_it(many: int) -> None:
+    w = td.param("w", init=np.ones(3))
+    loss = (w * w).sum()
+    assert float(loss) == 3.0
+    for k in range(many):
+        float(w.sum() + k)
+    td.optim.SGD(lr=0.5).step(loss)
+    assert w.numpy().tolist() == [0.0] * 3
