@@ -132,9 +132,8 @@ def test_a_subset_is_updated(hits: list[Any], monkeypatch: pytest.MonkeyPatch) -
     def weights() -> list[Any]:
         net, optimizer = Net(), O.SGD(lr=0.1)
         for step in range(STEPS):
-            loss, held = Ways.held(net, step)
+            loss = Ways.plain(net, step)[0]
             optimizer.update_subset([net.inner], loss)
-            assert [x.numpy().shape for x in held] == [(6,)] * 3
         return [p.numpy() for p in net.parameters]
 
     known = weights()

@@ -35,10 +35,13 @@ class _Residuals(threading.local):
         """Add a node; what is too much goes."""
         self.nodes.append((weakref.ref(node), size, inside))
         self.bytes += size
-        while self.bytes > RESIDUAL_BYTES or self.nodes[0][0]() is None:
-            reference, size, inside = self.nodes.popleft()
-            self.bytes -= size
+        while self.nodes:
+            reference, size, inside = self.nodes[0]
             old = reference()
+            if old is not None and self.bytes <= RESIDUAL_BYTES:
+                break
+            self.nodes.popleft()
+            self.bytes -= size
             if old is None or not old.inputs:
                 continue
             if inside and old.mark:
