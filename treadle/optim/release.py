@@ -9,8 +9,7 @@ from treadle.autodiff.tape import SPENT, tape_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
-from treadle.runtime.evaluate import lasting, trains
-from treadle.runtime.history import forget
+from treadle.runtime.history import forget, lasting, trains
 
 __all__ = ["release"]
 

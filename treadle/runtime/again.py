@@ -27,8 +27,8 @@ from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.evaluate import depends
 from treadle.runtime.forests import Rows
+from treadle.runtime.history import depends
 from treadle.runtime.look import Look, Owned
 from treadle.runtime.moved import Moved, Together, let_go
 from treadle.runtime.recorder import Read, Recorder, recording

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import Row, Tape, TapeGradient, cut_pulled, tape_of
+from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.base import trees
 from treadle.base.collector import held_back
 from treadle.base.errors import StateError
@@ -18,7 +18,7 @@ from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.graph.claim import Claim
 from treadle.graph.frame import top
-from treadle.graph.leaves import Cut, Unbound, Version, as_tensor
+from treadle.graph.leaves import Unbound, as_tensor
 from treadle.graph.operators import Operand, provide
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import newer, soon
@@ -26,7 +26,14 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import few, pending, reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.history import keep_inside, keep_residual, remember
+from treadle.runtime.history import (
+    depends,
+    keep_inside,
+    keep_residual,
+    lasting,
+    remember,
+    trains,
+)
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
@@ -340,41 +347,6 @@ def outdated(variable: Variable) -> StateError:
         f"variable {variable.name!r} was changed since this update was made",
         hint="make the update again from the newest value",
     )
-
-
-def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
-    """The nodes that depend on a trainable Variable, `but` for those of some ids."""
-    found: set[int] = set()
-    tapes: dict[int, bool] = {}
-    for node in nodes:
-        op = node.op
-        if node.inputs and type(op) is not Update:
-            leads = any(x.serial in found for x in node.inputs)
-        elif type(op) is Version or type(op) is Update:
-            leads = op.variable.trainable and id(op.variable) not in but
-        elif type(op) is Row and op.tape is not None:
-            if op.tape.number not in tapes:
-                tapes[op.tape.number] = trains(op.tape, but)
-            leads = tapes[op.tape.number]
-        else:
-            leads = isinstance(op, Cut) and op.carried and not but
-        if leads:
-            found.add(node.serial)
-    return found
-
-
-def trains(tape: Tape, but: Set[int] = frozenset()) -> bool:
-    """Whether a trainable Variable was read for a tape, `but` for those of some ids."""
-    read = [variable_of(x) for x in behind([tape])]
-    return any(v is not None and v.trainable and id(v) not in but for v in read)
-
-
-def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
-    """What of a graph keeps its recipe when the `chosen` Variables are updated by its
-    roots, which do not: other Variables may be trained by it yet.
-    """
-    found = depends(reach(roots), chosen)
-    return found.difference([root.serial for root in roots])
 
 
 @provide

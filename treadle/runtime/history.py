@@ -9,15 +9,25 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from treadle.autodiff.tape import SPENT, Row
-from treadle.graph.leaves import cut_of
+from treadle.autodiff.dependence import behind
+from treadle.autodiff.tape import SPENT, Row, Tape
+from treadle.graph.leaves import Cut, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
-from treadle.graph.variable import Update
+from treadle.graph.traversal import reach
+from treadle.graph.variable import Update, variable_of
 
-__all__ = ["forget", "keep_inside", "keep_residual", "remember"]
+__all__ = [
+    "depends",
+    "forget",
+    "keep_inside",
+    "keep_residual",
+    "lasting",
+    "remember",
+    "trains",
+]
 
 RESIDUAL_BYTES = 256 << 20
 
@@ -87,3 +97,38 @@ def forget(node: Tensor) -> None:
     elif node.inputs and node.stored is not None:
         carried = bool(node.mark and node.mark.get("carried"))
         cut(node, cut_of(node.op.name, carried))
+
+
+def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
+    """The nodes that depend on a trainable Variable, `but` for those of some ids."""
+    found: set[int] = set()
+    tapes: dict[int, bool] = {}
+    for node in nodes:
+        op = node.op
+        if node.inputs and type(op) is not Update:
+            leads = any(x.serial in found for x in node.inputs)
+        elif type(op) is Version or type(op) is Update:
+            leads = op.variable.trainable and id(op.variable) not in but
+        elif type(op) is Row and op.tape is not None:
+            if op.tape.number not in tapes:
+                tapes[op.tape.number] = trains(op.tape, but)
+            leads = tapes[op.tape.number]
+        else:
+            leads = isinstance(op, Cut) and op.carried and not but
+        if leads:
+            found.add(node.serial)
+    return found
+
+
+def trains(tape: Tape, but: Set[int] = frozenset()) -> bool:
+    """Whether a trainable Variable was read for a tape, `but` for those of some ids."""
+    read = [variable_of(x) for x in behind([tape])]
+    return any(v is not None and v.trainable and id(v) not in but for v in read)
+
+
+def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
+    """What of a graph keeps its recipe when the `chosen` Variables are updated by its
+    roots, which do not: other Variables may be trained by it yet.
+    """
+    found = depends(reach(roots), chosen)
+    return found.difference([root.serial for root in roots])
