@@ -190,8 +190,8 @@ class Pow(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, n = xs
-        # At 0**0 the power n - 1 would be infinite: its factor n is 0, so any will do.
-        lower = functions.where((n == 0) & (x == 0), 0, n - 1)
+        # The power -1 may be infinite: where its factor n is 0, any will do.
+        lower = functions.where(n == 0, 0, n - 1)
         gx = g * functions.conj(n * functions.pow(x, lower))
         if kind(x.type.dtype) == "complex":
             return gx, g * functions.conj(y * functions.log(x))

@@ -146,8 +146,7 @@ class Var(Composite):
         (x,) = xs
         n = extent(x, self.axes) - self.correction
         share = spread(g * 2 / (n if n > 0 else 0), x, self.axes, self.keepdims)
-        centered = self.centered(self.centered(x))
-        return (over(x, share) * functions.conj(centered),)
+        return (over(x, share) * self.centered(self.centered(x)),)
 
     def centered(self, x: Tensor) -> Tensor:
         """The distances from the mean."""
