@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 __all__ = [
     "ArgumentError",
@@ -15,6 +15,7 @@ __all__ = [
     "MissingExtraError",
     "ModelFileError",
     "OptionError",
+    "OutOfMemoryError",
     "RunError",
     "ShapeError",
     "StateError",
@@ -115,6 +116,12 @@ class OptionError(TreadleError, ValueError):
 
 class RunError(TreadleError, RuntimeError):
     """A failure while a graph runs, with the node that caused it."""
+
+
+class OutOfMemoryError(RunError, MemoryError):
+    """Memory that the system does not give; for what was written at these `origins`."""
+
+    origins: Sequence[Any] = ()
 
 
 class WorkspaceError(TreadleError, MemoryError):

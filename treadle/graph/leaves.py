@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.allocate import memory_for
 from treadle.base.caches import Cache, cached
 from treadle.base.dtypes import (
     FLOATS,
@@ -234,7 +235,9 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """An array of any content at a multiple of 64 bytes: its rows straddle no lines."""
-    raw = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 63, np.uint8)
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    with memory_for(size):
+        raw = np.empty(size + 63, np.uint8)
     return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import HALF, float32
-from treadle.base.errors import RunError, TreadleError
+from treadle.base.errors import OutOfMemoryError, RunError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin, describe
@@ -51,7 +52,12 @@ def compute_at(
         place = op.name, shown(arrays), describe(origin)
         raise error.located(*place) from error.__cause__
     except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
-        failure = RunError(f"failed while running: {error}")
+        types = type_ if isinstance(type_, TupleType) else (type_,)
+        huge = isinstance(error, MemoryError) or any(
+            t.nbytes > sys.maxsize for t in types
+        )
+        kind = OutOfMemoryError if huge else RunError
+        failure = kind(f"failed while running: {error}")
         raise failure.located(op.name, shown(arrays), describe(origin)) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.allocate import memory_for
 from treadle.base.dtypes import as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
@@ -93,9 +95,10 @@ def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     extents = as_shape(shape)
     if array.ndim and array.shape != extents:
         raise ShapeError(f"init has shape {array.shape}, the parameter {extents}")
-    return (
-        array if array.shape == extents else to_array(np.broadcast_to(array, extents))
-    )
+    if array.shape == extents:
+        return array
+    with memory_for(math.prod(extents) * wanted.itemsize):
+        return to_array(np.broadcast_to(array, extents))
 
 
 def param(

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.allocate import memory_for
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
@@ -89,7 +90,9 @@ class Initializer:
         if shape is None:
             return Initializer(self.rule, **merged)
         wanted = current().dtype if dtype is None else as_dtype(dtype)
-        return np.asarray(self.rule(as_shape(shape), wanted, **merged), dtype=wanted)
+        extents = as_shape(shape)
+        with memory_for(math.prod(extents) * wanted.itemsize):
+            return np.asarray(self.rule(extents, wanted, **merged), dtype=wanted)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from treadle.base.allocate import memory_for
 from treadle.base.dtypes import as_dtype
 from treadle.base.errors import ArgumentError
 from treadle.base.options import current
@@ -62,7 +64,7 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
     scalar = as_tensor(value, dtype).numpy()
     if scalar.ndim:
         raise ArgumentError(f"full takes one value, not shape {scalar.shape}")
-    return constant_node(np.full(_extents(shape), scalar), _names(shape))
+    return _filled(np.full, shape, scalar.dtype, scalar)
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
@@ -72,7 +74,7 @@ def zeros(shape: Any, dtype: Any = None) -> Tensor:
     >>> td.zeros((2, 3)).type
     float32[2, 3]
     """
-    return constant_node(np.zeros(_extents(shape), _dtype(dtype)), _names(shape))
+    return _filled(np.zeros, shape, _dtype(dtype))
 
 
 def ones(shape: Any, dtype: Any = None) -> Tensor:
@@ -82,7 +84,7 @@ def ones(shape: Any, dtype: Any = None) -> Tensor:
     >>> td.ones(2).tolist()
     [1.0, 1.0]
     """
-    return constant_node(np.ones(_extents(shape), _dtype(dtype)), _names(shape))
+    return _filled(np.ones, shape, _dtype(dtype))
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
@@ -100,7 +102,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
     for v in (first, last, step):
         if isinstance(v, Operand) or not isinstance(v, (int, float, np.number)):
             raise ArgumentError(f"arange takes numbers, not {type(v).__name__}")
-    return as_tensor(np.arange(first, last, step, dtype=as_dtype(dtype or kind)))
+    kind = as_dtype(dtype or kind)
+    with memory_for(max(0, int((last - first) / step)) * kind.itemsize):
+        return as_tensor(np.arange(first, last, step, dtype=kind))
 
 
 def eye(rows: int, columns: int | None = None, dtype: Any = None) -> Tensor:
@@ -111,7 +115,16 @@ def eye(rows: int, columns: int | None = None, dtype: Any = None) -> Tensor:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     extents = as_shape((rows, rows if columns is None else columns))
-    return as_tensor(np.eye(*extents, dtype=_dtype(dtype)))
+    kind = _dtype(dtype)
+    with memory_for(math.prod(extents) * kind.itemsize):
+        return as_tensor(np.eye(*extents, dtype=kind))
+
+
+def _filled(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:
+    """A constant that a function of NumPy makes."""
+    extents = _extents(shape)
+    with memory_for(math.prod(extents) * dtype.itemsize):
+        return constant_node(make(extents, *value, dtype=dtype), _names(shape))
 
 
 def _dtype(dtype: Any) -> Any:

@@ -6,12 +6,11 @@ import contextlib
 import logging
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.errors import RunError
+from treadle.base.allocate import memory_for
 from treadle.base.locks import is_mine, lock
 from treadle.base.sizes import as_text
 from treadle.engines.native.block import MAPPED, Block, rounded
@@ -218,7 +217,7 @@ class Pool:
     def _make(self, size: int) -> Block:
         try:
             block = Block(size)
-        except (MemoryError, OSError):
+        except (MemoryError, OSError, OverflowError):
             for pool in pools():
                 pool.trim()
             with mapping_errors(size):
@@ -350,18 +349,6 @@ def live_bytes() -> int:
     return sum(pool.live_bytes() for pool in pools())
 
 
-def out_of_memory(asked: int, live: int) -> RunError:
-    """The error of a request the system refused."""
-    return RunError(
-        f"out of memory: {asked:,} bytes asked with {live:,} bytes live",
-        hint="smaller batches or td.options(workspace=...) need less",
-    )
-
-
-@contextlib.contextmanager
-def mapping_errors(asked: int) -> Iterator[None]:
-    """Turns the system's refusals into a RunError."""
-    try:
-        yield
-    except (MemoryError, OSError) as error:
-        raise out_of_memory(asked, live_bytes()) from error
+def mapping_errors(asked: int) -> contextlib.AbstractContextManager[None]:
+    """Turns the system's refusals into an OutOfMemoryError."""
+    return memory_for(asked, live_bytes)

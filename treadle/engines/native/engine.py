@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -12,12 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.base.allocate import headroom
 from treadle.base.caches import tables
 from treadle.base.collector import HeldBack
-from treadle.base.errors import TreadleError
+from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.base.events import watchers
 from treadle.base.options import current
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
@@ -135,6 +137,10 @@ class Native(Engine):
                 found = linked.begin(arrays, free, claim=claim)
             else:
                 found = linked.run(arrays, free, lines, claim)
+        except OutOfMemoryError as error:
+            keys = [(id(code), offset) for code, offset in error.origins]
+            where = [order[linked.lines[x]].line for x in keys if x in linked.lines]
+            raise error.located("", "", where[0] if where else "") from error.__cause__
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
@@ -264,6 +270,13 @@ class Native(Engine):
         self, key: tuple[int, ...], wanted: _Wanted
     ) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
+        headroom()
+        for serial in wanted.keep:
+            node = wanted.made.nodes[wanted.made.place[serial]]
+            types = node.type if isinstance(node.type, TupleType) else (node.type,)
+            if sum(t.nbytes for t in types) > sys.maxsize:
+                error = OutOfMemoryError(f"no memory holds a result of {node.type!r}")
+                raise error.located(node.name, "", node.line)
         with HeldBack():
             linked, leaves = self._sized(key, wanted)
         linked.lines = first_lines(wanted.made.nodes)

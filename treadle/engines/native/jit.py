@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import llvmlite.binding as llvm
 
 import treadle
+from treadle.base.allocate import headroom
 from treadle.base.caches import cached
 from treadle.base.locks import around_fork, lock
 from treadle.engines.native import compiler, half
@@ -40,6 +41,7 @@ __all__ = [
 
 _FUNCTIONS = 8192  # in the table at most,
 _BYTES = 64 << 20  # and so much of object code
+GROWTH = 64  # bytes that compiling takes for one of text
 _LIBRARIES = 256  # loaded by one linker, which keeps 9 KB of each until it goes itself
 
 
@@ -115,6 +117,7 @@ def compile_functions(
         missing = {k: name for name, k in keys.items() if k not in _table}
         fresh = {}
         if missing:
+            headroom(GROWTH * sum(len(texts[name]) for name in missing.values()))
             wanted = {k: texts[name] for k, name in missing.items()}
             objects = _objects(wanted, machine)
             fresh = _load({name: objects[k] for k, name in missing.items()}, machine)

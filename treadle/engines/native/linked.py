@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.errors import OutOfMemoryError
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
@@ -25,7 +26,7 @@ from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
 from treadle.program.lives import Lives, lives
 from treadle.program.positions import Need, needs
-from treadle.program.program import Fallback, Launch, Program, Region
+from treadle.program.program import Fallback, Launch, Program, Region, title
 from treadle.rewrite.record import stage
 
 __all__ = ["Linked"]
@@ -261,6 +262,21 @@ class Linked:
             return False
         pairs = [(values[k], extent) for k, extent in self.needs]
         return all(type(x) is np.ndarray and are_below(x, n) for x, n in pairs)
+
+    def located(self, error: OutOfMemoryError, number: int) -> OutOfMemoryError:
+        """The error of memory for a buffer, or for the whole arena (-1), with the step
+        that was to write it, or the largest of the arena.
+        """
+        place = self.lives.place
+        if number < 0 and place:
+            number = max(place, key=lambda n: self.sizes[place[n]])
+        owners = {n: k for k, n in (*self.workspaces.items(), *self.scratches.items())}
+        for k, step in enumerate(self.program.steps):
+            if number in step.written or owners.get(number) == k:
+                types = [self.program.buffers[n].type for n in step.written]
+                error.origins = self.program.about[k].origins
+                return error.located(title(step), ", ".join(map(repr, types)))
+        return error
 
     def about(self) -> list[Told]:
         """What is told of each record to those who watch."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import span, watchers
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
@@ -196,14 +197,20 @@ class Run:
                 self.tables.know(held, spent, results, idle)
         else:
             results, idle = over.results, over.idle
-        for b in linked.results:
-            if b.number not in alive and b.number not in results:
-                shape = [b.type.shape[k] for k in b.order] if b.order else b.type.shape
-                x, addresses[b.number] = memory.results.lend(shape, b.type.dtype)
-                alive[b.number] = laid(x, b.order) if b.order else x
-        if self.lease is None:
-            self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
-            addresses[-2] = self.lease.scratch
+        number = -1
+        try:
+            for b in linked.results:
+                number, t = b.number, b.type
+                if number not in alive and number not in results:
+                    shape = [t.shape[k] for k in b.order] if b.order else t.shape
+                    x, addresses[number] = memory.results.lend(shape, t.dtype)
+                    alive[number] = laid(x, b.order) if b.order else x
+            number = -1
+            if self.lease is None:
+                self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
+                addresses[-2] = self.lease.scratch
+        except OutOfMemoryError as error:
+            raise linked.located(error, number) from error.__cause__
         addresses[linked.placed] = self.lease.addresses[linked.places]
         changing = results.values()
         panels = self.kept.place(alive, changing, addresses, memory.results.lend)
