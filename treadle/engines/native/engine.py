@@ -138,9 +138,7 @@ class Native(Engine):
             else:
                 found = linked.run(arrays, free, lines, claim)
         except OutOfMemoryError as error:
-            keys = [(id(code), offset) for code, offset in error.origins]
-            where = [order[linked.lines[x]].line for x in keys if x in linked.lines]
-            raise error.located("", "", where[0] if where else "") from error.__cause__
+            raise linked.lined(error, order) from error.__cause__
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
