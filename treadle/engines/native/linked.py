@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.errors import OutOfMemoryError
+from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
@@ -24,6 +24,7 @@ from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
+from treadle.graph.tensor import Tensor
 from treadle.program.lives import Lives, lives
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, Region, title
@@ -277,6 +278,12 @@ class Linked:
                 error.origins = self.program.about[k].origins
                 return error.located(title(step), ", ".join(map(repr, types)))
         return error
+
+    def lined(self, error: OutOfMemoryError, order: Sequence[Tensor]) -> TreadleError:
+        """An error with the line of a run's own nodes, which are in this order."""
+        keys = [(id(code), offset) for code, offset in error.origins]
+        where = [order[self.lines[x]].line for x in keys if x in self.lines]
+        return error.located("", "", where[0] if where else "")
 
     def about(self) -> list[Told]:
         """What is told of each record to those who watch."""
