@@ -129,9 +129,8 @@ class Native(Engine):
             arrays.append(feeds.get(node.serial, stored))
         try:
             free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
-            lines = None
-            if watchers:
-                lines = {key: order[k].origin for key, k in linked.lines.items()}
+            told = linked.lines.items() if watchers else ()
+            lines = {key: order[k].origin for key, k in told}
             claim = claim.keyed(made.place) if claim and free else None
             if begin:
                 found = linked.begin(arrays, free, claim=claim)
