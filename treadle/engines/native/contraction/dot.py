@@ -19,10 +19,15 @@ from treadle.engines.native.contraction.text import (
     Function,
     join,
     lanes_below,
+    least,
     prefetch,
     shuffle,
 )
-from treadle.engines.native.contraction.tile import PARAMETERS, add_product
+from treadle.engines.native.contraction.tile import (
+    PARAMETERS,
+    TERMS,
+    add_product,
+)
 from treadle.engines.native.texts import lasting
 
 __all__ = ["DOT_ROWS", "dot_function"]
@@ -113,25 +118,48 @@ def _group(
 
     left = b.srem(arg["k"], b.i64(count))
     whole = b.sub(arg["k"], left)
-    sums = [Value("zeroinitializer", kind)] * (height * width)
+    sums = zeros = [Value("zeroinitializer", kind)] * (height * width)
     begin, source = b.i64(0), sources[1]
     if source != dtype or height > ALONE:
         several = min(max(LINE // (count * size_of(source)), 1), LONG)
         line = b.i64(several * count)
         lines = b.sub(arg["k"], b.srem(arg["k"], line))
         ahead = b.mul(b.i64(width), arg["column_b"])
-        with b.loop(begin, lines, line, sums) as over:
-            own = over.values
+
+        def fetched(k: Value, own: list[Value]) -> list[Value]:
             for p in columns:
-                place = b.offset(p, over.index, memory_type(source))
+                place = b.offset(p, k, memory_type(source))
                 prefetch(b, b.offset(place, ahead, "i8"), 2)
             for i in range(several):
-                own = add(b.add(over.index, b.i64(i * count)), own, None)
-            over.next(own)
-        begin, sums = lines, over.values
-    with b.loop(begin, whole, b.i64(count), sums) as over:
-        over.next(add(over.index, over.values, None))
-    return _last(b, left, over.values, lambda own: add(whole, own, mask))
+                own = add(b.add(k, b.i64(i * count)), own, None)
+            return own
+
+        block = TERMS // several * several * count
+        sums = _in_blocks(b, (begin, lines, line, b.i64(block)), zeros, sums, fetched)
+        begin = lines
+    ends = begin, whole, b.i64(count), b.i64(TERMS * count)
+    sums = _in_blocks(b, ends, zeros, sums, lambda k, own: add(k, own, None))
+    return _last(b, left, sums, lambda own: add(whole, own, mask))
+
+
+def _in_blocks(
+    b: Builder,
+    ends: tuple[Value, Value, Value, Value],
+    zeros: list[Value],
+    sums: list[Value],
+    add: Callable[[Value, list[Value]], list[Value]],
+) -> list[Value]:
+    """The sums with those of a loop: `ends` are its start, stop, step, and the steps
+    that are summed up by themselves.
+    """
+    start, stop, step, block = ends
+    with b.loop(start, stop, block, sums) as blocks:
+        end = least(b, b.add(blocks.index, block), stop)
+        with b.loop(blocks.index, end, step, zeros) as over:
+            over.next(add(over.index, over.values))
+        pairs = zip(blocks.values, over.values, strict=True)
+        blocks.next([b.fadd(x, y) for x, y in pairs])
+    return blocks.values
 
 
 def _last(

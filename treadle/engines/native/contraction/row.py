@@ -6,11 +6,22 @@ processor foresees.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from treadle.engines.native.builder import Builder, Value, vector
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.source import load_wide, memory_type
-from treadle.engines.native.contraction.text import Function, join, lanes_below
-from treadle.engines.native.contraction.tile import PARAMETERS, add_product
+from treadle.engines.native.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    least,
+)
+from treadle.engines.native.contraction.tile import (
+    PARAMETERS,
+    TERMS,
+    add_product,
+)
 from treadle.engines.native.texts import lasting
 
 __all__ = ["ROW_COLUMNS", "row_function"]
@@ -32,11 +43,21 @@ def row_function(machine: Machine, dtype: str, source: str) -> Function:
     tile = _Row(b, machine, dtype, source)
     with b.when(b.compare("eq", arg["again"], b.i64(0))):
         tile.clear()
-    several = b.sub(arg["k"], b.srem(arg["k"], b.i64(STREAMS)))
-    ranges = [(b.i64(0), several, STREAMS), (several, arg["k"], 1)]
-    for start, stop, count in ranges:
-        with b.loop(start, stop, b.i64(count)) as over:
-            tile.add(over.index, count)
+    long = b.compare("sgt", arg["k"], b.i64(TERMS * STREAMS))
+    held = b.define("ptr", f"alloca [{ROW_COLUMNS} x {dtype}], align {machine.vector}")
+    tile.out = b.select(long, held, arg["out"])
+    with b.loop(b.i64(0), arg["k"], b.i64(TERMS * STREAMS)) as blocks:
+        with b.when(long):
+            tile.clear()
+        end = b.add(blocks.index, b.i64(TERMS * STREAMS))
+        end = least(b, end, arg["k"])
+        length = b.sub(end, blocks.index)
+        several = b.sub(end, b.srem(length, b.i64(STREAMS)))
+        for start, stop, count in ((blocks.index, several, STREAMS), (several, end, 1)):
+            with b.loop(start, stop, b.i64(count)) as over:
+                tile.add(over.index, count)
+        with b.when(long):
+            tile.put(held)
     b.ret()
     return join("row", [b])
 
@@ -53,15 +74,31 @@ class _Row:
         self.whole = b.sub(columns, left)
         self.some = b.compare("sgt", left, b.i64(0))
         self.mask = lanes_below(b, left, self.count) if machine.masks else None
+        self.out = b.arguments["out"]
+
+    def each(self, do: Callable[[Value, Value | None], None]) -> None:
+        """Do something for each vector of columns: where it begins, and its mask."""
+        b = self.b
+        with b.loop(b.i64(0), self.whole, b.i64(self.count)) as along:
+            do(along.index, None)
+        if self.mask is not None:
+            with b.when(self.some):
+                do(self.whole, self.mask)
 
     def clear(self) -> None:
         """out = 0"""
-        b, zero = self.b, Value("zeroinitializer", self.kind)
-        with b.loop(b.i64(0), self.whole, b.i64(self.count)) as along:
-            b.store(zero, self._out(along.index))
-        if self.mask is not None:
-            with b.when(self.some):
-                b.masked_store(zero, self._out(self.whole), self.mask)
+        zero = Value("zeroinitializer", self.kind)
+        self.each(lambda at, mask: self._store(zero, self.out, at, mask))
+
+    def put(self, held: Value) -> None:
+        """Add what is held to the result."""
+        b, out = self.b, self.b.arguments["out"]
+
+        def do(at: Value, mask: Value | None) -> None:
+            x, y = (self._load(place, at, mask) for place in (out, held))
+            self._store(b.fadd(x, y), out, at, mask)
+
+        self.each(do)
 
     def add(self, k: Value, count: int) -> None:
         """Add the products of `count` rows of b from row k on."""
@@ -72,17 +109,25 @@ class _Row:
         for _ in range(count):
             pairs.append((b.splat(b.load(self.dtype, a), self.count), row))
             a, row = b.offset(a, arg["k_a"], "i8"), b.offset(row, arg["k_b"], "i8")
-        with b.loop(b.i64(0), self.whole, b.i64(self.count)) as along:
-            y = b.load(self.kind, self._out(along.index))
-            b.store(self._sum(pairs, y, along.index, None), self._out(along.index))
-        if self.mask is not None:
-            with b.when(self.some):
-                y = b.masked_load(self.kind, self._out(self.whole), self.mask)
-                y = self._sum(pairs, y, self.whole, self.mask)
-                b.masked_store(y, self._out(self.whole), self.mask)
 
-    def _out(self, column: Value) -> Value:
-        return self.b.offset(self.b.arguments["out"], column, self.dtype)
+        def do(at: Value, mask: Value | None) -> None:
+            y = self._sum(pairs, self._load(self.out, at, mask), at, mask)
+            self._store(y, self.out, at, mask)
+
+        self.each(do)
+
+    def _load(self, base: Value, at: Value, mask: Value | None) -> Value:
+        place = self.b.offset(base, at, self.dtype)
+        if mask is None:
+            return self.b.load(self.kind, place)
+        return self.b.masked_load(self.kind, place, mask)
+
+    def _store(self, x: Value, base: Value, at: Value, mask: Value | None) -> None:
+        place = self.b.offset(base, at, self.dtype)
+        if mask is None:
+            self.b.store(x, place)
+        else:
+            self.b.masked_store(x, place, mask)
 
     def _sum(
         self,
@@ -93,15 +138,15 @@ class _Row:
     ) -> Value:
         """y and the products of one vector of columns."""
         b = self.b
-        sums: list[Value] = [y]
+        sums: list[Value] = [y] if len(pairs) == 1 else []
         for i, (x, row) in enumerate(pairs):
             place = b.offset(row, column, memory_type(self.source))
             z = load_wide(b, self.kind, place, self.source, mask)
-            if i and i < CHAINS:
+            if len(sums) < min(CHAINS, len(pairs)):
                 sums.append(b.fmul(x, z))
             else:
                 own = i % CHAINS
                 sums[own] = add_product(b, self.machine, x, z, sums[own])
         while len(sums) > 1:
             sums = [b.fadd(*sums[:2]), *sums[2:]]
-        return sums[0]
+        return sums[0] if len(pairs) == 1 else b.fadd(y, sums[0])

@@ -16,6 +16,7 @@ from treadle.engines.native.contraction.text import (
     Function,
     join,
     lanes_below,
+    least,
     opaque,
     prefetch,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "tile_function",
 ]
 
+TERMS = 64  # of a sum in registers; longer ones are sums of such sums
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 FLAT = (1, 2, 3, 4)  # and of those with few rows
 PARAMETERS = [
@@ -107,8 +109,7 @@ def _tile(
         edge = b.sub(arg["columns"], b.i64((width - 1) * count))
         masks[-1] = lanes_below(b, edge, count)
     places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
-    zero = Value("zeroinitializer", kind)
-    sums = _over_k(b, machine, (dtype, source), [zero] * len(places), masks)
+    sums = _in_blocks(b, machine, (dtype, source), kind, height, masks)
     load, fresh = b.label("load"), b.label("fresh")
     b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
     for again in (False, True):
@@ -142,23 +143,83 @@ def _places(
     return found
 
 
+def _in_blocks(
+    b: Builder,
+    machine: Machine,
+    sources: tuple[str, str],
+    kind: str,
+    height: int,
+    masks: Sequence[Value | None],
+) -> list[Value]:
+    """The sums over k: those of blocks of TERMS are added up in memory."""
+    arg, count = b.arguments, height * len(masks)
+    rows, twice = _row_pointers(b, height)
+    held = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
+    places = [b.offset(held, b.i64(i), kind) for i in range(count)]
+    zero = Value("zeroinitializer", kind)
+    several = b.compare("sgt", arg["k"], b.i64(TERMS))
+    with b.when(several):
+        for place in places:
+            b.store(zero, place)
+    carried = [arg["k"], arg["b"], arg["ahead"], *rows]
+    before, block, more, last = b.block, *map(b.label, ("block", "more", "last"))
+    b.branch(block)
+    b.start(block)
+    names = [b.define(x.type, "") for x in carried]
+    at = len(b.lines) - len(names)
+    own = least(b, names[0], b.i64(TERMS))
+    left = b.sub(names[0], own)
+    following, sums = _over_k(
+        b, machine, sources, own, names[1:], twice, [zero] * count, masks
+    )
+    b.branch_if(b.compare("sgt", left, b.i64(0)), more, last)
+    b.start(more)
+    for x, place in zip(sums, places, strict=True):
+        b.store(b.fadd(b.load(kind, place), x), place)
+    _close(b, names, carried, [left, *following], at, before)
+    b.branch(block)
+    b.start(last)
+    return _also(b, several, sums, places)
+
+
+def _also(
+    b: Builder, several: Value, sums: list[Value], places: Sequence[Value]
+) -> list[Value]:
+    """The sums of the last block, with those of others where there are several."""
+    before, add, end = b.block, b.label("add"), b.label("end")
+    b.branch_if(several, add, end)
+    b.start(add)
+    whole = [b.fadd(b.load(x.type, p), x) for x, p in zip(sums, places, strict=True)]
+    b.branch(end)
+    b.start(end)
+    return [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{add}]")
+        for x, y in zip(sums, whole, strict=True)
+    ]
+
+
 def _over_k(
     b: Builder,
     machine: Machine,
     sources: tuple[str, str],
+    terms: Value,
+    pointers: list[Value],
+    twice: Value,
     sums: list[Value],
     masks: Sequence[Value | None],
-) -> list[Value]:
-    """The loop over k, tested at its end and left out for an empty sum."""
+) -> tuple[list[Value], list[Value]]:
+    """The loop over some terms, tested at its end and left out for an empty sum: where
+    the next terms lie, and the sums.
+    """
     arg, (dtype, source) = b.arguments, sources
     step = machine.lanes(dtype) * size_of(source)
     width = len(masks)
     height = len(sums) // width
     before, loop, end = b.block, b.label("loop"), b.label("end")
-    rows, twice = _row_pointers(b, height)
-    b.branch_if(b.compare("sgt", arg["k"], b.i64(0)), loop, end)
+    rows = pointers[2:]
+    b.branch_if(b.compare("sgt", terms, b.i64(0)), loop, end)
     b.start(loop)
-    carried = [arg["k"], arg["b"], arg["ahead"], *rows, *sums]
+    carried = [terms, *pointers, *sums]
     names = [b.define(x.type, "") for x in carried]
     at = len(b.lines) - len(names)
     left, row_b, ahead = names[:3]
@@ -183,10 +244,11 @@ def _over_k(
     _close(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
     b.start(end)
-    return [
+    found = [
         b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{loop}]")
-        for x, y in zip(sums, after, strict=True)
+        for x, y in zip(carried[1:], [*following[1:], *after], strict=True)
     ]
+    return found[: len(pointers)], found[len(pointers) :]
 
 
 def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
