@@ -12,8 +12,8 @@ import treadle as td
 
 RNG = np.random.default_rng(3)
 LENGTHS = [
-    *(1, 2, 3, 31, 33, 63, 65, 127, 257, 1009, 4099, 8191, 8193, 19997, 65537),
-    *(262147, 1 << 18, (1 << 20) - 1, 2 * 499979, 999983),
+    *(1, 2, 3, 31, 33, 65, 257, 1009, 4099, 8191, 8193, 19997),
+    *((1 << 18) - 1, 1 << 18, (1 << 18) + 3, 2 * 499979),
 ]
 DATA: dict[str, Callable[..., Any]] = {
     "uniform": lambda *n: RNG.uniform(0, 1, n),
@@ -34,9 +34,9 @@ def by_halves(x: Any) -> Any:
 
 def error(y: Any, x: Any, axis: Any) -> float:
     """The largest error over the sums of magnitudes."""
-    wide = x.astype(np.longdouble)
+    wide = x.astype(np.float64 if x.dtype == np.float32 else np.longdouble)
     magnitudes = np.abs(wide).sum(axis)
-    found = np.abs(np.asarray(y, np.longdouble) - wide.sum(axis))
+    found = np.abs(np.asarray(y, wide.dtype) - wide.sum(axis))
     return float((found / magnitudes).max())
 
 
@@ -47,12 +47,14 @@ def allowed(x: Any) -> float:
 
 
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("n", "dtype"),
+    [*((n, "float32") for n in LENGTHS), (8193, "float64"), (1 << 18, "float64")],
+)
 def test_sums(kind: str, n: int, dtype: str) -> None:
     x = DATA[kind](n).astype(dtype)
     assert error(td.asarray(x).sum().numpy(), x, 0) <= allowed(x)
-    for width in (1, 3, 70) if n < 1 << 17 else (3,):
+    for width in (1, 3, 70) if n < 1 << 13 else (3,):
         x = DATA[kind](n, width).astype(dtype)
         limit = allowed(x)
         assert error(td.asarray(x).sum(0).numpy(), x, 0) <= limit
@@ -73,7 +75,7 @@ def test_axes(shape: tuple[int, ...], axis: Any) -> None:
     assert error(squares, x.astype("float64") ** 2, axes) <= allowed(flat * flat)
 
 
-@pytest.mark.parametrize("n", [3, 100, 8193, 10000, 40009])
+@pytest.mark.parametrize("n", [3, 100, 8193, 10000])
 @pytest.mark.parametrize("width", [None, 1, 3, 70])
 def test_variance_of_data_far_from_0(n: int, width: int | None) -> None:
     x = np.resize(np.array([1e6, 1e6 + 1], np.float32), n)
@@ -106,7 +108,7 @@ def test_orders_are_those_of_shapes(n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "bool"])
-@pytest.mark.parametrize("n", [999983, 1 << 20, 2 * 499979])
+@pytest.mark.parametrize("n", [1 << 20, 2 * 499979])
 def test_other_folds_of_long_rows(dtype: str, n: int) -> None:
     x = RNG.integers(0, 2 if dtype == "bool" else 100, n).astype(dtype)
     y = td.asarray(x)
@@ -116,3 +118,53 @@ def test_other_folds_of_long_rows(dtype: str, n: int) -> None:
     assert td.asarray(-x[:-7].astype("int64")).max().numpy() == -x[:-7].min().astype(
         int
     )
+
+
+def of_products(y: Any, a: Any, b: Any) -> tuple[float, float]:
+    """The largest error of a product over sums of magnitudes, and what it may be."""
+    terms = np.swapaxes(a, 0, 1)[:, :, None] * b[:, None, :]
+    x, z = a.astype("float64"), b.astype("float64")
+    found = np.abs(y.astype("float64") - x @ z) / (np.abs(x) @ np.abs(z))
+    return float(found.max()), allowed(terms)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+@pytest.mark.parametrize("k", [1, 63, 65, 127, 1009, 4099, 20011])
+def test_products(kind: str, k: int) -> None:
+    """Row by row, column by column, and tile by tile; more terms than one sums up."""
+    for m, n in ((1, 1), (1, 19), (3, 5), (17, 7)):
+        a, b = (DATA[kind](*s).astype(np.float32) for s in ((m, k), (k, n)))
+        x, y = td.asarray(a), td.asarray(b)
+        xt, yt = td.asarray(a.T.copy()), td.asarray(b.T.copy())
+        ways = [
+            x @ y,
+            x @ td.permute_dims(yt, (1, 0)),
+            td.einsum("km,kn->mn", xt, y),
+            td.einsum("km,nk->mn", xt, yt),
+        ]
+        if (m, n) == (1, 1):
+            ways.append(td.vecdot(x[0], y[:, 0]))
+        for way in ways:
+            found, limit = of_products(way.numpy().reshape(m, n), a, b)
+            assert found <= limit
+
+
+@pytest.mark.parametrize("n", [1 << 14, 20011])
+def test_gradients_over_many_rows(n: int) -> None:
+    """The gradients of weights and biases are sums over the rows of a batch."""
+    x, g = (DATA["uniform"](n, w).astype(np.float32) for w in (3, 70))
+    layer = td.nn.Linear(3, 70)
+    parameters = [layer.weight, layer.bias]
+    loss = (layer(td.asarray(x)) * td.asarray(g)).sum()
+    weight, bias = (v.numpy() for v in td.grad(loss, parameters))
+    found, limit = of_products(weight.reshape(70, 3), g.T, x)
+    assert found <= limit
+    assert error(bias, g, 0) <= allowed(g)
+
+
+def test_products_of_several_letters() -> None:
+    x, y = (DATA["uniform"](9, 41, 131, w).astype(np.float32) for w in (2, 3))
+    found = td.einsum("abci,abcj->ij", td.asarray(x), td.asarray(y)).numpy()
+    a, b = x.reshape(-1, 2), y.reshape(-1, 3)
+    error, limit = of_products(found, a.T, b)
+    assert error <= limit

@@ -7,15 +7,20 @@ How exact a sum is does not hang on it: kernels add up in blocks.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_not
 
 from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor, remade
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import Add
 from treadle.ops.families import Reduction
-from treadle.ops.movement import Reshape
+from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.padding import Pad
+from treadle.ops.reduce import Sum
+from treadle.ops.slice import Slice
 
 __all__ = ["STEPS", "WIDE", "cut_folds"]
 
@@ -26,6 +31,7 @@ COLUMNS = 2048  # the same for folds across rows, which are done a vector at a t
 STEPS = 16  # additions in a row that one sum of a kernel takes
 WIDE = 64  # columns, from which on a part has no more rows than a sum takes at once
 PARTS = range(16, 257)
+TERMS = 1 << 14  # of a product that its kernel sums up; more are several products
 PART = 1 << 13  # elements of a part of a row: a multiple of the blocks of a kernel
 
 
@@ -41,19 +47,24 @@ def cut_folds(
     made: dict[int, Tensor] = {}
     for node in nodes:
         inputs = tuple([made.get(x.serial, x) for x in node.inputs])
+        found = None
         if isinstance(node.op, Reduction):
             found = _cut(node.op, inputs[0])
-            if found is not None:
-                found.origin = node.origin
-                made[node.serial] = found
-                continue
+        elif isinstance(node.op, Contract):
+            found = _cut_product(node.op, *inputs)
+        if found is not None:
+            found.origin = node.origin
+            made[node.serial] = found
+            continue
         if any(map(is_not, inputs, node.inputs)):
             made[node.serial] = remade(node, node.op, inputs, node.type)
     return {serial: made.get(x.serial, x) for serial, x in roots.items()}
 
 
 def _is_long(node: Tensor) -> bool:
-    return isinstance(node.op, Reduction) and node.inputs[0].type.size >= LONG
+    if isinstance(node.op, Reduction):
+        return node.inputs[0].type.size >= LONG
+    return isinstance(node.op, Contract) and node.inputs[0].type.size > TERMS
 
 
 def _cut(op: Reduction, x: Tensor) -> Tensor | None:
@@ -88,6 +99,54 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
     kept = (*split[: at + 1], *part.type.shape[at + 2 :])
     return _again(op, Reshape(kept)(part))
+
+
+def _cut_product(op: Contract, x: Tensor, y: Tensor) -> Tensor | None:
+    """A product with a long sum as products of parts of it, and their sum."""
+    a, b, out = letters(op.spec)
+    extents = dict(zip(a, x.type.shape, strict=True))
+    folded = [c for c in a if c not in out]
+    terms = math.prod([extents[c] for c in folded])
+    if terms <= TERMS or x.type.dtype.kind != "f":
+        return None
+    along = max(folded, key=extents.__getitem__)
+    n = extents[along]
+    parts = min(-(-terms // TERMS), n)
+    size = n // parts
+    label = next(c for c in string.ascii_letters if c not in a + b)
+    several = Contract(f"{label}{a},{label}{b}->{label}{out}")
+    pieces = [_pieces(v, c.index(along), parts, size) for v, c in ((x, a), (y, b))]
+    products = _cut_product(several, *pieces)
+    found = _again(Sum((0,)), several(*pieces) if products is None else products)
+    if parts * size < n:
+        rest = [
+            _within(v, c.index(along), parts * size, n) for v, c in ((x, a), (y, b))
+        ]
+        found = Add()(found, op(*rest))
+    return found
+
+
+def _pieces(x: Tensor, axis: int, parts: int, size: int) -> Tensor:
+    """Parts of a tensor along an axis, side by side along a new first one."""
+    shape = x.type.shape
+    split = (*shape[:axis], parts, size, *shape[axis + 1 :])
+    wide = Reshape(split)(_within(x, axis, 0, parts * size))
+    if axis == 0:
+        return wide
+    order = axis, *(k for k in range(len(split)) if k != axis)
+    moved: Tensor = PermuteDims(order)(wide)
+    return moved
+
+
+def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """The elements of a tensor from `start` to `stop` along an axis."""
+    shape = x.type.shape
+    if (start, stop) == (0, shape[axis]):
+        return x
+    starts, stops = [0] * len(shape), list(shape)
+    starts[axis], stops[axis] = start, stop
+    found: Tensor = Slice(tuple(starts), tuple(stops), (1,) * len(shape))(x)
+    return found
 
 
 def _again(op: Reduction, parts: Tensor) -> Tensor:
