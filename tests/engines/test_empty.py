@@ -80,6 +80,31 @@ def test_computations_of_nothing() -> None:
     assert not found[0].any()
 
 
+ENGINES: tuple[dict[str, Any], ...] = (
+    {"engine": "reference"},
+    {"engine": "device"},
+    {"arena": "guard"},
+    {"arena": "guard", "optimize": False},
+)
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=str)
+def test_attention_over_no_keys_takes_nothing(options: dict[str, Any]) -> None:
+    q = td.param("q", init=np.ones((2, 3, 4), np.float32))
+    k = td.param("k", init=np.ones((2, 0, 4), np.float32))
+    seen = np.ones((3, 0), bool)
+    attend = td.nn.AdditiveAttention(4, 4)
+    with td.options(**options):
+        for given in ({}, {"mask": seen}, {"causal": True}, {"dropout": td.relu}):
+            y = td.attention(q, k, k, **given)
+            slopes = td.grad(y.sum(), [q, k])
+            assert y.shape == (2, 3, 4) and not y.numpy().any()
+            assert not slopes[0].numpy().any() and slopes[1].numpy().shape == k.shape
+        for mask in (None, seen[:2]):
+            context, weights = attend(q[:, 0], k, mask=mask)
+            assert not context.numpy().any() and weights.numpy().shape == (2, 0)
+
+
 def test_no_step_computes_a_value_without_elements() -> None:
     x = td.asarray(np.zeros((0, 5), np.float32))
     s = x.mean(0)

@@ -155,6 +155,17 @@ def test_half_floats(name: str, dtype: str) -> None:
         np.testing.assert_allclose(h.numpy().astype("f4"), s.numpy(), 2e-2, 2e-2)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 0, 3)])
+def test_norms_and_ranks_of_nothing_are_0(shape: tuple[int, ...]) -> None:
+    x, rows = np.zeros(shape), np.zeros((*shape[:-2], shape[-1]))
+    for order in ("fro", "nuc", 1, 2, np.inf):
+        found = td.linalg.matrix_norm(x, order).numpy()
+        assert np.array_equal(found, np.zeros(shape[:-2]))
+    for order in (0, 1, 2, 3, np.inf):
+        assert np.array_equal(td.linalg.vector_norm(x, order, -2).numpy(), rows)
+    assert np.array_equal(td.linalg.matrix_rank(x).numpy(), np.zeros(shape[:-2]))
+
+
 def test_half_floats_and_integers_are_taken() -> None:
     x = np.array([[2, 1], [1, 3]])
     assert la.inv(x).dtype == td.float32
