@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.locks import lock
@@ -23,19 +28,59 @@ __all__ = [
 ]
 
 
+def _depth() -> int:
+    """How many frames of Python there are."""
+    at, depth = sys._getframe(), 0
+    while at.f_back is not None:
+        at, depth = at.f_back, depth + 1
+    return depth
+
+
+def in_handler(depth: int = 0) -> bool:
+    """Whether a signal handler is running, called by a frame so deep or deeper: what it
+    does has nothing to do with what it has interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        if callable(handler):
+            own = handler if hasattr(handler, "__code__") else handler.__call__
+            codes.add(getattr(own, "__code__", None))
+    codes.discard(None)
+    at: FrameType | None = sys._getframe()
+    for _ in range(_depth() - depth):
+        if at is None or at.f_code in codes:
+            return at is not None
+        at = at.f_back
+    return False
+
+
 class TraceFrame(Frame):
     """A frame in which Variables are read as arguments of the traced body."""
 
-    __slots__ = ("name", "reads", "start")
+    __slots__ = ("depth", "name", "reads", "start")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.tracing = True
         self.name = name
+        self.depth = _depth() - 4  # of who opens it, by `tracing` or in a trace
         self.start = newest_serial()
         self.reads: dict[int, tuple[Variable, Tensor]] = {}
 
+    def record(self, variable: Variable, update: Tensor) -> None:
+        if in_handler(self.depth):
+            thread_state().frames[0].record(variable, update)
+        else:
+            super().record(variable, update)
+
     def read(self, variable: Variable) -> Tensor:
+        if in_handler(self.depth):
+            return thread_state().frames[0].read(variable)
         known = self.versions.get(id(variable))
         if known is not None:
             return known
@@ -48,7 +93,11 @@ class TraceFrame(Frame):
 
 def top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
-    return local.state.frames[-1]
+    frames = local.state.frames
+    found = frames[-1]
+    if found.tracing and in_handler(getattr(found, "depth", 0)):
+        return frames[0]
+    return found
 
 
 @contextmanager

@@ -26,7 +26,6 @@ class Mark:
             ).located("mark")
         self._frame = frame
         self._serial = newest_serial()
-        self._versions = dict(frame.versions)
         self._pending = list(frame.pending)
         self._scope = current().scope
         self._draws = self._scope.count
@@ -38,7 +37,7 @@ class Mark:
 
     def carried_out(self, updates: Sequence[Tensor]) -> None:
         """Take note that pending updates are about to run."""
-        self._versions, self._pending = {}, []
+        self._pending = []
         for update in updates:
             if update.serial > self._serial:
                 self._done = update.op.variable.name  # type: ignore[attr-defined]
@@ -69,7 +68,9 @@ class Mark:
                 "for since: what is carried out stays",
                 hint="assign nothing on trial: model.eval(), td.explicit_updates()",
             ).located("revert")
-        frame.versions, frame.pending = dict(self._versions), list(self._pending)
+        known = {x.serial for x in self._pending}
+        frame.forget([x for x in frame.pending if x.serial not in known])
+        frame.pending = list(self._pending)
         self._scope.count = self._draws
         for other in frame.marks or ():
             assert isinstance(other, Mark)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from contextlib import suppress
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
+
+from treadle.base.locks import lock
 
 if TYPE_CHECKING:
     from treadle.graph.tensor import Notes, Tensor
     from treadle.graph.variable import Variable
 
-__all__ = ["Frame", "ThreadState", "Undoing", "local", "thread_state"]
+__all__ = ["Frame", "ThreadState", "Undoing", "assigning", "local", "thread_state"]
 
 _committed = attrgetter("committed")
 
@@ -31,30 +34,49 @@ class Noting(Protocol):
     def carried_out(self, updates: Sequence[Tensor]) -> None: ...
 
 
+# The newest versions of Variables, by id, that were assigned and not yet carried out:
+# every thread sees them.
+_assigned: dict[int, Tensor] = {}
+# What threads that are gone have assigned: for the next run.
+_orphans: list[Tensor] = []
+assigning = lock()  # held from the look at a version to the assignment that follows it
+
+
 class Frame:
-    """Versions of Variables that this thread sees before they are committed.
+    """Versions of Variables that are seen before they are committed, and those of them
+    that are to be carried out here.
 
     `runs` tells whether an optimizer's step in this trace has to run at the call.
     """
 
     __slots__ = ("marks", "pending", "runs", "tracing", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, versions: dict[int, Tensor] | None = None) -> None:
         self.tracing = False
         self.runs = False
-        self.versions: dict[int, Tensor] = {}
+        self.versions: dict[int, Tensor] = {} if versions is None else versions
         self.pending: list[Tensor] = []
         self.marks: WeakSet[Noting] | None = None  # while nobody asks to be told
 
     def read(self, variable: Variable) -> Tensor:
         """The version a new expression reads."""
-        return self.versions.get(id(variable), variable.committed)
+        known = self.versions.get(id(variable))  # first: it is committed, then let go
+        return variable.committed if known is None else known
 
     def read_all(self, variables: Iterable[Variable]) -> Iterable[Tensor]:
-        """The versions a new expression reads, of several."""
-        if self.versions or self.tracing:
-            return [self.read(v) for v in variables]
-        return map(_committed, variables)
+        """The versions a new expression reads, of several, all at one moment."""
+        every = list(variables)
+        if self.tracing:
+            return [self.read(v) for v in every]
+        found = list(map(_committed, every))
+        while self.versions:
+            known = list(map(self.versions.get, map(id, every)))
+            again = list(map(_committed, every))
+            if all(map(is_, found, again)):
+                pairs = zip(found, known, strict=True)
+                return [x if new is None else new for x, new in pairs]
+            found = again
+        return found
 
     def record(self, variable: Variable, update: Tensor) -> None:
         """Make an Update the current version and remember to run it."""
@@ -62,12 +84,36 @@ class Frame:
         self.pending.append(update)
 
     def take(self) -> list[Tensor]:
-        """The pending updates in creation order; the frame forgets them."""
+        """The pending updates in creation order; nobody sees them any more."""
+        taken = self.carry()
+        self.forget(taken)
+        return taken
+
+    def carry(self) -> list[Tensor]:
+        """The pending updates in creation order, which are to be carried out now: until
+        then they are seen."""
         taken, self.pending = self.pending, []
+        while _orphans and not self.tracing:
+            with suppress(IndexError):  # another thread has taken it
+                taken.insert(0, _orphans.pop())
         for mark in self.marks or ():
             mark.carried_out(taken)
-        self.versions.clear()
         return taken
+
+    def forget(self, updates: Iterable[Tensor]) -> None:
+        """See the versions before these updates, where no later ones are seen."""
+        for update in sorted(updates, key=attrgetter("serial"), reverse=True):
+            variable = update.op.variable  # type: ignore[attr-defined]
+            if self.versions.get(id(variable)) is update:
+                below = update.inputs[0] if update.inputs else None
+                if below is not None and below.stored is None and below.inputs:
+                    self.versions[id(variable)] = below
+                else:
+                    del self.versions[id(variable)]
+
+    def __del__(self) -> None:
+        if getattr(self, "versions", None) is _assigned:
+            _orphans.extend(self.pending)
 
 
 class ThreadState:
@@ -81,7 +127,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.notes: Notes | None = None
-        self.frames: list[Frame] = [Frame()]
+        self.frames: list[Frame] = [Frame(_assigned)]
 
 
 class _Local(threading.local):

@@ -25,7 +25,7 @@ from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
 from treadle.graph.tensor import Tensor, cut, makers, new_node
-from treadle.graph.thread import local, thread_state
+from treadle.graph.thread import assigning, local, thread_state
 from treadle.graph.traversal import reach
 
 __all__ = [
@@ -186,17 +186,17 @@ class Variable(Operand):
         return local.state.frames[-1].read(self)
 
     def assign(self, value: Any) -> Tensor:
-        """Make `value` (cast to the dtype, broadcast to the shape) the next version.
-
-        Returns the Update; it runs with the next evaluation of this thread, or only
-        where it is named if made under `td.explicit_updates()`.
+        """Make `value` (cast to the dtype, broadcast to the shape) the next version for
+        all threads. Returns the Update: it runs with the next evaluation of this one or
+        the first that needs it; under `td.explicit_updates()` only where it is named.
         """
-        base = self.node()
-        if isinstance(base.op, Unbound):  # there is nothing yet that it could read
-            base = _blank(self._type)
-        update = Update(self)(base, self._fitting(value))
-        if not modes.get().explicit:
-            thread_state().frames[-1].record(self, update)
+        fitting = self._fitting(value)
+        with assigning:
+            base = self.node()  # there may be nothing yet that it could read
+            base = _blank(self._type) if isinstance(base.op, Unbound) else base
+            update = Update(self)(base, fitting)
+            if not modes.get().explicit:
+                local.state.frames[-1].record(self, update)
         return update
 
     def _fitting(self, value: Any) -> Tensor:

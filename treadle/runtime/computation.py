@@ -76,8 +76,8 @@ class Computation:
         self.placeholders = _distinct(placeholders)
         leaves, self.structure = trees.flatten(outputs)
         frame = top()
-        newest = dict(frame.versions)
         updates = frame.take()
+        newest = {id(variable_of(x)): x for x in updates}
         nodes = [
             newest.get(id(leaf), leaf.committed)
             if isinstance(leaf, Variable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,16 @@ from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.base import trees
 from treadle.base.collector import held_back
-from treadle.base.errors import StateError
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
-from treadle.graph.claim import Claim
+from treadle.graph.carried import Carried
 from treadle.graph.frame import top
-from treadle.graph.leaves import Unbound, as_tensor
+from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand, provide
-from treadle.graph.references import counted, untouched
-from treadle.graph.resident import newer, soon
+from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor, cut, settle
-from treadle.graph.traversal import few, pending, reach, uses
+from treadle.graph.tensor import Tensor, settle
+from treadle.graph.traversal import few, pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.history import (
     depends,
@@ -38,6 +36,7 @@ from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
+from treadle.runtime.written import check_bases, commit, held, owned, spent_of, taken
 
 __all__ = ["evaluate"]
 
@@ -52,58 +51,9 @@ class _Observers(threading.local):
 observers = _Observers()
 
 
-def held(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes that something outside this list and these inputs refers to."""
-    counts, inside = counted(nodes), uses(nodes)
-    pairs = zip(nodes, counts, strict=True)
-    return [node for node, count in pairs if count > inside.get(node.serial, 0)]
-
-
-def left_open(nodes: Sequence[Tensor]) -> set[int]:
-    """The nodes that are needed after a run: somebody has another result of a node
-    that has several, which the run does not know of, and will compute it from them.
-    """
-    found = {x.serial for x in held(nodes) if isinstance(x.type, TupleType)}
-    if found:
-        for node in reversed(nodes):
-            if node.serial in found and node.stored is None:
-                found |= {x.serial for x in node.inputs}
-    return found
-
-
-def _spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
-    """The evaluated nodes of a run that are cut after it."""
-    evaluated = {n.serial for n in nodes if n.stored is not None and n.inputs}
-    return evaluated & {n.serial for n in reach(spent)} if evaluated else evaluated
-
-
-def owned(
-    nodes: Sequence[Tensor], spent: Set[int], claim: Claim, last: Set[int]
-) -> set[int]:
-    """The versions that were taken away whose values this run alone refers to.
-
-    What is `spent` refers to nothing soon. Of what is to `last` somebody may hold a
-    part, which refers to all below.
-    """
-    counts, stays = counted(nodes), left_open(nodes)
-    if last:
-        stay = [x for x in held(nodes) if x.serial in last]
-        stays |= {x.serial for x in reach(stay)}
-    goes = [n for n in nodes if n.stored is None or n.serial in spent]
-    inside = uses(n for n in goes if n.serial not in stays)
-    found = set()
-    for node, count in zip(nodes, counts, strict=True):
-        if claim.has_taken(node) and node.stored is not None:
-            # One more reference to the node is that of what was taken.
-            sole = count <= inside.get(node.serial, 0) + 1
-            if sole and untouched(node):
-                found.add(node.serial)
-    return found
-
-
 @held_back
 def run(
-    roots: Iterable[Tensor],
+    roots: Sequence[Tensor],
     feeds: Mapping[int, Any] | None = None,
     *,
     spent: Sequence[Tensor] = (),
@@ -117,14 +67,63 @@ def run(
     drops the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
-    updates = [] if frame.tracing else frame.take()
+    updates = [] if frame.tracing else frame.carry()
+    with Carried() as carried:
+        try:
+            if frame.versions and not _is_free(carried, [*roots, *updates]):
+                return _beside(roots)
+            done, changes = _run(roots, updates, feeds, spent, cuts)
+        except BaseException:
+            frame.forget(updates)
+            raise
+        frame.forget([*changes, *updates])
+    return done
+
+
+def _is_free(carried: Carried, wanted: Sequence[Tensor]) -> bool:
+    """Whether a run may carry out all updates that it needs, others being over: not
+    where this very thread is carrying one out, as in a signal handler.
+    """
+    while True:
+        changes = [x for x in pending(wanted) if isinstance(x.op, Update)]
+        other = carried.take(changes)
+        if other is None and all(x.stored is None for x in changes):
+            return True
+        if other is not None:
+            if other.is_here:
+                return False
+            other.wait()
+
+
+def _beside(roots: Sequence[Tensor]) -> list[Tensor]:
+    """Evaluate roots by the versions that there are, while this thread is carrying out
+    what was assigned.
+    """
+    updates = [x for x in pending(roots) if isinstance(x.op, Update)]
+    places = {x.serial: x.op.variable.committed for x in updates}  # type: ignore[attr-defined]
+    found = rebuild(roots, places)
+    run(found)
+    for x, y in zip(roots, found, strict=True):
+        waits = x.stored is None and not isinstance(x.op, Update)
+        if waits and y.stored is not None:
+            settle(x, y.stored)
+    return []
+
+
+def _run(
+    roots: Sequence[Tensor],
+    updates: Sequence[Tensor],
+    feeds: Mapping[int, Any] | None,
+    spent: Sequence[Tensor],
+    cuts: bool,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """As `run`, and the updates that were carried out."""
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
     wanted += updates
     # What else is assigned fails at once, if it does.
     alone = bool(spent) and not updates
-    del updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
         _close(_prepare(wanted, begin=bool(spent)), spent, wanted)
@@ -132,13 +131,13 @@ def run(
     nodes, keep = work(wanted)
     # What was assigned has its value where rows have read it, and is committed here.
     changes = [node for node in nodes if isinstance(node.op, Update)]
-    _check_bases(changes)
-    claim = _taken(changes if spent else [])
+    check_bases(changes)
+    claim = taken(changes if spent else [])
     try:
         old = set()
         if spent:
             last = lasting(spent, _updated(changes))
-            old = owned(nodes, _spent_of(nodes, spent) - last, claim, last)
+            old = owned(nodes, spent_of(nodes, spent) - last, claim, last)
         told = recorder()
         if told is not None:
             told.program(nodes, keep)
@@ -152,8 +151,8 @@ def run(
     done = _settled(nodes, keep, values)
     for tell in noted:
         tell()
-    _commit(changes, claim)
-    return done
+    commit(changes, claim)
+    return done, changes
 
 
 def _settled(
@@ -174,46 +173,6 @@ def _settled(
             if ~node.serial in values:
                 keep_inside(node, values[~node.serial])
     return done
-
-
-def _taken(changes: Sequence[Tensor]) -> Claim:
-    """The Variables that a run assigns, with the versions before taken away: those that
-    are made from a value that is there.
-    """
-    first: dict[int, Tensor] = {}
-    last: dict[int, int] = {}
-    for x in changes:
-        variable: Variable = x.op.variable  # type: ignore[attr-defined]
-        base = x.inputs[0]
-        plain = type(variable).commit is Variable.commit and base.stored is not None
-        if plain and base is variable.committed:
-            first[id(variable)] = base
-        last[id(variable)] = x.serial
-    claim = Claim([x.op.variable for x in first.values()])  # type: ignore[attr-defined]
-    claim.keys = [last[k] for k in first]
-    base = None  # type: ignore[assignment]
-    changed = claim.take(list(first.values()))
-    if changed is not None:
-        raise outdated(changed).located("Update", repr(changed.type))
-    return claim
-
-
-def _commit(changes: Sequence[Tensor], claim: Claim) -> None:
-    """Make evaluated Updates the versions of their Variables, all of them at once."""
-    last = {id(x.op.variable): x for x in changes}  # type: ignore[attr-defined]
-    ours = {id(v) for v in claim.variables}
-    for node in changes:
-        variable: Variable = node.op.variable  # type: ignore[attr-defined]
-        if id(variable) in ours:
-            cut(node, variable.version)
-        else:
-            newer(node.stored, variable.committed.stored)
-            variable.commit(node)
-    finals = [last[id(v)] for v in claim.variables]
-    claim.values = [x.stored for x in finals]
-    changed = claim.finish(finals)
-    if changed is not None:
-        raise outdated(changed).located("Update", repr(changed.type))
 
 
 def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
@@ -244,7 +203,7 @@ def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
                 tape.close()
 
 
-def _updated(nodes: Iterable[Tensor]) -> set[int]:
+def _updated(nodes: Sequence[Tensor]) -> set[int]:
     """The Variables, by id, that some of these nodes are updates of."""
     return {id(x.op.variable) for x in nodes if isinstance(x.op, Update)}
 
@@ -327,28 +286,6 @@ def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:
             remember(node, node.serial in carried)
 
 
-def _check_bases(changes: Sequence[Tensor]) -> None:
-    """Each Update builds on the stored version or on an Update of this run."""
-    newest: dict[int, Tensor] = {}
-    for update in changes:
-        variable = variable_of(update)
-        assert variable is not None
-        base = newest.get(id(variable), variable.committed)
-        if update is base:  # its first value
-            continue
-        if update.inputs[0] is not base and not isinstance(base.op, Unbound):
-            raise outdated(variable).located("Update", repr(update.type), update.line)
-        newest[id(variable)] = update
-
-
-def outdated(variable: Variable) -> StateError:
-    """The error where an update was made from what is not the newest value."""
-    return StateError(
-        f"variable {variable.name!r} was changed since this update was made",
-        hint="make the update again from the newest value",
-    )
-
-
 @provide
 def settled(x: Operand) -> Tensor:
     """The node of a tensor, or of a Variable after the pending updates, evaluated."""
@@ -356,7 +293,7 @@ def settled(x: Operand) -> Tensor:
         read = top().read(x)
         if top().pending or read.stored is None:
             run([read])
-        return x.committed if x.persistent and not top().tracing else read
+        return x.committed if read.stored is None else read
     node = x.node()
     if node.stored is None:
         run([node])
@@ -388,8 +325,12 @@ def evaluate(*tensors: Any) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Variable):
         return value(tensors[0])
     leaves, structure = trees.flatten(tensors)
-    nodes = [as_tensor(leaf) for leaf in leaves]
+    variables = [x for x in leaves if isinstance(x, Variable)]
+    read = iter(top().read_all(variables))  # of one moment
+    nodes = [next(read) if isinstance(x, Variable) else as_tensor(x) for x in leaves]
     if any(node.stored is None for node in nodes) or top().pending:
         run(nodes)
+    # In a handler, while it is carried out, an update has none.
+    nodes = [variable_of(x).committed if x.stored is None else x for x in nodes]  # type: ignore[union-attr]
     result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result

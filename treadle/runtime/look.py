@@ -149,7 +149,7 @@ def settings() -> tuple[Any, ...] | None:
     """What decides beside a graph what its run is; None where more is made of it than
     values, or somebody looks on."""
     frame, now = top(), current()
-    if frame.tracing or frame.pending or observers.every or events.watchers:
+    if frame.tracing or frame.versions or observers.every or events.watchers:
         return None
     if watchers or now.eager or now.check or now.check_numerics:
         return None

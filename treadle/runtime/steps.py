@@ -20,10 +20,10 @@ from treadle.graph.resident import Future, Futures, LateError, Resident, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
-from treadle.runtime.evaluate import outdated
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.look import Look
 from treadle.runtime.moved import Moved, let_go
+from treadle.runtime.written import outdated
 
 __all__ = ["Change", "Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
 
