@@ -117,6 +117,15 @@ def test_no_step_computes_a_value_without_elements() -> None:
     assert written and all(b.type.size for b in written)
 
 
+def test_checked_programs_of_nothing() -> None:
+    x = td.param("x", init=np.zeros((0, 5), np.float32))
+    with td.options(check=True, arena="guard"):
+        for f in (td.softmax, td.log_softmax, td.sparsemax, td.sort):
+            y = f(td.tanh(x), 0)
+            found = td.evaluate(y, y.sum(0), *td.grad(td.square(y).sum(), [x]))
+            assert [v.shape for v in found] == [(0, 5), (5,), (0, 5)]
+
+
 def test_what_no_rows_leave_of_a_training_step() -> None:
     layer, top = td.nn.Linear(3, 4), td.nn.Linear(4, 2)
     before = [p.numpy().copy() for p in layer.parameters()]

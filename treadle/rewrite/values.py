@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Called, with_bodies
-from treadle.graph.meaning import compute_at
+from treadle.graph.meaning import compute_at, is_empty
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import strays, unit, widened
@@ -80,8 +80,8 @@ class Meaning:
         if self.wide and isinstance(node.op, Cast) and _inexact(node.inputs[0], node):
             return arrays[0]
         op = with_bodies(node.op, self._called)
-        if not self.wide:
-            return compute_at(op, node.type, arrays, node.origin)
+        if not self.wide or is_empty(op, node.type):
+            return self.leaf(compute_at(op, node.type, arrays, node.origin))
         with np.errstate(all="ignore"):
             found = op.numpy(*arrays)
         if isinstance(node.type, TupleType):
