@@ -222,3 +222,102 @@ def test_print_shows_how_a_traced_tensor_is_computed(capsys: Any) -> None:
     assert "sum" in told and "Tensor(argument 0 : float32[3])" in told
     print(f(td.ones(3)))
     assert "1.52" in capsys.readouterr().out
+
+
+_table = np.ones(3, np.float32)
+
+
+class _Scaled(td.nn.Module):
+    shift = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = np.zeros(3, np.float32)
+        self.parts = {"k": [np.ones(3, np.float32)]}
+        self._factor = 2.0
+
+    @property
+    def factor(self) -> float:
+        return self._factor * _outside["factor"]
+
+    def helped(self, x: Any) -> Any:
+        return x * self.factor + _outside["bias"]
+
+    def forward(self, x: Any) -> Any:
+        return self.helped(x - self.mean) * self.parts["k"][0] + self.shift
+
+
+class _Plain:
+    def __init__(self) -> None:
+        self.hidden = 3.0
+
+    @property
+    def value(self) -> float:
+        return self.hidden
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.value
+
+
+_outside = {"factor": 1.0, "bias": 0.5}
+
+
+def _keyword(x: Any, *, c: float = 1.0) -> Any:
+    return x * c
+
+
+def test_a_function_sees_what_was_changed_around_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In place, in a property, in a class, in defaults: as outside of td.function."""
+    x = td.asarray(np.array([1.0, 2.0, 4.0], np.float32))
+    scaled, plain, large = _Scaled(), _Plain(), np.zeros((3, 5000), np.float32)
+    shared = [np.ones(3, np.float32)]
+
+    def of_default(x: Any, c: Any = 1.0, d: Any = _table) -> Any:
+        return x * c * d
+
+    functions: list[Any] = [
+        lambda x: x * _table + shared[0] * large.sum(1),
+        scaled,
+        plain,
+        of_default,
+        _keyword,
+    ]
+    traced = [td.function(f) for f in functions]
+
+    def agree() -> None:
+        for _ in range(3):  # the second call on is followed by a plan
+            for f, t in zip(functions, traced, strict=True):
+                np.testing.assert_array_equal(t(x).numpy(), f(x).numpy())
+
+    agree()
+    counts = [t.count for t in traced]
+    agree()
+    assert counts == [t.count for t in traced] == [1] * 5
+    _table[1] = 7
+    agree()
+    _table[1] = 1
+    large[0, 4321] = 1
+    agree()
+    shared[0] += 1
+    agree()
+    scaled.mean += 3
+    agree()
+    scaled.parts["k"][0][2] = 9
+    agree()
+    scaled._factor = 5.0
+    agree()
+    monkeypatch.setattr(_Scaled, "shift", 4.0)
+    agree()
+    for name in _outside:
+        monkeypatch.setitem(_outside, name, 8.0)
+        agree()
+    plain.hidden = 4.0
+    agree()
+    of_default.__defaults__ = (5.0, np.ones(3))
+    agree()
+    of_default.__defaults__[1][0] = 3.0
+    agree()
+    monkeypatch.setattr(_keyword, "__kwdefaults__", {"c": 6.0})
+    agree()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -183,3 +184,21 @@ def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]
     whole[x <= x.dtype.type(limits.min)] = limits.min
     whole[np.isnan(x)] = 0
     return whole
+
+
+def whole(value: Any) -> Any:
+    """An array, or lists of them, as given; refused if elements of it are masked."""
+    package = sys.modules.get("numpy.ma")  # where it is not loaded there is no mask
+    if package is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            if isinstance(item, (list, tuple, np.ndarray)):
+                whole(item)
+    elif isinstance(value, package.MaskedArray) and package.is_masked(value):
+        raise DTypeError(
+            f"a masked array of {value.dtype} has elements without a value",
+            hint="x.filled(number) gives them one; or pass x.data, and ~x.mask as a "
+            "tensor of its own for td.where",
+        )
+    return value

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["pad"]
@@ -29,7 +30,7 @@ def pad(
     if not isinstance(multiple, int) or multiple < 1:
         raise ArgumentError(f"multiple is a positive whole number, not {multiple!r}")
     try:
-        arrays = [np.asarray(sequence) for sequence in sequences]
+        arrays = [np.asarray(whole(sequence)) for sequence in sequences]
     except ValueError as problem:
         raise ShapeError("the elements of a sequence are of one shape") from problem
     if any(array.ndim == 0 for array in arrays):

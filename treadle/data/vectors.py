@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DataFileError, ShapeError
 from treadle.data.source import MAX_ITEM, Source
 from treadle.graph.scope import initial_array
@@ -213,7 +214,7 @@ def write_vectors(
     ...     open(f"{folder}/v.txt").read()
     '1 2\\ncat 0.5 1\\n'
     """
-    rows = np.asarray(array)
+    rows = np.asarray(whole(array))
     words = list(words)
     if rows.ndim != 2 or len(rows) != len(words) or not rows.shape[1]:
         raise ShapeError(f"{len(words)} words with vectors {rows.shape}")

@@ -20,6 +20,7 @@ from treadle.base.dtypes import (
     int64,
     uint64,
     weak,
+    whole,
 )
 from treadle.base.errors import DTypeError
 from treadle.base.options import current
@@ -203,7 +204,7 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 
     A copy of an array begins where a vector of the machine may, unless it is small.
     """
-    value = waited(value)
+    value = whole(waited(value))
     if dtype is not None:
         wanted = as_dtype(dtype)
         if value is None or (isinstance(value, (list, tuple)) and _has_none(value)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.allocate import memory_for
-from treadle.base.dtypes import as_dtype
+from treadle.base.dtypes import as_dtype, whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
@@ -89,7 +89,7 @@ def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     elif isinstance(init, Operand):
         array = to_array(init.numpy(), wanted, copy=False)
     else:
-        array = np.array(init, dtype=wanted)
+        array = np.array(whole(init), dtype=wanted)
     if shape is None:
         return array
     extents = as_shape(shape)

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.types import Names, Type
 from treadle.graph.operators import Operand
@@ -149,7 +150,7 @@ def load(
     if isinstance(source, Mapping):
         taken = choose(source, rename, prefix)
         own = taken.names.items()
-        arrays = {k: np.array(source[v], copy=copy or None) for k, v in own}
+        arrays = {k: np.array(whole(source[v]), copy=copy or None) for k, v in own}
         axes = _named(getattr(source, "axes", {}), taken.names)
         found = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
         types = {k: Type(a.shape, a.dtype, axes.get(k)) for k, a in arrays.items()}

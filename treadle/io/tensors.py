@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from treadle.base import dtypes
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.atomic import write_atomically
 from treadle.io.dynet import DyNet
@@ -183,7 +184,7 @@ def _by_lead(source: Opened, place: str, error: FileError) -> Format:
 
 def _native(array: Any, name: str) -> Array:
     """Little-endian, contiguous, of a dtype Treadle has."""
-    found = np.asarray(array, order="C")
+    found = np.asarray(whole(array), order="C")
     if found.dtype.newbyteorder("=") not in dtypes.ALL:
         raise ValueError(f"{name!r}: arrays of {found.dtype} cannot be saved")
     return found.astype(found.dtype.newbyteorder("<"), copy=False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.operators import Operand
 from treadle.runtime.evaluate import evaluate
@@ -34,7 +35,7 @@ class Hypothesis:
 
 def first_tokens(start: Any) -> Array:
     """One token a sentence as int64[sentences]."""
-    tokens = np.asarray(start)
+    tokens = np.asarray(whole(start))
     if tokens.ndim != 1 or not tokens.size or tokens.dtype.kind not in "iu":
         raise ShapeError(
             f"start is one token a sentence, not {start!r}",
@@ -72,7 +73,7 @@ def advanced(
         *(leaf for leaf in trees.flatten(returned)[0] if isinstance(leaf, Operand))
     )
     log_probabilities, state = returned
-    values = np.asarray(log_probabilities).astype(np.float64)
+    values = np.asarray(whole(log_probabilities)).astype(np.float64)
     _check(values, alive, end)
     return values, state
 

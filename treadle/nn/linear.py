@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError
 from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
@@ -221,7 +222,7 @@ class Embedding(Module):
         >>> table([1]).tolist()
         [[3.0, 4.0]]
         """
-        given = np.asarray(array)
+        given = np.asarray(whole(array))
         if given.ndim != 2:
             raise ArgumentError(f"a table is (rows, width), not {given.shape}")
         return cls(*given.shape, weight_init=given, **settings)

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import numpy as np
 
 from treadle.base.changes import changed, unheard
-from treadle.base.dtypes import as_dtype, kind
+from treadle.base.dtypes import as_dtype, kind, whole
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.frame import explicit_updates
@@ -274,7 +274,7 @@ class Module(Noted):
         taken = choose(state, rename, prefix)
         own = self._state_variables()
         arrays = {
-            name: np.asarray(state[given])
+            name: np.asarray(whole(state[given]))
             for name, given in taken.names.items()
             if name in own
         }

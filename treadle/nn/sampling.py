@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
 from treadle.nn.generation import (
@@ -98,7 +99,7 @@ def truncated_log_probabilities(
     """
     if not temperature:
         raise ArgumentError("at temperature 0 one token is left: take the argmax")
-    rows = np.asarray(log_probabilities, np.float64)
+    rows = np.asarray(whole(log_probabilities), np.float64)
     return _Choice(temperature, top_k, top_p).truncated(rows)
 
 

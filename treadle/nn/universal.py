@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import float32
+from treadle.base.dtypes import float32, whole
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.scope import initial_array, param
@@ -112,7 +112,7 @@ class UniversalEmbedding(Module):
 
 
 def _table(given: Any, name: str) -> Array:
-    found = np.asarray(given, dtype=float32)
+    found = np.asarray(whole(given), dtype=float32)
     if found.ndim != 2 or not found.size:
         raise ArgumentError(f"{name} are a vector for each word, not {found.shape}")
     return found

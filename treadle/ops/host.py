@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.dtypes import DType, as_dtype, float64
+from treadle.base.dtypes import DType, as_dtype, float64, whole
 from treadle.base.errors import ArgumentError, GradientError, RunError, TreadleError
 from treadle.base.types import TupleType, Type, as_shape
 from treadle.graph.leaves import as_tensor
@@ -162,7 +162,7 @@ def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:
 
 def _fitting(x: Any, wanted: Type) -> Array:
     """What a function returned, of the type that was declared."""
-    found = x.numpy() if isinstance(x, Operand) else np.asarray(x)
+    found = x.numpy() if isinstance(x, Operand) else np.asarray(whole(x))
     same = found.shape == wanted.shape and found.dtype.kind in "biufcV"
     if not same or not np.can_cast(found.dtype, wanted.dtype, "same_kind"):
         raise RunError(

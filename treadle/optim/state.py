@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.dtypes import accumulator, as_dtype, whole
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
 from treadle.graph.frame import top
@@ -235,7 +235,8 @@ class OptimizerState:
         True
         """
         taken = choose(state, rename, prefix)
-        rest = {name: np.array(state[given]) for name, given in taken.names.items()}
+        own = taken.names.items()
+        rest = {name: np.array(whole(state[given])) for name, given in own}
         types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
         keys = self.check_state(types, strict, taken.wrong)
         self._part()

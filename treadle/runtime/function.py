@@ -243,8 +243,10 @@ def function(f: Callable[..., Any] | None = None) -> Any:
     """Trace `f` once per signature; later calls are one node and run no Python of f.
 
     A signature is the types and containers of the arguments, the values of Python
-    arguments that are not floats, and what f reads around it. Variables assigned inside
-    are assigned at each call; draws are new at each call.
+    arguments that are not floats, and what f reads around it: globals, closures,
+    defaults, attributes and properties of objects, and what NumPy arrays hold, which is
+    looked at at each call (not that of read-only ones, nor of tensors). Variables
+    assigned inside are assigned at each call; draws are new at each call.
 
     >>> import treadle as td
     >>> @td.function

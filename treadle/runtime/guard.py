@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
+import zlib
 from collections.abc import Callable, Iterable
 from operator import is_
 from typing import Any
@@ -53,6 +54,7 @@ class Guard:
         self.dtype, self.no_grad = now.dtype, bool(now.no_grad)
         self.alive: list[Any] = []
         self.seen: set[int] = set()
+        self._around: set[int] = set()  # functions whose surroundings were looked at
         self.names: set[str] = set()  # what the function's code mentions
         self._values: list[Any] = []  # what the terms speak of
         self._named: dict[int, str] = {}
@@ -130,7 +132,9 @@ class Guard:
     def token(self, x: Any, depth: int = 0) -> Any:
         if isinstance(x, PLAIN):
             return type(x).__name__, x
-        if isinstance(x, (Operand, np.ndarray)):
+        if isinstance(x, np.ndarray):
+            return self._array(x)
+        if isinstance(x, Operand):
             self.alive.append(x)
             if not isinstance(x, Variable):
                 return id(x), None
@@ -164,6 +168,19 @@ class Guard:
             return self.token(x.__self__, depth), self.token(x.__func__, depth)
         return id(x), self._attributes(x, depth)
 
+    def _array(self, x: np.ndarray[Any, Any]) -> Any:
+        """An array by what it holds, which is compared at each call if it may change:
+        as a tensor, in td.constant or a buffer of a module, it is not looked at.
+        """
+        self.alive.append(x)
+        if is_fixed(x):
+            return id(x), None
+        content = content_of(x)
+        self._terms.append(
+            f"{self._name(content_of)}({self._name(x)}) == {self._name(content)}"
+        )
+        return id(x), content
+
     def _pairs(self, x: dict[Any, Any], depth: int) -> Any:
         pairs = ((k, self.token(v, depth + 1)) for k, v in x.items())
         return "dict", tuple(pairs)
@@ -173,9 +190,10 @@ class Guard:
         inner = getattr(x, "__dict__", None)
         if inner is None:
             return None
+        of_class = self._class(type(x), depth)
         unseen = getattr(type(x), "_unseen", None)
         if unseen is not None:
-            return self._module(x, inner, unseen, depth)
+            return of_class, self._module(x, inner, unseen, depth)
         self._attribute(x, "__dict__", inner)
         if type(x).__module__.startswith("treadle."):
             return None
@@ -183,7 +201,25 @@ class Guard:
         named = {k: v for k, v in inner.items() if k in self.names}
         for key in named:
             self._item(inner, key)
-        return self._pairs(named, depth + 1)
+        return of_class, self._pairs(named, depth + 1)
+
+    def _class(self, cls: type, depth: int) -> Any:
+        """What the function names of a user's class: what its methods and properties
+        name in turn, and other attributes.
+        """
+        found: dict[str, Any] = {}
+        while True:
+            names = (self.names | _CALLED).difference(found)
+            pairs = [(n, _attribute_of(cls, n)) for n in sorted(names)]
+            fresh = {n: pair for n, pair in pairs if pair is not None}
+            if not fresh:
+                return tuple(found.items())
+            for name, (owner, value) in fresh.items():
+                around = [self.surroundings(f, depth + 1) for f in _functions_of(value)]
+                found[name] = id(value), *around
+                if not callable(value) and not hasattr(value, "__get__"):
+                    self._attribute(owner, name, value)
+                    found[name] = self.token(value, depth + 1)
 
     def _module(self, x: Any, inner: Any, unseen: Any, depth: int) -> Any:
         """The attributes of a module, which moves the stamp when one is set."""
@@ -210,10 +246,18 @@ class Guard:
         code = getattr(f, "__code__", None)
         if code is None or "treadle." in f"{f.__module__}.":
             return None
+        if id(f) in self._around:
+            return code
+        self._around.add(id(f))
         self._attribute(f, "__code__", code)
         names, loaded = names_of(code)
         self.names.update(names)
         found: list[Any] = [code]
+        for name in ("__defaults__", "__kwdefaults__"):
+            values = getattr(f, name, None)
+            if values is not None:
+                self._attribute(f, name, values)
+                found.append(self.token(values, depth))
         for cell in f.__closure__ or ():
             try:
                 inside = cell.cell_contents
@@ -231,6 +275,46 @@ class Guard:
             term = f"{self._name(absent)}.isdisjoint({self._name(known)})"
             self._terms.append(term)
         return tuple(found)
+
+
+_CALLED = frozenset(["forward", "__call__"])
+EXACT = 1 << 12  # bytes of an array up to which they are compared themselves
+
+
+def _attribute_of(cls: type, name: str) -> tuple[type, Any] | None:
+    """What a user's class has by a name, with the class that it stands in."""
+    for owner in cls.__mro__:
+        if name in vars(owner):
+            ours = owner is object or owner.__module__.startswith("treadle.")
+            return None if ours else (owner, vars(owner)[name])
+    return None
+
+
+def _functions_of(value: Any) -> list[types.FunctionType]:
+    """The functions of Python that an attribute of a class runs."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", None) or getattr(value, "func", None) or value
+    return [value] if isinstance(value, types.FunctionType) else []
+
+
+def is_fixed(x: np.ndarray[Any, Any]) -> bool:
+    """Whether nobody can write an array, nor what it is a part of."""
+    while type(x) is np.ndarray and not x.flags.writeable:
+        if x.base is None:
+            return True
+        x = x.base
+    return False
+
+
+def content_of(x: np.ndarray[Any, Any]) -> Any:
+    """What an array holds: its shape, dtype and bytes, or what stands for many."""
+    if x.dtype.hasobject:
+        return x.shape, x.dtype.str, tuple([id(item) for item in x.flat])
+    if x.nbytes <= EXACT:
+        return x.shape, x.dtype.str, x.tobytes()
+    raw = np.ascontiguousarray(x).view(np.uint8)
+    return x.shape, x.dtype.str, zlib.crc32(raw.data), zlib.adler32(raw.data)
 
 
 def _same(parts: Iterable[Any], found: list[Any]) -> bool:

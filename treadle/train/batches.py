@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.data.dataset import ArrayDataset, Dataset
@@ -168,7 +169,7 @@ def _is_stream(x: Any) -> bool:
 
 
 def _array(leaf: Any) -> Array:
-    found = leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(leaf)
+    found = leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(whole(leaf))
     if found.ndim == 0:
         raise ShapeError(
             f"an array of examples has a first dimension, {leaf!r} has none",
