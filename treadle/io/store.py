@@ -20,7 +20,9 @@ from treadle.io.tensors import check_size, listed, read_item, write_file
 from treadle.nn.module import Module
 from treadle.nn.state import Keys, Rename, choose, compare, one_value
 from treadle.optim.groups import store
+from treadle.optim.state import OptimizerState
 from treadle.runtime.computation import Computation
+from treadle.runtime.evaluate import evaluate
 
 __all__ = ["Arrays", "load", "save"]
 
@@ -95,10 +97,13 @@ def save(
         raise ArgumentError("only a computation is saved with an example of its inputs")
     arrays: dict[str, Any] = {}
     tables, axes = set(), dict[str, Names]()
-    for name, value, source in _values("", what):
+    items = list(_values("", what))
+    # Of one moment, whoever assigns meanwhile.
+    values = iter(evaluate([source for _, _, source in items if source is not None]))
+    for name, value, source in items:
         if name in arrays:
             raise ArgumentError(f"two values are named {name!r}")
-        arrays[name] = value
+        arrays[name] = value if source is None else next(values)
         if source is not None and source.axes is not None:
             axes[name] = source.axes
         if isinstance(source, Variable) and source.sparse:
@@ -219,16 +224,24 @@ def _named(axes: Mapping[str, Names], names: Mapping[str, str]) -> dict[str, Nam
     return {own: axes[given] for own, given in names.items() if given in axes}
 
 
+# Of states that are the values of Variables, to be had at one moment.
+_PLAIN = (Module.state_dict, OptimizerState.state_dict)
+
+
 def _values(name: str, what: Any) -> Iterator[tuple[str, Any, Operand | None]]:
-    """Name, value and the Tensor or Variable it is of, of everything below `what`."""
+    """The name and the value of everything below `what`, or the Tensor or Variable that
+    it is of."""
     if isinstance(what, Variable):
-        yield name or what.name, what.numpy(), what
+        yield name or what.name, None, what
     elif isinstance(what, Operand):
-        yield name, what.numpy(), what
-    elif isinstance(what, Module):
+        yield name, None, what
+    elif getattr(type(what), "state_dict", None) in _PLAIN:
         variables = what._state_variables()
-        for key, value in what.state_dict().items():
-            yield _joined(name, key), value, variables.get(key)
+        for key, variable in variables.items():
+            yield _joined(name, key), None, variable
+        if isinstance(what, OptimizerState):
+            for key, value in what._waiting.items():
+                yield _joined(name, key), value, None
     elif hasattr(what, "state_dict"):
         for key, value in what.state_dict().items():
             yield _joined(name, key), value, None
@@ -280,7 +293,8 @@ class _Variables:
         self.variables = variables
 
     def state_dict(self) -> dict[str, Array]:
-        return {name: v.numpy() for name, v in self.variables.items()}
+        named = self.variables
+        return dict(zip(named, evaluate(list(named.values())), strict=True))
 
     def check_state(
         self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()

@@ -27,7 +27,7 @@ from treadle.nn.state import (
     one_value,
 )
 from treadle.nn.trained import released, settle, trains
-from treadle.runtime.evaluate import run
+from treadle.runtime.evaluate import evaluate, run
 
 __all__ = ["Keys", "Module"]
 
@@ -233,13 +233,14 @@ class Module(Noted):
         return {k: v for k, v in named if k not in passing}
 
     def state_dict(self) -> State:
-        """The values of all parameters and buffers: path -> array.
+        """The values of all parameters and buffers at one moment: path -> array.
 
         >>> import treadle as td
         >>> list(td.nn.Linear(3, 2).state_dict())
         ['weight', 'bias']
         """
-        return {name: v.numpy() for name, v in self._state_variables().items()}
+        named = self._state_variables()
+        return dict(zip(named, evaluate(list(named.values())), strict=True))
 
     def check_state(
         self,

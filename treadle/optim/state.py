@@ -19,6 +19,7 @@ from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, Work, store
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
+from treadle.runtime.evaluate import evaluate
 from treadle.runtime.look import Owned
 
 __all__ = ["OptimizerState"]
@@ -181,14 +182,19 @@ class OptimizerState:
         >>> {name: float(array) for name, array in opt.state_dict().items()}
         {'step': 1.0, 'lr.0': 0.1, 'x/momentum': 4.0}
         """
-        found: State = {name: v.numpy() for name, v in self._own().items()}
+        named = self._state_variables()
+        found = dict(zip(named, evaluate(list(named.values())), strict=True))
+        return {**found, **self._waiting}
+
+    def _state_variables(self) -> dict[str, Variable]:
+        found = self._own()
         for k, group in enumerate(self.groups):
             if group.own_rate is not None:
-                found[f"lr.{k}"] = group.own_rate.numpy()
+                found[f"lr.{k}"] = group.own_rate
         for key, _, states in self._states.values():
             for name, variable in states.items():
-                found[f"{key}/{name}"] = variable.numpy()
-        return {**found, **self._waiting}
+                found[f"{key}/{name}"] = variable
+        return found
 
     def _targets(self, names: Container[str]) -> dict[str, Variable]:
         """Where a state with these names goes, of what is there already."""

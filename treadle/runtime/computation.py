@@ -77,6 +77,8 @@ class Computation:
         leaves, self.structure = trees.flatten(outputs)
         frame = top()
         updates = frame.take()
+        if frame.versions:  # what other threads have assigned is no part of it
+            run(list(frame.versions.values()))
         newest = {id(variable_of(x)): x for x in updates}
         nodes = [
             newest.get(id(leaf), leaf.committed)
