@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -385,3 +386,22 @@ def test_no_more_threads_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Pool(4)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert work(one) == wanted
+
+
+def test_where_threads_are_greenlets_a_pool_is_one_thread() -> None:
+    # gevent does the same to `_thread`: a worker would never give way.
+    code = """
+        import _thread
+        import numpy as np
+        def never(*_): raise AssertionError("it would be a greenlet")
+        _thread.start_new_thread = never
+        import treadle as td
+        p = td.param("p", init=np.ones(50, np.float32))
+        opt = td.optim.SGD(lr=0.1)
+        for _ in range(3): opt.step(td.sum(p * p))
+        x = td.ones((64, 64))
+        print(float(td.sum(td.tanh(x @ x))), float(p.numpy()[0]) < 1)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "4096.0 True\n", done.stderr

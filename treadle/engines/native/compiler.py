@@ -33,7 +33,7 @@ from llvmlite.binding import ffi
 
 from treadle.base.caches import cached
 from treadle.base.locks import lock
-from treadle.engines.native.host import Host, cores
+from treadle.engines.native.host import Host, cores, has_threads
 
 __all__ = [
     "FLAGS",
@@ -93,7 +93,8 @@ def compile_texts(texts: Mapping[bytes, str], host: Host) -> dict[bytes, bytes]:
         finally:
             _machines.setdefault(host, []).append(machine)
 
-    helpers = min(cores(), len(waiting)) - 1 if _unlocked() else 0
+    free = _unlocked() and has_threads()
+    helpers = min(cores(), len(waiting)) - 1 if free else 0
     threads = [threading.Thread(target=work, daemon=True) for _ in range(helpers)]
     started = []
     try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import BuiltinFunctionType
 
 import llvmlite.binding as llvm
 
 from treadle.base.caches import cached
 from treadle.base.errors import OptionError
 
-__all__ = ["Host", "cores", "host"]
+__all__ = ["Host", "cores", "has_threads", "host"]
 
 # The levels of the x86-64 psABI, each with what it adds to the one before.
 _SECOND = "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"
@@ -73,6 +75,13 @@ def _host(name: str) -> Host:
         cpu, found = "generic", llvm.FeatureMap()
     width = 64 if found.get("avx512f") else 32 if found.get("avx2") else 16
     return Host(triple, cpu, found.flatten(), width)
+
+
+def has_threads() -> bool:
+    """Whether a thread that starts runs beside this one: libraries of lighter threads
+    (gevent, eventlet) put functions of their own in the place of Python's.
+    """
+    return isinstance(_thread.start_new_thread, BuiltinFunctionType)
 
 
 def cores() -> int:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
-from treadle.engines.native.host import cores, host
+from treadle.engines.native.host import cores, has_threads, host
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
@@ -291,7 +291,7 @@ class _State:
             self.wait = _WAIT(functions["treadle_wait"])
         count = ctypes.c_int64.from_address(self.address + THREADS)
         count.value = 1
-        for number in range(1, self.threads):
+        for number in range(1, self.threads if has_threads() else 1):
             thread = threading.Thread(
                 target=_work,
                 args=(functions["treadle_work"], self.address, number, self.memory),
