@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -374,6 +376,30 @@ def test_code_is_recorded_and_carried(monkeypatch: pytest.MonkeyPatch) -> None:
         r = np.zeros(WIDTH, "f4")
         call(function, x, y, z, r)
         assert (r == x * y + z).all()
-    monkeypatch.setattr(jit, "_BYTES", 1)
+    monkeypatch.setattr(jit, "_CARRIED", 1)
     jit.carry({b"k": b"more than one byte"})
     assert jit._carried == {}, "no more is kept than the table may hold"
+
+
+def test_functions_are_bounded_by_the_memory_they_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jit.clear()
+    monkeypatch.setattr(jit, "_BYTES", 1 << 20)
+    before = resident()
+    for n in range(100, 200):
+        compile_functions(dict([numbered(n)]))
+        assert stats().bytes <= 1 << 20
+    few = len(jit.table())
+    assert 10 < few < 40  # a function of some bytes takes two pages and a library
+    assert sum(e.size for e in jit.table()) == stats().bytes
+    jit.clear()
+    assert stats().bytes == 0 == len(jit.table())
+    assert resident() - before < 16 << 20
+
+
+def resident() -> int:
+    """The bytes of this process that are in memory."""
+    if sys.platform != "linux":
+        return 0
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -66,7 +66,7 @@ def coded(step: Launch | Product, room: int = 0) -> tuple[Code, ...]:
     return (_product(step, step.layout, room),)
 
 
-@cached(4096)
+@cached(1024)
 def _text(kernel: Kernel) -> Function:
     """The function of a kernel without sizes; equal structures have equal names."""
     return kept_text(f"loops {digest(kernel)}", lambda: _written(kernel))

@@ -7,6 +7,7 @@ it is full, and their code is freed when nobody holds its address either.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from treadle.base.allocate import headroom
 from treadle.base.caches import cached
 from treadle.base.locks import around_fork, lock
 from treadle.engines.native import compiler, half
+from treadle.engines.native.block import PAGE
 from treadle.engines.native.cache import disk_cache, key
 from treadle.engines.native.compiler import compile_texts
 from treadle.engines.native.host import Host, host
@@ -39,8 +41,10 @@ __all__ = [
     "table",
 ]
 
-_FUNCTIONS = 8192  # in the table at most,
-_BYTES = 64 << 20  # and so much of object code
+_FUNCTIONS = 8192  # in the table at most: each has two of a process's 65,530 mappings
+_BYTES = 128 << 20  # of memory that those in the table take
+_CARRIED = 64 << 20  # of object code that came with files
+_LIBRARY = 36 << 10  # bytes that the linker keeps of each library it has loaded
 GROWTH = 64  # bytes that compiling takes for one of text
 _LIBRARIES = 256  # loaded by one linker, which keeps 9 KB of each until it goes itself
 
@@ -63,7 +67,7 @@ class _Library:
 
 @dataclass(frozen=True)
 class Entry:
-    """A function in the table: its name in the text, its code and the code's size."""
+    """A function in the table: its name in the text, its code, the memory it takes."""
 
     name: str
     address: Address
@@ -114,21 +118,20 @@ def compile_functions(
         if noted is not None:
             asked = {k: texts[name] for name, k in keys.items() if k not in noted}
             noted |= _objects(asked, machine)
-        missing = {k: name for name, k in keys.items() if k not in _table}
-        fresh = {}
+        entries = {k: _table[k] for k in keys.values() if k in _table}
+        missing = {k: name for name, k in keys.items() if k not in entries}
         if missing:
             headroom(GROWTH * sum(len(texts[name]) for name in missing.values()))
             wanted = {k: texts[name] for k, name in missing.items()}
             objects = _objects(wanted, machine)
             fresh = _load({name: objects[k] for k, name in missing.items()}, machine)
-        found: dict[str, int] = {}
-        for name, k in keys.items():
-            if k in missing:
-                _insert(k, fresh[name])
-            _table.move_to_end(k)
-            found[name] = _table[k].address
-        _trim()
-        return found
+            entries |= {k: fresh[name] for k, name in missing.items()}
+        for k, entry in entries.items():
+            _table.pop(k, None)
+            _table[k] = entry  # the newest
+        if missing:
+            _trim()
+        return {name: entries[k].address for name, k in keys.items()}
 
 
 @contextmanager
@@ -148,7 +151,7 @@ def carry(objects: Mapping[bytes, bytes]) -> None:
     """Take object code, by key, as compiled: it is run when it is asked for."""
     with _lock:
         _carried.update(objects)
-        while sum(map(len, _carried.values())) > _BYTES:
+        while sum(map(len, _carried.values())) > _CARRIED:
             del _carried[next(iter(_carried))]
 
 
@@ -163,13 +166,16 @@ def clear() -> None:
     with _lock:
         _table.clear()
         _carried.clear()
-        _stats.bytes = 0
+    trim = getattr(ctypes.pythonapi, "malloc_trim", None)
+    if trim is not None:  # compiling takes and returns pieces of all sizes
+        trim(0)
 
 
 def stats() -> Stats:
     """What was compiled, read and loaded, and how long that took."""
     with _lock:
-        return replace(_stats, functions=len(_table))
+        size = sum(entry.size for entry in _table.values())
+        return replace(_stats, functions=len(_table), bytes=size)
 
 
 def assembly(text: str) -> str:
@@ -232,7 +238,15 @@ def _load(objects: Mapping[str, bytes], machine: Host) -> dict[str, Entry]:
             addresses |= _link({name: data}, machine)
     _stats.loaded += len(objects)
     _stats.load_seconds += time.perf_counter() - start
-    return {n: Entry(n, a, len(objects[n])) for n, a in addresses.items()}
+    return {n: Entry(n, a, _cost(objects, n)) for n, a in addresses.items()}
+
+
+def _cost(objects: Mapping[str, bytes], name: str) -> int:
+    """The memory a function takes that was loaded among others: pages of code, pages of
+    constants, and its share of what the linker keeps.
+    """
+    pages = -(-len(objects[name]) // PAGE) + 2
+    return pages * PAGE + _LIBRARY // len(objects)
 
 
 def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
@@ -245,8 +259,8 @@ def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
         if any(word in data and n not in half.TEXTS for n, data in objects.items()):
             builder.import_symbol(name, _half_function(name, machine))
     linker = _linker(machine)
-    linker.count += 1  # also of attempts: a name is taken even if they fail
-    tracker = builder.link(linker.session, f"treadle.{linker.count}")
+    number = linker.count = linker.count + 1  # also of attempts, which take a name too
+    tracker = builder.link(linker.session, f"treadle.{number}")
     library = _Library(tracker)
     found = {}
     for name in objects:
@@ -291,16 +305,12 @@ def _half_function(name: str, machine: Host) -> Address:
 # -- the table -------------------------------------------------------------------------
 
 
-def _insert(k: bytes, entry: Entry) -> None:
-    _stats.bytes += entry.size
-    _table[k] = entry
-
-
 def _trim() -> None:
     """Drop the entries longest unused while there are too many."""
-    while len(_table) > _FUNCTIONS or (_table and _stats.bytes > _BYTES):
+    size = sum(entry.size for entry in _table.values())
+    while len(_table) > _FUNCTIONS or (_table and size > _BYTES):
         _, entry = _table.popitem(last=False)
-        _stats.bytes -= entry.size
+        size -= entry.size
 
 
 # A child must not inherit a compilation half done, nor what LLVM is in the middle of.
