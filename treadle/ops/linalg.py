@@ -86,6 +86,7 @@ def matrix_of(x: Any, name: str) -> Tensor:
 
 
 @of_stacks
+@carried_wide
 def lstsq(a: Any, b: Any) -> Tensor:
     """The x that makes |a x - b| least, for a[..., m, n] of full rank and b[..., m, k].
 
@@ -137,6 +138,7 @@ def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
 
 
 @of_stacks
+@carried_wide
 def matrix_power(x: Any, n: int) -> Tensor:
     """x multiplied by itself n times; the inverse's power where n is negative.
 
