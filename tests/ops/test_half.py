@@ -86,3 +86,18 @@ def _with_gradient(f: Callable[[Any], Any], x: Any, way: str) -> list[Any]:
         else:
             found = both(leaf)
         return list(td.evaluate(*found))
+
+
+def test_statistics_and_penalties_of_16_bit_networks_are_float32_inside() -> None:
+    rng = np.random.default_rng(4)
+    x = (rng.normal(size=(64, 2)) * [400.0, 1e-4]).astype(np.float32)
+    found = []
+    for dtype in ("float16", "float32"):
+        layer = td.nn.BatchNorm1d(2, eps=1e-12).astype(dtype)
+        layer(td.asarray(x, dtype)).numpy()
+        found.append(layer.running_var.numpy())
+        layer.eval()
+        found[-1] = np.append(found[-1], layer(td.asarray(x[:1], dtype)).numpy())
+        small = td.param(init=np.full(1000, 1e-4), dtype=dtype)
+        found[-1] = np.append(found[-1], td.optim.penalty.l2([small]).numpy())
+    np.testing.assert_allclose(found[0], found[1], 4e-3)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.dtypes import as_dtype
+from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
@@ -18,6 +18,7 @@ from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
+from treadle.ops.cast import carried_wide
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
@@ -109,6 +110,13 @@ def _per_channel(v: Variable | Tensor, ndim: int) -> Tensor:
     return reshape(v, (1, -1) + (1,) * (ndim - 2))
 
 
+@carried_wide
+def _scaled(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+    """x standardized by statistics that are known."""
+    found: Tensor = (x - mean) * functions.rsqrt(var + eps)
+    return found
+
+
 class _Channels(Module):
     """Weight and bias for each channel, and the ranks an input may have."""
 
@@ -174,9 +182,8 @@ class _BatchNorm(_Channels):
         node = self._checked(x)
         if not self.training and self.track_running_stats:
             mean, var = self.running_mean.node(), self.running_var.node()
-            centered = node - _per_channel(mean, node.ndim)
-            scale = functions.rsqrt(_per_channel(var, node.ndim) + self.eps)
-            return self._affine(centered * scale)
+            mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
+            return self._affine(_scaled(node, mean, var, self.eps))
         axes = tuple(k for k in range(node.ndim) if k != 1)
         if self.training and self.track_running_stats and node.size:
             self._track(node, axes)
@@ -185,6 +192,7 @@ class _BatchNorm(_Channels):
     def _track(self, x: Tensor, axes: tuple[int, ...]) -> None:
         """Let the running statistics follow those of x over `axes`."""
         # As `standardize` writes them, so that a program computes them once.
+        x = x.astype(accumulator(x.dtype))
         mean = x.mean(axes, keepdims=True)
         centered = x - mean
         var = (centered * centered).mean(axes, keepdims=True)
@@ -197,8 +205,8 @@ class _BatchNorm(_Channels):
             part = 1.0 / seen.astype(self.running_mean.dtype)
         unbiased = var * (count / max(count - 1, 1))
         for old, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-            now = stop_gradient(new).astype(old.dtype)
-            old.assign(old + (now - old) * part)
+            moved = old + (stop_gradient(new) - old) * part
+            old.assign(moved.astype(old.dtype))
 
     def extra_repr(self) -> str:
         return (
@@ -356,7 +364,7 @@ class WeightNorm(Module):
     def forward(self, *args: Any) -> Any:
         g = getattr(self, f"{self.weight_name}_g")
         v = getattr(self, f"{self.weight_name}_v")
-        norm = functions.norm_of((v * v).sum(tuple(range(1, v.ndim)), keepdims=True))
+        norm = functions.l2_norm(v, tuple(range(1, v.ndim)), keepdims=True)
         object.__setattr__(self.layer, self.weight_name, v * (g / norm))
         try:
             return self.layer(*args)

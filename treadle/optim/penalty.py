@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -17,9 +18,12 @@ def _sum(params: Any, one: Any) -> Tensor:
     parameters = parameters_of(params)
     if not parameters:
         raise ArgumentError("a penalty is on parameters, there are none")
-    found: Tensor = one(plain(parameters[0].node()))
-    for p in parameters[1:]:
-        found = found + one(plain(p.node()))
+    nodes = [plain(p.node()) for p in parameters]
+    # Squares of 16-bit floats are float32: they may be too large, or too small.
+    parts = [one(x.astype(accumulator(x.dtype))) for x in nodes]
+    found: Tensor = parts[0]
+    for part in parts[1:]:
+        found = found + part
     return found
 
 

@@ -18,6 +18,7 @@ from treadle.nn.normalization import LayerNorm
 from treadle.nn.transformer.layers import TransformerEncoderLayer
 from treadle.nn.transformer.positions import LearnedPositions
 from treadle.nn.transformer.stack import TransformerEncoder
+from treadle.ops.normalization import normalize
 
 __all__ = ["Bert"]
 
@@ -102,9 +103,7 @@ class Bert(Module):
         else:
             part = functions.expand_dims(as_tensor(mask).astype(states.dtype), -1)
             mean = (states * part).sum(1) / functions.maximum(part.sum(1), 1e-9)
-        length = functions.norm_of((mean * mean).sum(-1, keepdims=True))
-        found: Tensor = mean / functions.maximum(length, 1e-12)
-        return found
+        return normalize(mean)
 
     @staticmethod
     def hugging_face(layers: int) -> dict[str, str | None]:
