@@ -8,11 +8,8 @@ again outside of them, where it has to be what the reference engine makes of it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
-import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -52,19 +49,6 @@ SCOPES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "one thread": lambda: td.options(threads=1),
     "profile": td.profile,
 }
-
-
-def fresh() -> None:
-    """Forget what is kept between graphs, as a new process would not know it."""
-    td.clear_cache()
-    for name, module in list(sys.modules.items()):
-        if not name.startswith("treadle."):
-            continue
-        for kept in vars(module).values():
-            if isinstance(kept, OrderedDict):
-                kept.clear()
-            elif isinstance(kept, functools._lru_cache_wrapper):
-                kept.cache_clear()
 
 
 def layers(number: int) -> list[Array]:
@@ -123,7 +107,7 @@ def differing(number: int) -> str:
             want = run()
     except td.TreadleError:  # some cannot be derived
         return ""
-    fresh()
+    td.clear_cache()
 
     def before() -> None:
         with contextlib.suppress(td.TreadleError), ExitStack() as stack:

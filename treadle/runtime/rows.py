@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -20,6 +21,7 @@ from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version
+from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.outline import MOST
@@ -36,7 +38,7 @@ FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not r
 LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
-SEEN, DECLINED = 32, 256  # how graphs that do not pay are known again, and how many
+DECLINED = 256  # graphs that do not pay, which are known again
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 # Rows there have to be in a group: a program for each graph costs more. One that has
 # all calls written out costs the most.
@@ -97,7 +99,8 @@ def run_rows(
     found = engine(options.engine).columns(roots)
     if not irregular(found, once):
         return False
-    key = options.compilation, once, _looks(found)
+    final = once or bool(modes.get().no_grad)
+    key = options.compilation, once, final, _looks(found, asked)
     if key in _declined:
         return False
     try:
@@ -189,11 +192,18 @@ def _enough(forest: Forest) -> bool:
     return forest.rows >= least(True) or forest.often >= max(1.0, least(False))
 
 
-def _looks(found: Columns) -> Any:
-    """What graphs have in common that were built by the same steps."""
-    ends = [type(x.op) for x in (*found.nodes[:SEEN], *found.nodes[-SEEN:])]
-    waiting = found.depths[found.waiting]  # Variables lie deeper after each update
-    return len(found.nodes), int(waiting[-1] - waiting[0]), tuple(ends)
+def _looks(found: Columns, asked: Container[int]) -> Any:
+    """What decides whether a graph pays: how it is built, what is held and asked."""
+    told = hashlib.blake2b(digest_size=16)
+    fields = found.ops, found.types, found.sizes, found.operands, found.references
+    for field in (*fields, found.waiting, found.marked):
+        told.update(field.tobytes())
+    wanted = [k for k, s in enumerate(found.serials.tolist()) if s in asked]
+    ops = dict(zip(found.ops.tolist(), found.nodes, strict=True))
+    types = dict(zip(found.types.tolist(), found.nodes, strict=True))
+    numbers = [number_of(x.op) for x in ops.values()]
+    numbers += [number(x.type) for x in types.values()]
+    return told.digest(), tuple(wanted), tuple(numbers)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
