@@ -37,7 +37,7 @@ GOLDEN = {
 kernel abs_sqrt_add(b0: float32 written, b1: float32) of n0
   vector i0 < n0 by 64
     v0 = b1[i0]
-    b0[i0] = add(sqrt(abs(multiply(v0, 2.0))), v0)
+    b0[i0] = add(sqrt(abs(multiply(v0, 2.0)), flat=False), v0)
 """,
     ),
     "what is divided by a sum takes three passes over a row": (
@@ -101,7 +101,7 @@ kernel sum(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4, n5
       v1 = subtract(v0, a2)
       a3 = Add with add(subtract(a2, subtract(v0, v1)), subtract(a1, v1))
       a2 = Add with a1
-    b0[i1] = select(equal(a3, a3), add(a2, a3), a2)
+    b0[i1] = select(less(0.0, abs(a3)), add(a2, a3), a2)
 """,
     ),
     "movement is index arithmetic": (
@@ -117,13 +117,12 @@ kernel add(b0: float32 written, b1: float32) of n0, n1, n2, n3, n4
         lambda x: td.cumulative_sum(x, axis=0),
         """
 kernel cumulativesum(b0: float32, b1: float32 written) of n0, n1, n2
-  vector i1 < n2 by 64
-    a0: float32 = 0
+  vector i1 < n2 by 32
+    a0: float64 = 0
     serial i0 < n0
-      v0 = b0[i0*n1 + i1]
-      v1 = select((0 <= i0 < 1), v0, add(a0, v0))
-      b1[i0*n1 + i1] = v1
-      a0 = v1
+      v0 = float64(b0[i0*n1 + i1])
+      b1[i0*n1 + i1] = float32(select((0 <= i0 < 1), v0, add(a0, v0)))
+      a0 = select((0 <= i0 < 1), v0, add(a0, v0))
 """,
     ),
     "without its own element, from the end, rows side by side": (

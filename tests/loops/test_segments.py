@@ -46,7 +46,7 @@ of n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10
         serial i1 < n1 from i3 up to i3 + n6 up to [{UP.format(2, 0)}]
           a1 = Add with multiply(b0[i1], b3[[b1[i1]]*n3 + i2])
 {JOIN}
-      b4[i0*n10 + i2] = select(equal(a3, a3), add(a2, a3), a2)
+      b4[i0*n10 + i2] = select(less(0.0, abs(a3)), add(a2, a3), a2)
 """,
     ),
     "sums of rows": (
@@ -63,7 +63,7 @@ of n0, n1, n2, n3, n4, n5, n6, n7, n8, n9
         serial i1 < n1 from i3 up to i3 + n5 up to [{UP.format(0, 0)}]
           a1 = Add with b1[i1*n2 + i2]
 {JOIN}
-      b2[i0*n9 + i2] = select(equal(a3, a3), add(a2, a3), a2)
+      b2[i0*n9 + i2] = select(less(0.0, abs(a3)), add(a2, a3), a2)
 """,
     ),
     "transposed, columns that are side by side share no place": (

@@ -168,3 +168,35 @@ def test_products_of_several_letters() -> None:
     a, b = x.reshape(-1, 2), y.reshape(-1, 3)
     error, limit = of_products(found, a.T, b)
     assert error <= limit
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_sums_up_to_each_place(kind: str) -> None:
+    x = DATA[kind](20011, 3).astype(np.float32)
+    for reverse in (False, True):
+        found = td.cumulative_sum(td.asarray(x), 0, reverse=reverse).numpy()
+        y, whole = (found[::-1], x[::-1]) if reverse else (found, x)
+        wide = whole.astype(np.float64)
+        wrong = np.abs(y - wide.cumsum(0)) / np.abs(wide).cumsum(0)
+        assert wrong.max() <= 2 * np.finfo(np.float32).eps
+    before = td.cumulative_sum(td.asarray(x), 0, exclusive=True).numpy()
+    np.testing.assert_array_equal(before[1:], td.cumulative_sum(x, 0).numpy()[:-1])
+
+
+def test_infinite_sums() -> None:
+    """What is infinite, or no number, in some block is so in the whole."""
+    for special in (np.inf, -np.inf, np.nan):
+        x = np.ones((5003, 3), np.float32)
+        x[4001, 1] = special
+        for y in (td.asarray(x).sum(0), td.cumulative_sum(x, 0)[-1]):
+            np.testing.assert_array_equal(y.numpy(), [5003, special, 5003])
+    large = td.asarray(np.full(100_003, 3e38, np.float32))
+    assert large.sum().numpy() == np.inf and (-large).sum().numpy() == -np.inf
+
+
+def test_the_meaning_is_as_exact() -> None:
+    x = DATA["far from 0"](10007, 3).astype(np.float32)
+    with td.options(engine="reference"):
+        assert error(td.sum(x, 0).numpy(), x, 0) <= allowed(x)
+        want = x.astype(np.float64).var(0)
+        np.testing.assert_allclose(td.var(x, 0).numpy(), want, 1e-5)

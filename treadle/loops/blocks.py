@@ -32,8 +32,9 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.rewriting import rewritten
 from treadle.ops.cast import Cast
-from treadle.ops.compare import Equal
+from treadle.ops.compare import Less
 from treadle.ops.elementwise import Add, Subtract
+from treadle.ops.rounding import Abs
 from treadle.ops.select import Select
 from treadle.rewrite.cut import STEPS
 
@@ -121,13 +122,11 @@ class _Blocks:
         return _around(outer, (_around(inner, body), *flush))
 
     def total(self, x: Expression | Statement) -> Expression | Statement:
-        """The value of a sum that was cut: what was lost is no number if it is none."""
+        """The value of a sum that was cut."""
         if not isinstance(x, Folded) or x.accumulator not in self.totals:
             return x
         total, lost = [Folded(a, a.dtype) for a in self.totals[x.accumulator]]
-        known = Apply(Equal(), (lost, lost), bool_)
-        both = Apply(Add(), (total, lost), x.dtype)
-        return Apply(Select(), (known, both, total), x.dtype)
+        return _whole(total, lost)
 
 
 def _rounds(a: Accumulator) -> bool:
@@ -143,6 +142,14 @@ def _lost(total: Expression, part: Expression) -> Expression:
     of_total = Apply(Subtract(), (total, kept), dtype)
     of_part = Apply(Subtract(), (part, added), dtype)
     return Apply(Add(), (of_total, of_part), dtype)
+
+
+def _whole(total: Expression, lost: Expression) -> Expression:
+    """A total with what its additions have lost, which is no number if it is none."""
+    dtype = total.dtype
+    some = Apply(Less(), (Literal(0, dtype), Apply(Abs(), (lost,), dtype)), bool_)
+    both = Apply(Add(), (total, lost), dtype)
+    return Apply(Select(), (some, both, total), dtype)
 
 
 def _into(s: Statement, parts: dict[Accumulator, Accumulator]) -> Statement:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.base.dtypes import DType, bool_
+from treadle.base.dtypes import DType, bool_, float32, float64
 from treadle.base.types import Type
 from treadle.graph.leaves import Argument as BodyArgument
 from treadle.graph.op import Op
@@ -70,10 +70,16 @@ def converted(x: Expression, dtype: DType) -> Expression:
     return x if x.dtype == dtype else Apply(Cast(dtype), (x,), dtype)
 
 
+def carried_in(op: Op, dtype: DType) -> DType:
+    """The dtype of what a scan carries: a sum of many numbers is one in doubles."""
+    dtype = wide(dtype)
+    return float64 if isinstance(op, CumulativeSum) and dtype == float32 else dtype
+
+
 def scan(node: Tensor, strides: Strides) -> Kernels:
     """The loop along the axis, with the result of the last step carried."""
     op: Any = node.op
-    dtype = wide(node.type.dtype)
+    dtype = carried_in(op, node.type.dtype)
     axes = [Axis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
     along = axes[op.axis]
     step = Index.of(along)

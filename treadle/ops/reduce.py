@@ -40,6 +40,13 @@ def over(x: Tensor, g: Tensor) -> Tensor:
     return broadcast_to(g, x.type.shape, axes=x.type.axes)
 
 
+def summed(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
+    """The sum of an array in its dtype; NumPy's of rows is carried in one number."""
+    double = {"float32": np.float64, "complex64": np.complex128}
+    wide = double.get(x.dtype.name, x.dtype)
+    return np.sum(x, axes, dtype=wide, keepdims=keepdims).astype(x.dtype)
+
+
 @op(linear=True)
 class Sum(Reduction):
     """The sum over `axes`."""
@@ -50,7 +57,7 @@ class Sum(Reduction):
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        return np.sum(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
+        return summed(x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (over(xs[0], spread(g, xs[0], self.axes, self.keepdims)),)

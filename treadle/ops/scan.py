@@ -219,7 +219,8 @@ class CumulativeSum(Running):
     exclusive: bool = False
 
     def accumulate(self, x: Array) -> Array:
-        return np.cumsum(x, 0, dtype=x.dtype)
+        wide = np.float64 if x.dtype == np.float32 else x.dtype
+        return np.cumsum(x, 0, dtype=wide).astype(x.dtype, copy=False)
 
     def step(self, y: Tensor, *xs: Tensor) -> Tensor:
         return y + xs[0]

@@ -19,7 +19,7 @@ from treadle.ops.cast import as_float, astype, carried_wide
 from treadle.ops.families import Composite, reduced
 from treadle.ops.flow import stop_gradient
 from treadle.ops.power import squared_modulus
-from treadle.ops.reduce import along, over, spread, sum
+from treadle.ops.reduce import along, over, spread, sum, summed
 
 __all__ = [
     "count_nonzero",
@@ -78,7 +78,7 @@ class Mean(Folded):
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        total = np.sum(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
+        total = summed(x, self.axes, self.keepdims)
         return total / np.asarray(extent(x, self.axes), x.dtype)
 
     def expand(self, *xs: Tensor) -> Tensor:
@@ -126,9 +126,11 @@ class Var(Composite):
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
         n = np.asarray(extent(x, self.axes), real_of(x.dtype))
-        centered = x - np.sum(x, self.axes, dtype=x.dtype, keepdims=True) / n
+        centered = x - summed(x, self.axes, True) / n
         parts = centered * np.conj(centered)
-        squares = np.sum(np.real(parts), self.axes, keepdims=self.keepdims)
+        squares = summed(np.real(parts), self.axes, self.keepdims)
+        off = summed(centered, self.axes, self.keepdims)
+        squares = np.maximum(squares - np.real(off * np.conj(off)) / n, 0)
         return squares / np.maximum(n - n.dtype.type(self.correction), 0)
 
     def expand(self, *xs: Tensor) -> Tensor:
