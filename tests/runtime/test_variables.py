@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,3 +142,49 @@ def test_a_layer_computes_the_same_bits_right_after_loading() -> None:
     two.load_state_dict(one.state_dict())
     found = [layer(x, memory).numpy().tobytes() for layer in (one, two, two, one)]
     assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_a_first_array_keeps_its_dtype(dtype: str) -> None:
+    array = np.arange(6).reshape(3, 2).astype(dtype)
+    for made in (
+        td.param("p", init=array),
+        td.param("p", (3, 2), init=array),
+        td.param("p", init=td.asarray(array)),
+        td.lookup("E", (3, 2), init=array),
+        td.nn.Embedding.from_array(array).weight,
+        td.Parameter(array),
+    ):
+        assert made.dtype == array.dtype
+        np.testing.assert_array_equal(made.numpy(), array)
+    with td.scope("net") as net:
+        td.param("w", init=array)
+    with td.scope(net):
+        assert td.param("w").dtype == array.dtype
+    assert td.lookup("E", (3, 2), init=array, dtype="complex128").dtype == "complex128"
+    others: list[Any] = [0.5, [1.0, 2.0], np.float64(2.0), np.arange(2)]
+    for other in (*others, lambda s, t: td.ones(2)):
+        assert td.param("q", (2,), init=other).dtype == "float32"
+
+
+def test_wide_data_that_meet_a_narrow_parameter_warn_with_the_line() -> None:
+    layer, wide = td.nn.Linear(3, 2), np.ones((4, 3))
+    p = td.param("p", (3,))
+    programs = [
+        lambda: layer(wide),
+        lambda: td.nn.Sequential(layer, td.nn.Tanh(), td.nn.Linear(2, 2))(wide),
+        lambda: p * wide,
+        lambda: td.asarray(wide) + p,
+        lambda: td.function(lambda x: layer(x))(td.asarray(wide)),
+    ]
+    for program in programs:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("default")
+            assert program().dtype == "float64"
+        assert [w.filename for w in told] == [__file__]
+        assert "float64 data meet the float32 parameter" in str(told[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (p * 2.0 * np.float64(3)).dtype == "float32"
+        assert layer(wide.astype("f4")).dtype == "float32"
+        assert (td.Variable(np.ones(3, "f4")) * wide).dtype == "float64"

@@ -8,6 +8,7 @@ import linecache
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
@@ -72,6 +73,15 @@ def capture(depth: int = 2) -> Origin:
             return code, frame.f_lasti
         frame = frame.f_back
     return None, 0
+
+
+def warn(message: str) -> None:
+    """A warning at the user's line; Python shows one a line unless it is told to."""
+    frame: FrameType | None = _getframe(1)
+    level = 2
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def call() -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.allocate import memory_for
-from treadle.base.dtypes import as_dtype, whole
+from treadle.base.dtypes import as_dtype, is_inexact, whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
@@ -76,8 +76,12 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
 def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """The first value of a parameter from a number, an array or init(shape, dtype).
 
-    Nobody else will write it, but it may be read-only.
+    Without a dtype an array of floats keeps its own. Nobody else will write the value,
+    but it may be read-only.
     """
+    known = init.dtype if isinstance(init, (np.ndarray, Operand)) else None
+    if dtype is None and known is not None and is_inexact(known):
+        dtype = known
     wanted = as_dtype(dtype) if dtype is not None else current().dtype
     if callable(init) and not isinstance(init, Operand):
         if shape is None:
@@ -112,11 +116,14 @@ def param(
 ) -> Parameter:
     """A trainable Variable; inside `td.scope` the one of that name, if there is one.
 
-    `init` is a number, an array or a function of (shape, dtype).
+    `init` is a number, an array, whose dtype the parameter has unless another is given,
+    or a function of (shape, dtype).
 
     >>> import treadle as td
     >>> td.param("x", init=2.0)
     Parameter('x', float32[], 2.)
+    >>> td.param("y", init=np.array([1.0, 2.0])).dtype
+    dtype('float64')
     """
     if not _scopes.get():
         array = initial_array(init, shape, dtype)
@@ -147,7 +154,21 @@ def param(
 
 
 def lookup(
-    name: str | None, shape: Any, init: Any = 0.0, trainable: bool = True
+    name: str | None,
+    shape: Any,
+    init: Any = 0.0,
+    trainable: bool = True,
+    dtype: Any = None,
 ) -> Parameter:
-    """A table of rows to look up; its gradient is kept as the rows that were read."""
-    return param(name, shape, init=init, trainable=trainable, sparse=True)
+    """A table of rows to look up; its gradient is kept as the rows that were read, and
+    optimizers change those alone.
+
+    >>> import treadle as td
+    >>> table = td.lookup("table", (3, 1), init=1.0)
+    >>> opt = td.optim.Momentum(lr=0.5)
+    >>> for row in (0, 1):
+    ...     _ = opt.step(table[row].sum())
+    >>> table.numpy().ravel().tolist()
+    [0.5, 0.5, 1.0]
+    """
+    return param(name, shape, init, trainable, dtype, sparse=True)

@@ -89,10 +89,10 @@ class Module(Noted):
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)
-        if isinstance(known, Variable) and not isinstance(known, Placeholder):
-            if known is not value and not any(members(name, value, Module)):
-                assigned(f"{type(self).__name__}.{name}", known, value)
-                return
+        held = isinstance(known, Variable) and not isinstance(known, Placeholder)
+        if held and known is not value and not any(members(name, value, Module)):
+            assigned(f"{type(self).__name__}.{name}", known, value)
+            return
         # `self.v += e` assigns the Variable and hands back the same object.
         if known is not value or known is None:
             self._adopt(name, value)

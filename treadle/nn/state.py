@@ -144,8 +144,7 @@ def one_value(
             raise ModelFileError(
                 f"{first!r} and {name!r} are one parameter here, with different values "
                 "in the state",
-                hint="leave one out (rename={name: None}), or give the parts parameters "
-                "of their own",
+                hint="leave one out (rename={name: None}), or give the parts their own",
             )
     return [(variable, array) for _, variable, array in found.values()]
 
@@ -159,7 +158,7 @@ def assigned(where: str, variable: Variable, value: Any) -> None:
     try:
         if value is None:
             raise ArgumentError(
-                f"it holds {variable.name!r}, {variable.type}, which None does not replace",
+                f"it holds {variable.name!r}, {variable.type}, which None does not end",
                 hint="`del` the attribute first to do without it",
             )
         variable.assign(value)

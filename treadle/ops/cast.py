@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce, wraps
 from typing import Any, TypeVar, cast
 
@@ -31,9 +31,10 @@ from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.leaves import SCALARS, as_tensor, beside, constant_node
+from treadle.graph.leaves import SCALARS, Leaf, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.origin import warn
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
 
@@ -209,4 +210,21 @@ def operands(*values: Any) -> list[Tensor]:
     nodes = [beside(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values]
     for node in nodes:
         dtype = promote(dtype, node.type.dtype)
+    if dtype is float64:
+        _tell_widened(nodes)
     return [astype(node, dtype) for node in nodes]
+
+
+def _tell_widened(nodes: Sequence[Tensor]) -> None:
+    """Warn where data of float64 meet a float32 parameter: all that follows is wide."""
+    data = any(isinstance(x.op, Leaf) and x.type.dtype is float64 for x in nodes)
+    for x in nodes if data else ():
+        note = getattr(x.op, "variable", None)
+        variable: Any = (x.mark or {}).get("variable") if note is None else note
+        if x.type.dtype is float32 and getattr(variable, "trainable", False):
+            warn(
+                f"float64 data meet the float32 parameter {variable.name!r}: the "
+                "result is float64; convert the data by .astype('float32'), or the "
+                "parameters"
+            )
+            return
