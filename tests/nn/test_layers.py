@@ -356,3 +356,26 @@ def test_wrong_settings_are_refused() -> None:
     ):
         with pytest.raises(td.ArgumentError):
             make()
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.BatchNorm1d(3), (1, 3)),
+        (nn.BatchNorm1d(3), (1, 3, 1)),
+        (nn.BatchNorm2d(3, track_running_stats=False), (1, 3, 1, 1)),
+        (nn.BatchNorm3d(3), (1, 3, 1, 1, 1)),
+        (nn.InstanceNorm1d(3), (2, 3, 1)),
+        (nn.InstanceNorm2d(3, affine=True), (2, 3, 1, 1)),
+    ],
+)
+def test_statistics_of_one_value_are_refused(layer: Any, shape: Any) -> None:
+    x = np.ones(shape, "f4")
+    with pytest.raises(td.ShapeError, match="one value for each channel"):
+        layer(x)
+    if getattr(layer, "track_running_stats", False):
+        assert layer.eval()(x).shape == shape
+        assert int(layer.num_batches_tracked) == 0
+        layer.train()
+    assert layer(np.ones((2, *shape[1:-1], shape[-1] + 1), "f4") if len(shape) > 2
+                 else np.ones((2, 3), "f4")).shape[0] == 2  # fmt: skip

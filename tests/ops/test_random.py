@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,19 @@ def test_a_seed_is_all_there_is() -> None:
 def test_an_expression_keeps_its_numbers() -> None:
     x = td.random.uniform((4,))
     assert x.tolist() == x.tolist() and (x + 0.0).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("logits", [[-np.inf] * 3, [0, np.nan, 1], [[0], [-np.inf]]])
+def test_a_class_is_not_drawn_where_none_is_possible(logits: Any, engine: str) -> None:
+    traced = td.function(lambda x: td.random.categorical(x, shape=(2,)))
+    with td.options(engine=engine):
+        for draw in (td.random.categorical, traced):
+            with pytest.raises(td.RunError, match="no outcome is possible"):
+                draw(td.asarray(np.array(logits, "f4"))).numpy()
+    with pytest.raises(td.ShapeError, match="no outcome along axis"):
+        td.random.categorical(td.zeros((3, 0)))
+    assert int(td.random.categorical([-np.inf, 0.0])) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,6 +136,14 @@ class _Channels(Module):
             ).located(type(self).__name__)
         return node
 
+    def _refuse_one(self, x: Tensor, count: int) -> None:
+        """Refuse statistics of one value: they say nothing, and the result is 0."""
+        if count == 1:
+            raise ShapeError(
+                f"{x.type} has one value for each channel to take statistics of",
+                hint="give it more rows, or call .eval() where it has statistics",
+            ).located(type(self).__name__)
+
     def _affine(self, y: Tensor) -> Tensor:
         if self.weight is not None:
             y = y * _per_channel(self.weight, y.ndim)
@@ -185,6 +194,7 @@ class _BatchNorm(_Channels):
             mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
             return self._affine(_scaled(node, mean, var, self.eps))
         axes = tuple(k for k in range(node.ndim) if k != 1)
+        self._refuse_one(node, node.size // self.num_features)
         if self.training and self.track_running_stats and node.size:
             self._track(node, axes)
         return self._affine(standardize(node, axes, self.eps))
@@ -297,6 +307,7 @@ class _InstanceNorm(_Channels):
 
     def forward(self, x: Any) -> Tensor:
         node = self._checked(x)
+        self._refuse_one(node, math.prod(node.shape[2:]))
         return F.group_norm(node, self.num_features, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:

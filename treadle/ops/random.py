@@ -35,6 +35,7 @@ from treadle.ops.align import binary
 from treadle.ops.cast import as_float, astype
 from treadle.ops.compare import Less
 from treadle.ops.families import Family
+from treadle.ops.outcome import Outcome
 
 __all__ = [
     "bernoulli",
@@ -360,7 +361,8 @@ def permutation(n: int) -> Tensor:
 def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
     """Classes drawn with probabilities softmax(logits) along `axis`: int64.
 
-    By the Gumbel-max method; `shape` draws so many of each, in front.
+    By the Gumbel-max method; `shape` draws so many of each, in front. Logits that are
+    all -inf, or of which one is NaN, are a RunError.
 
     >>> import treadle as td
     >>> td.random.categorical([0.0, -1e9, 0.0]).shape
@@ -370,7 +372,7 @@ def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
     place = resolve_axis(axis, node.type) - node.type.ndim
     full = (*as_shape(() if shape is None else shape), *node.type.shape)
     noise = gumbel(full, dtype=float64)
-    return functions.argmax(astype(node, float64) + noise, place)
+    return Outcome(len(full) + place)(astype(node, float64) + noise)
 
 
 def seed_state() -> tuple[int, int]:
@@ -389,10 +391,8 @@ def seed_state() -> tuple[int, int]:
 def restore(saved: tuple[int, int]) -> None:
     """Go on with the draws from where `seed_state` was taken.
 
-    >>> import treadle as td
-    >>> saved = td.random.seed_state()
-    >>> x = float(td.random.uniform()); td.random.restore(saved)
-    >>> float(td.random.uniform()) == x
+    >>> saved, x = seed_state(), float(uniform())
+    >>> restore(saved); float(uniform()) == x
     True
     """
     scope = current().scope

@@ -1,0 +1,77 @@
+"""The outcome that leads: an argmax that refuses where nothing is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import float64, int64
+from treadle.base.errors import RunError, ShapeError
+from treadle.base.types import Type
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
+from treadle.graph.rows import along_axes
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Composite, some
+from treadle.ops.lookup import Embedding
+
+__all__: list[str] = []
+
+
+@op(differentiable=False, tolerance="E")
+class Outcome(Composite):
+    """The place of the greatest score along `axis`, where one is above -inf."""
+
+    axis: int
+    rows = along_axes
+    arity = 1
+    takes = "float"
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        if not t.shape[self.axis]:
+            raise ShapeError(f"{t} has no outcome along axis {self.axis}")
+        shape = (*t.shape[: self.axis], *t.shape[self.axis + 1 :])
+        names = t.axes and some((*t.axes[: self.axis], *t.axes[self.axis + 1 :]))
+        return Type(shape, int64, names)
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        if not (x.max(self.axis) > -np.inf).all():
+            raise RunError(
+                "no outcome is possible: all of its logits are -inf, or one is NaN",
+                hint="a distribution needs a logit above -inf along its axis",
+            )
+        return np.asarray(x.argmax(self.axis), np.int64)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        n = x.type.shape[self.axis]
+        possible = functions.max(x, self.axis) > -np.inf
+        place = functions.argmax(x, self.axis)
+        # A place outside is refused where it is looked up.
+        wanted = functions.where(possible, place, n)
+        found: Tensor = Embedding()(constant_node(np.arange(n)), wanted)
+        return found
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(0), (Input((5,), apart=0.01),)),
+            Sample(cls(1), (Input((3, 4, 2), float64, apart=0.01),)),
+            Sample(cls(1), (np.array([[-np.inf, 2.0], [np.inf, -np.inf]]),)),
+            Sample(cls(1), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        empty = as_tensor(np.zeros((2, 0)))
+        none, nan = as_tensor([-np.inf, -np.inf]), as_tensor([0.0, np.nan])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls(1)(empty), ShapeError, "no outcome along axis 1"),
+            Mistake(lambda: cls(0)(none).numpy(), RunError, "no outcome is possible"),
+            Mistake(lambda: cls(0)(nan).numpy(), RunError, "no outcome is possible"),
+        ]
