@@ -418,3 +418,21 @@ def test_the_same_bits_with_any_number_of_threads() -> None:
             grads = td.grad(loss, list(stack.parameters()))
             found.append([y.numpy().tobytes() for y in [*outputs, *last, *grads]])
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_lengths_outside_of_the_steps_are_refused_in_a_trace_too(
+    kind: str, batch_first: bool
+) -> None:
+    layer = getattr(nn, kind)(3, 4, batch_first=batch_first, bidirectional=True)
+    x = np.ones((2, 5, 3) if batch_first else (5, 2, 3), "f4")
+    traced = td.function(lambda x, lengths: layer(x, lengths=lengths)[0])
+    assert traced(x, td.asarray([5, 0])).shape == (*x.shape[:2], 8)
+    for lengths in ([6, 1], [-1, 3]):
+        with pytest.raises(td.ArgumentError, match="is not from 0 to 5"):
+            layer(x, lengths=lengths)
+        for engine in ("native", "reference"):
+            with td.options(engine=engine):
+                with pytest.raises(td.RunError, match="is not from 0 to 5"):
+                    traced(x, td.asarray(lengths)).numpy()

@@ -89,8 +89,8 @@ class Module(Noted):
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.__dict__.get(name)
-        held = isinstance(known, Variable) and not isinstance(known, Placeholder)
-        if held and known is not value and not any(members(name, value, Module)):
+        other = known is not value and not any(members(name, value, Module))
+        if isinstance(known, Variable) and not isinstance(known, Placeholder) and other:
             assigned(f"{type(self).__name__}.{name}", known, value)
             return
         # `self.v += e` assigns the Variable and hands back the same object.

@@ -32,10 +32,10 @@ from treadle.graph.op import Array, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
+from treadle.ops.bounds import Outcome
 from treadle.ops.cast import as_float, astype
 from treadle.ops.compare import Less
 from treadle.ops.families import Family
-from treadle.ops.outcome import Outcome
 
 __all__ = [
     "bernoulli",

@@ -15,6 +15,7 @@ from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
+from treadle.ops.bounds import InRange
 from treadle.ops.cast import as_float, astype
 from treadle.ops.create import full
 from treadle.ops.families import Composite, some
@@ -99,12 +100,10 @@ def begins_of(starts: Array, count: int) -> Array:
 
 def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
     """The row of each of so many elements, and whether it lies in any."""
-    legal = constant_node(np.arange(count + 1))
     numbers = constant_node(np.arange(count, dtype=starts.type.dtype))
-    starts = Embedding()(legal, starts)
-    # Read back as positions, which refuses starts outside, and those that fall.
-    steps = Embedding()(legal, starts[1:] - starts[:-1])
-    starts = functions.concat([starts[:1], starts[:-1] + steps])
+    starts = InRange(count, "start")(starts)
+    rises = InRange(count, "the distance of starts")(starts[1:] - starts[:-1])
+    starts = functions.concat([starts[:1], starts[:-1] + rises])
     found = functions.searchsorted(starts, numbers, side="right") - 1
     last = starts.type.size - 2
     kept: Tensor = functions.logical_and(found >= 0, found <= last)

@@ -15,6 +15,7 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.nn.recurrent.cell import Cell, State, checked
 from treadle.nn.recurrent.ragged import Ragged, masked
+from treadle.ops.bounds import InRange
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
 from treadle.ops.lookup import embedding
@@ -92,7 +93,8 @@ class Masked(Batch):
 
     def __init__(self, x: Tensor, lengths: Tensor, batch_first: bool) -> None:
         self.rows = permute_dims(x, (1, 0, 2)) if batch_first else x
-        self.lengths, self.batch_first = lengths, batch_first
+        self.lengths = InRange(self.rows.shape[0], "length")(lengths)
+        self.batch_first = batch_first
         self.count = self.rows.shape[1]
 
     def run(

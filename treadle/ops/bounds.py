@@ -1,7 +1,8 @@
-"""The outcome that leads: an argmax that refuses where nothing is possible."""
+"""Values that are refused where they are out of bounds: positions, and outcomes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,58 @@ from treadle.graph.op import Array, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
+from treadle.ops.cast import Cast
 from treadle.ops.families import Composite, some
-from treadle.ops.lookup import Embedding
+from treadle.ops.lookup import EMBEDDING
 
 __all__: list[str] = []
+
+
+@op(tolerance="E", differentiable=False)
+class InRange(Composite):
+    """Whole numbers as they are; one that is not from 0 to `last` is a RunError."""
+
+    last: int
+    what: str = "index"
+    arity = 1
+    takes = "integer"
+
+    def infer(self, *types: Type) -> Type:
+        return types[0]
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        bad = (x < 0) | (x > self.last)
+        if bad.any():
+            first = x[bad].flat[0]
+            raise RunError(f"{self.what} {first} is not from 0 to {self.last}")
+        return np.array(x)
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        # Read from a table of all that may be, which refuses what is not in it.
+        found = EMBEDDING(constant_node(np.arange(self.last + 1)), x)
+        return Cast(x.type.dtype)(found)
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*xs)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(3), (np.array([[2, 0, 3]]),)),
+            Sample(cls(0, "length"), (np.array(0, np.int32),)),
+            Sample(cls(2), (np.zeros((0,), np.int64),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        far, below = as_tensor(np.array([4])), as_tensor(np.array([-1]))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls(3, "start")(far).numpy(), RunError, "start 4 is not"),
+            Mistake(lambda: cls(3)(below).numpy(), RunError, "from 0 to 3"),
+        ]
 
 
 @op(differentiable=False, tolerance="E")
@@ -53,8 +102,7 @@ class Outcome(Composite):
         place = functions.argmax(x, self.axis)
         # A place outside is refused where it is looked up.
         wanted = functions.where(possible, place, n)
-        found: Tensor = Embedding()(constant_node(np.arange(n)), wanted)
-        return found
+        return InRange(n - 1)(wanted)
 
     @classmethod
     def samples(cls) -> list[Sample]:
