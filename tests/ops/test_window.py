@@ -64,8 +64,109 @@ def test_padding_same_keeps_the_extents() -> None:
     for k in (1, 2, 3, 4):
         x, w = np.ones((1, 1, 9)), np.ones((1, 1, k))
         assert td.conv1d(x, w, padding="same").shape == (1, 1, 9)
-    with pytest.raises(ArgumentError, match="stride 1"):
-        td.conv1d(np.ones((1, 1, 9)), np.ones((1, 1, 3)), None, 2, "same")
+
+
+@pytest.mark.parametrize("n", [5, 8, 9])
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize(("stride", "dilation"), [(2, 1), (3, 2), (4, 1)])
+def test_padding_same_gives_a_window_for_each_stride(
+    n: int, k: int, stride: int, dilation: int
+) -> None:
+    x, w = RNG.standard_normal((1, 2, n)), RNG.standard_normal((2, 2, k))
+    count = -(-n // stride)
+    total = max((count - 1) * stride + dilation * (k - 1) + 1 - n, 0)
+    wide = np.pad(x, ((0, 0), (0, 0), (total // 2, total - total // 2)))
+    got = td.conv1d(x, w, None, stride, "same", dilation)
+    want = td.conv1d(wide, w, None, stride, 0, dilation)
+    assert got.shape[2] == count
+    np.testing.assert_array_equal(got.numpy(), want.numpy())
+    best = td.max_pool1d(x, k, stride, "same", dilation)
+    low = np.pad(x, ((0, 0), (0, 0), (total // 2, total - total // 2)),
+                 constant_values=-np.inf)  # fmt: skip
+    want = td.max_pool1d(low, k, stride, 0, dilation)
+    np.testing.assert_array_equal(best.numpy(), want.numpy())
+    assert td.avg_pool1d(x, k, stride, "same").shape[2] == count
+    h = RNG.standard_normal((1, 2, count))
+    back = td.conv_transpose1d(h, w, None, stride, "same", 0, dilation)
+    assert back.shape[2] == stride * count
+    again = td.conv1d(back.numpy(), w, None, stride, "same", dilation)
+    y = td.conv1d(RNG.standard_normal(back.shape), w, None, stride, "same", dilation)
+    assert again.shape == y.shape == h.shape
+
+
+def test_output_padding_adds_what_windows_reach_or_zeros() -> None:
+    """As torch's, where it is not below the stride as well."""
+    x, w, b = np.array([[[1.0, 2.0]]]), np.array([[[1.0, 10.0]]]), np.array([0.5])
+    wide = [1.0, 0.0, 12.0, 0.0, 20.0]  # strides of 2, dilation of 2
+    for padding, extra in ((0, 0), (1, 0), (1, 1), (0, 1)):
+        got = td.conv_transpose1d(x, w, b, 2, padding, extra, 2).tolist()[0][0]
+        whole = [*wide, 0.0][padding : len(wide) - padding + extra]
+        assert got == [v + 0.5 for v in whole]
+    dense = [1.0, 2.0, 0.0, 10.0, 20.0]  # strides of 1, dilation of 3
+    for padding, extra in ((0, 2), (1, 1), (1, 2), (2, 2)):
+        got = td.conv_transpose1d(x, w, b, 1, padding, extra, 3).tolist()[0][0]
+        whole = [*dense, 0.0, 0.0][padding : len(dense) - padding + extra]
+        assert got == [v + 0.5 for v in whole]
+    with pytest.raises(ArgumentError, match="output_padding"):
+        td.conv_transpose1d(x, w, None, 2, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("mode", "numpy"),
+    [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")],
+)
+@pytest.mark.parametrize("padding", [2, "same", (1, 2)])
+def test_convolutions_pad_with_the_elements_themselves(
+    mode: str, numpy: Any, padding: Any
+) -> None:
+    layer = td.nn.Conv2d(2, 3, 3, padding=padding, padding_mode=mode)
+    x = RNG.standard_normal((1, 2, 4, 5)).astype("f4")
+    pair = {2: (2, 2), "same": (1, 1), (1, 2): (1, 2)}[padding]
+    wide = np.pad(x, ((0, 0), (0, 0), *((n, n) for n in pair)), mode=numpy)
+    want = td.conv2d(wide, layer.weight, layer.bias)
+    np.testing.assert_array_equal(layer(x).numpy(), want.numpy())
+    np.testing.assert_array_equal(
+        td.pad(x, ((0, 0), (0, 0), *((n, n) for n in pair)), mode).numpy(), wide
+    )
+    assert f"padding_mode={mode!r}" in repr(layer)
+    with pytest.raises(ArgumentError, match="padding_mode is one of"):
+        td.nn.Conv2d(2, 3, 3, padding_mode="wavy")
+
+
+# As torch 2.13 gives for [0, 1, 4, 9, 16] (in two dimensions for the cubic).
+RESIZED: list[tuple[dict[str, Any], list[float]]] = [
+    ({"scale_factor": 1.5}, [0, 0, 1, 4, 4, 9, 16]),
+    ({"size": 3}, [0, 1, 9]),
+    ({"scale_factor": 1.5, "mode": "nearest-exact"}, [0, 1, 1, 4, 9, 9, 16]),
+    ({"size": 3, "mode": "nearest-exact"}, [0, 4, 16]),
+    ({"size": 4, "mode": "linear"}, [0.125, 2.125, 7.125, 15.125]),
+    ({"size": 3, "mode": "linear", "align_corners": True}, [0, 4, 16]),
+    ({"scale_factor": 0.5, "mode": "linear"}, [0.5, 6.5]),
+    ({"size": 2, "mode": "area"}, [5 / 3, 29 / 3]),
+    ({"size": 2, "mode": "bicubic"}, [0.45703125, 11.11328125]),
+    ({"size": 3, "mode": "bicubic", "align_corners": True}, [0, 4, 16]),
+]
+
+
+@pytest.mark.parametrize(("settings", "want"), RESIZED)
+def test_images_of_another_size(settings: dict[str, Any], want: list[float]) -> None:
+    x = td.Parameter(np.arange(5.0)[None, None] ** 2)
+    y = td.nn.functional.interpolate(x, **settings)
+    np.testing.assert_allclose(y.numpy()[0, 0], want, atol=1e-6)
+    layer = td.nn.Upsample(**settings)
+    np.testing.assert_array_equal(layer(x).numpy(), y.numpy())
+    if "nearest" not in settings.get("mode", "nearest"):
+        f = td.nn.functional.interpolate
+        td.check_gradient(lambda x: (f(x, **settings) ** 2).sum(), [x.numpy()])
+
+
+def test_sizes_that_are_none_are_refused() -> None:
+    x = np.ones((1, 1, 4))
+    for settings in ({}, {"scale_factor": 2, "size": 3}, {"scale_factor": -1.0},
+                     {"size": 0}, {"scale_factor": 0.1}, {"size": 2, "mode": "wavy"},
+                     {"size": 2, "align_corners": True}):  # fmt: skip
+        with pytest.raises(ArgumentError):
+            td.nn.functional.interpolate(x, **settings)
 
 
 def test_a_last_window_may_reach_over_the_end() -> None:
@@ -120,8 +221,8 @@ def test_upsampling_draws_lines_between_elements(corners: bool) -> None:
         want = np.stack([np.interp(places(3, 2), np.arange(3), c) for c in rows.T], 1)
         np.testing.assert_allclose(found, want, atol=1e-12)
     with pytest.raises(ArgumentError, match="is none of"):
-        td.upsample(x, 2, "cubic")
-    with pytest.raises(ArgumentError, match="of linear modes"):
+        td.upsample(x, 2, "wavy")
+    with pytest.raises(ArgumentError, match="of linear and cubic"):
         td.upsample(x, 2, align_corners=True)
 
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from treadle.base.errors import ArgumentError
+from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.nn.linear import above_zero, bias_like_torch, from_zero, weight_like_torch
 from treadle.nn.module import Module
 from treadle.ops.convolution import conv1d, conv2d, conv3d
+from treadle.ops.padding import pad
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from treadle.ops.window import pairs, spatial
 
 __all__ = [
     "Conv1d",
@@ -21,6 +24,8 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
 ]
+
+_MODES = ("zeros", "reflect", "replicate", "circular")  # of borders, as torch has them
 
 
 def each(value: Any, rank: int, name: str) -> tuple[int, ...]:
@@ -78,6 +83,8 @@ class _Convolution(Module):
                 text += f", {name}={value}"
         if self.groups != 1:
             text += f", groups={self.groups}"
+        mode = getattr(self, "padding_mode", "zeros")
+        text += "" if mode == "zeros" else f", padding_mode={mode!r}"
         return text if self.bias is not None else f"{text}, bias=False"
 
 
@@ -102,19 +109,36 @@ class _Conv(_Convolution):
         dtype: Any = None,
         *,
         weight_init: Any = None,
+        padding_mode: str = "zeros",
     ) -> None:
         sliding = {"stride": stride, "padding": padding, "dilation": dilation}
         channels = in_channels, out_channels
         self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
+        if padding_mode not in _MODES:
+            raise ArgumentError(
+                f"padding_mode is one of {', '.join(_MODES)}, not {padding_mode!r}"
+            )
+        self.padding_mode = padding_mode
+
+    def _bordered(self, x: Any) -> tuple[Any, Any]:
+        """The input with a border of its own elements, and what padding is left."""
+        node = as_tensor(x)
+        if self.padding_mode == "zeros" or node.ndim != self.rank + 2:
+            return x, self.padding
+        steps = spatial(self.stride, self.rank, "stride")
+        apart = spatial(self.dilation, self.rank, "dilation")
+        cover = pairs(self.padding, node.shape[2:], self.kernel_size, apart, steps)
+        return pad(node, ((0, 0), (0, 0), *cover), self.padding_mode), 0
 
     def forward(self, x: Any) -> Tensor:
         function: Callable[..., Tensor] = type(self).function
+        x, padding = self._bordered(x)
         return function(
             x,
             self.weight,
             self.bias,
             self.stride,
-            self.padding,
+            padding,
             self.dilation,
             self.groups,
         )
@@ -124,7 +148,8 @@ class Conv1d(_Conv):
     """y[n, o, i] = b[o] + sum of W[o, c, k] x[n, c, i stride + k dilation - padding].
 
     Weight (out, in / groups, k); weight and bias start uniform within
-    1 / sqrt(in / groups * k), as torch's.
+    1 / sqrt(in / groups * k), as torch's. `padding_mode` says what padding is made of:
+    zeros, or the input's own elements by "reflect", "replicate" or "circular".
 
     >>> import treadle as td
     >>> td.nn.Conv1d(3, 8, 5, padding=2)(td.ones((2, 3, 10))).shape

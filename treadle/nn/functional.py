@@ -69,6 +69,7 @@ from treadle.ops.select import clip, where
 from treadle.ops.softmax import log_softmax, softmax
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from treadle.ops.trigonometric import tanh
+from treadle.ops.upsample import upsample
 
 __all__ = [
     "alpha_dropout",
@@ -98,6 +99,7 @@ __all__ = [
     "hardtanh",
     "hinge_loss",
     "huber_loss",
+    "interpolate",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
@@ -299,6 +301,23 @@ def group_norm(
     wide = (1, c, *(1,) * (node.ndim - 2))
     y = y if weight is None else y * reshape(weight, wide)
     return y if bias is None else y + reshape(bias, wide)
+
+
+def interpolate(
+    x: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """x[n, c, *spatial] with the extents of `size`, or `scale_factor` times as large.
+
+    >>> import treadle as td
+    >>> interpolate(td.ones((1, 1, 4, 6)), scale_factor=1.5, mode="bicubic").shape
+    (1, 1, 6, 9)
+    """
+    corners = bool(align_corners)
+    return upsample(x, scale_factor, mode, align_corners=corners, size=size)
 
 
 def scaled_dot_product_attention(

@@ -221,10 +221,8 @@ class GlobalMaxPool(Module):
 
 
 class Upsample(Module):
-    """`scale_factor` times as many elements in the dimensions after the second.
-
-    Each is repeated, or they are interpolated by one of the linear modes of
-    `td.upsample`.
+    """`scale_factor` times as many elements in the dimensions after the second, or as
+    many as `size` says, by one of the modes of `td.upsample`.
 
     >>> import treadle as td
     >>> td.nn.Upsample(2)(td.ones((1, 1, 2, 3))).shape
@@ -232,16 +230,24 @@ class Upsample(Module):
     """
 
     def __init__(
-        self, scale_factor: Any, mode: str = "nearest", align_corners: bool = False
+        self,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool = False,
+        *,
+        size: Any = None,
     ) -> None:
-        above_zero(scale_factor=scale_factor)
-        self.scale_factor = scale_factor
+        if size is not None:
+            above_zero(size=size)
+        self.scale_factor, self.size = scale_factor, size
         self.mode, self.align_corners = mode, align_corners
 
     def forward(self, x: Any) -> Tensor:
+        corners, size = self.align_corners, self.size
         return upsample(
-            x, self.scale_factor, self.mode, align_corners=self.align_corners
+            x, self.scale_factor, self.mode, align_corners=corners, size=size
         )
 
     def extra_repr(self) -> str:
-        return f"scale_factor={self.scale_factor}, mode={self.mode!r}"
+        by = "scale_factor" if self.size is None else "size"
+        return f"{by}={getattr(self, by)}, mode={self.mode!r}"

@@ -326,7 +326,7 @@ def _conv(
 ) -> Tensor:
     """A convolution with attributes as a user writes them."""
     nodes = operands(x, w)
-    kernel = nodes[1].type.shape[2:]
+    extents, kernel = (node.type.shape[2:] for node in nodes)
     stride, padding, dilation = sliding
     made = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)
     try:
@@ -334,7 +334,8 @@ def _conv(
             _grouped(nodes[0].type, Type((), nodes[0].type.dtype), groups)
         steps = spatial(stride, rank, "stride")
         apart = spatial(dilation, rank, "dilation")
-        made = Conv(steps, pairs(padding, kernel, apart, steps), apart, groups)
+        cover = pairs(padding, extents, kernel, apart, steps)
+        made = Conv(steps, cover, apart, groups)
     except TreadleError as error:
         raise located(error, made, nodes) from None
     return biased(made(*nodes), b)
@@ -352,7 +353,8 @@ def conv1d(
 ) -> Tensor:
     """Correlation of x[n, c, s] with w[out, c / groups, k] and a bias for each output.
 
-    Padding is an integer, a (before, after) pair for each dimension, "same" or "valid".
+    Padding is an integer, a (before, after) pair for each dimension, "valid", or
+    "same", which gives ceil(n / stride) windows along an extent n.
 
     >>> import treadle as td
     >>> td.conv1d([[[1.0, 2.0, 4.0]]], [[[-1.0, 1.0]]]).tolist()

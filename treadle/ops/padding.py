@@ -19,6 +19,7 @@ from treadle.ops.families import Family
 
 __all__ = ["diag", "pad", "shift", "tril", "triu"]
 
+_BORDERS = ("reflect", "symmetric", "edge", "wrap")  # as NumPy names them
 Widths = tuple[tuple[int, int], ...]
 
 
@@ -93,7 +94,8 @@ class Pad(Family):
 def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
     """`x` with a border: `widths` a number, (before, after), or a pair a dimension.
 
-    `mode` is "constant" (of `value`), "reflect" or "edge".
+    `mode` is "constant" (of `value`), "reflect", "symmetric", "edge" ("replicate" for
+    torch) or "wrap" ("circular").
 
     >>> import treadle as td
     >>> td.pad([1.0, 2.0], 1).tolist()
@@ -104,9 +106,10 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
     if mode == "constant":
         node, border = operands(node, value)
         return Pad(pairs)(node, functions.astype(border, node.type.dtype))
-    if mode not in ("reflect", "edge"):
-        known = "constant, reflect or edge"
-        raise ArgumentError(f"mode is {known}, not {mode!r}").located("pad")
+    mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    if mode not in _BORDERS:
+        known = ", ".join(("constant", *_BORDERS))
+        raise ArgumentError(f"mode is one of {known}, not {mode!r}").located("pad")
     for axis, pair in enumerate(pairs):
         if pair == (0, 0):
             continue

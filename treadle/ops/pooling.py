@@ -65,7 +65,7 @@ def _windows(
         sizes = spatial(kernel, own, "kernel")
         steps = sizes if stride is None else spatial(stride, own, "stride")
         apart = spatial(dilation, own, "dilation")
-        asked = pairs(padding, sizes, apart, steps)
+        asked = pairs(padding, node.type.shape[2:], sizes, apart, steps)
         cover = asked
         if ceil:
             counts = windows_along(node.type.shape[2:], sizes, steps, asked, apart)

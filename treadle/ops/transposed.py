@@ -10,7 +10,8 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import operands
 from treadle.ops.convolution import ConvInputGradient, biased
-from treadle.ops.window import pairs, spatial
+from treadle.ops.padding import pad
+from treadle.ops.window import Integers, Pairs, pairs, spatial
 
 __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -18,7 +19,11 @@ __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 def _transposed(
     x: Any, w: Any, b: Any, rank: int, sliding: tuple[Any, Any, Any, Any], groups: int
 ) -> Tensor:
-    """A transposed convolution with attributes as a user writes them."""
+    """A transposed convolution with attributes as a user writes them.
+
+    Where `output_padding` gives room to one more window, it undoes padding first; what
+    is left of it is zeros, behind all that windows reach.
+    """
     nodes = operands(x, w)
     (g, kernel), (stride, padding, extra, dilation) = nodes, sliding
     made = ConvInputGradient((), (), (), (), groups)
@@ -30,13 +35,20 @@ def _transposed(
         steps = spatial(stride, rank, "stride")
         apart = spatial(dilation, rank, "dilation")
         more = spatial(extra, rank, "output_padding")
-        cover = pairs(padding, sizes, apart, steps)
-        if any(
+        wide = tuple(n * s for n, s in zip(g.type.shape[2:], steps, strict=True))
+        cover = pairs(padding, wide, sizes, apart, steps)
+        if padding == "same":  # stride times as many elements
+            more = tuple(
+                m + max(s - d * (k - 1) - 1, 0)
+                for m, s, d, k in zip(more, steps, apart, sizes, strict=True)
+            )
+        elif any(
             m and m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)
         ):
             raise ArgumentError(
                 f"output_padding {more} is not below the stride {steps}"
             )
+        cover, more, zeros = _undone(cover, more, steps)
         extents = tuple(
             s * (n - 1) - low - high + d * (k - 1) + 1 + m
             for n, k, s, (low, high), d, m in zip(
@@ -46,7 +58,24 @@ def _transposed(
         made = ConvInputGradient(extents, steps, cover, apart, groups)
     except TreadleError as error:
         raise located(error, made, nodes) from None
-    return biased(made(*nodes), b)
+    y = made(*nodes)
+    if any(zeros):
+        y = pad(y, ((0, 0), (0, 0), *((0, n) for n in zeros)))
+    return biased(y, b)
+
+
+def _undone(
+    cover: Pairs, more: Integers, steps: Integers
+) -> tuple[Pairs, Integers, Integers]:
+    """Padding and output padding with no room for one more window, and zeros behind."""
+    found, left, zeros = [], [], []
+    for (low, high), m, s in zip(cover, more, steps, strict=True):
+        less = min(m, high) if m >= s else 0
+        rest = min(m - less, s - 1)
+        found.append((low, high - less))
+        left.append(rest)
+        zeros.append(m - less - rest)
+    return tuple(found), tuple(left), tuple(zeros)
 
 
 @provide
@@ -61,6 +90,8 @@ def conv_transpose1d(
     groups: int = 1,
 ) -> Tensor:
     """The transpose of `conv1d`: x[n, c, s] spread by w[c, out / groups, k].
+
+    `output_padding` adds elements behind; padding "same" gives stride times as many.
 
     >>> import treadle as td
     >>> td.conv_transpose1d([[[1.0, 2.0]]], [[[1.0, 3.0]]]).tolist()

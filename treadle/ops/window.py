@@ -144,15 +144,24 @@ def spatial(value: Any, rank: int, what: str) -> Integers:
     return tuple(int(n) for n in items)
 
 
-def pairs(padding: Any, kernel: Shape, dilation: Integers, stride: Integers) -> Pairs:
-    """Padding before and after, from an integer, one or a pair each, or a word."""
+def pairs(
+    padding: Any, extents: Shape, kernel: Shape, dilation: Integers, stride: Integers
+) -> Pairs:
+    """Padding before and after, from an integer, one or a pair each, or a word.
+
+    "same" gives ceil(n / stride) windows along an extent n, with the odd one of an odd
+    number of borders behind.
+    """
     rank = len(kernel)
     if padding == "valid":
         padding = 0
     if padding == "same":
-        if set(stride) != {1}:
-            raise ArgumentError(f"padding 'same' takes stride 1, not {stride}")
-        total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+        if len(extents) != rank:
+            raise ShapeError(f"a kernel {kernel} does not slide over shape {extents}")
+        total = [
+            max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+            for n, k, d, s in zip(extents, kernel, dilation, stride, strict=True)
+        ]
         return tuple((n // 2, n - n // 2) for n in total)
     if isinstance(padding, str):
         raise ArgumentError(f"padding is 'same', 'valid' or integers, not {padding!r}")
@@ -236,7 +245,8 @@ def unfold(
     rank = max(node.type.ndim - 2, 1)
     sizes = spatial(kernel, rank, "kernel")
     steps, apart = spatial(stride, rank, "stride"), spatial(dilation, rank, "dilation")
-    return Unfold(sizes, steps, pairs(padding, sizes, apart, steps), apart)(node)
+    cover = pairs(padding, node.type.shape[2:], sizes, apart, steps)
+    return Unfold(sizes, steps, cover, apart)(node)
 
 
 @op(tolerance="R", linear=True)
@@ -310,5 +320,5 @@ def fold(
     rank = len(wide)
     sizes = spatial(kernel, rank, "kernel")
     steps, apart = spatial(stride, rank, "stride"), spatial(dilation, rank, "dilation")
-    cover = pairs(padding, sizes, apart, steps)
+    cover = pairs(padding, wide, sizes, apart, steps)
     return Fold(wide, sizes, steps, cover, apart)(as_tensor(x))
