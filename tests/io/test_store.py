@@ -176,3 +176,20 @@ def test_too_large_is_told_before_anything_is_read(tmp_path: Path) -> None:
     td.save(tmp_path / "a.bin", {"w": np.zeros(1000)})
     with pytest.raises(td.ModelFileError, match="8000 bytes declared, 100 allowed"):
         td.load(tmp_path / "a.bin", max_bytes=100)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".bin"])
+def test_saving_through_a_link_replaces_what_it_leads_to(
+    ending: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    file, link = tmp_path / "there" / f"a{ending}", tmp_path / f"link{ending}"
+    td.save(file, {"x": np.zeros(2, "f4")})
+    other = tmp_path / f"other{ending}"
+    other.hardlink_to(file)
+    link.symlink_to(file)
+    td.save(link, {"x": np.ones(2, "f4")})
+    assert link.is_symlink() and td.load(file)["x"].tolist() == [1.0, 1.0]
+    assert td.load(link)["x"].tolist() == [1.0, 1.0]
+    assert td.load(other)["x"].tolist() == [0.0, 0.0]
+    assert sorted(p.name for p in (tmp_path / "there").iterdir()) == [file.name]

@@ -121,3 +121,26 @@ def test_a_diagonal_keeps_the_names_of_what_is_in_front() -> None:
     x = td.asarray(np.ones((2, 3, 3)), axes=("n", "i", "j"))
     assert td.diagonal(x).axes == ("n", None)
     assert td.linalg.diagonal is td.diagonal
+
+
+@pytest.mark.parametrize(
+    ("spec", "shapes"),
+    [
+        ("ij,jk->ik", ((2, 1), (3, 4))),
+        ("ij,ij->ij", ((1, 3), (2, 1))),
+        ("ij,ij", ((1, 3), (2, 3))),
+        ("i,i->", ((1,), (4,))),
+        ("bij,bjk->bik", ((1, 2, 3), (5, 3, 1))),
+        ("ab,ab,a->b", ((3, 1), (1, 4), (1,))),
+        ("ii,i->i", ((3, 3), (1,))),
+    ],
+)
+def test_extents_of_one_broadcast_as_in_numpy(spec: str, shapes: Any) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    xs = [td.Parameter(x) for x in arrays]
+    y = td.einsum(spec, *xs)
+    np.testing.assert_allclose(y.numpy(), np.einsum(spec, *arrays), rtol=1e-12)
+    for x, g in zip(arrays, td.grad((y * y).sum(), xs), strict=True):
+        assert g.shape == x.shape
+    td.check_gradient(lambda *xs: (td.einsum(spec, *xs) ** 2).sum(), arrays)

@@ -202,3 +202,16 @@ def test_lists_that_do_not_join_name_the_item() -> None:
     assert td.stack([one, one]).type.axes == (None, "n")
     with pytest.raises(td.AxisError, match="names differ"):
         td.stack([one, b])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "int64"])
+def test_the_least_elements_in_rising_order(dtype: str) -> None:
+    x = np.array([[3, 0, 2, 0], [7, 127, 1, 5]], dtype)
+    values, places = td.top_k(x, 3, largest=False)
+    order = np.argsort(x, -1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(places.numpy(), order)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, order, -1))
+    first, _ = td.top_k(x, 2, 0, largest=False)
+    np.testing.assert_array_equal(first.numpy(), np.sort(x, 0))
+    least = np.iinfo(np.int64).min
+    assert td.top_k(np.array([least, 0]), 1, largest=False)[0].tolist() == [least]

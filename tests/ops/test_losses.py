@@ -134,3 +134,35 @@ def test_distances_by_hand() -> None:
     hinge[np.arange(5), LABELS] = 0
     found = td.multi_margin_loss(x, LABELS)
     assert float(found) == pytest.approx(hinge.sum(1).mean() / 3, rel=1e-5)
+
+
+def test_several_labels_share_the_hot_row_of_sparsemax() -> None:
+    rng = np.random.default_rng(0)
+    x = td.Parameter(rng.normal(size=(3, 5)))
+    labels = [[0, 2], [1, 1], [4, 3]]
+    t = np.zeros((3, 5))
+    t[[0, 0, 1, 2, 2], [0, 2, 1, 4, 3]] = [0.5, 0.5, 1.0, 0.5, 0.5]
+    p = td.sparsemax(x).numpy()
+    want = (((x.numpy() - t) ** 2).sum(1) - ((x.numpy() - p) ** 2).sum(1)) / 2
+    for target in (labels, t):
+        y = td.sparsemax_loss(x, target, reduction="none")
+        np.testing.assert_allclose(y.numpy(), want, rtol=1e-12)
+        (g,) = td.grad(y.sum(), [x])
+        np.testing.assert_allclose(g.numpy(), p - t, atol=1e-12)
+    one = td.sparsemax_loss(x, [1, 1, 0], reduction="none")
+    again = td.sparsemax_loss(x, [[1], [1], [0]], reduction="none")
+    np.testing.assert_allclose(one.numpy(), again.numpy(), rtol=1e-12)
+    assert float(td.sparsemax_loss(x[0], labels[0])) == pytest.approx(want[0])
+    with pytest.raises(td.ShapeError, match="several one more behind"):
+        td.sparsemax_loss(x, [[1], [1]])
+    with pytest.raises(td.RunError, match="label -1"):
+        td.sparsemax_loss(x, [[1, -1]] * 3).numpy()
+
+
+def test_distances_broadcast() -> None:
+    x, y = np.arange(6.0).reshape(2, 1, 3), np.ones((4, 1))
+    squared = td.squared_distance(x, y, axis=-1)
+    np.testing.assert_array_equal(squared.numpy(), ((x - y) ** 2).sum(-1))
+    np.testing.assert_array_equal(td.l1_distance(x, y).numpy(), np.abs(x - y).sum())
+    with pytest.raises(td.ShapeError, match="do not broadcast"):
+        td.squared_distance(np.ones(3), np.ones(4))

@@ -312,3 +312,14 @@ def test_axes_of_two_lengths_are_no_set() -> None:
         with pytest.raises(td.AxisError, match="'n'"):
             combined()
     assert a != b and a["n"].length == 2 and "n" in a and len(a | a) == 1
+
+
+def test_tensors_stack_along_a_new_named_axis() -> None:
+    x = td.name_axes(np.arange(3.0), "n")
+    y = td.stack([x, 2 * x], "time")
+    assert y.type.axes == ("time", "n") and y.tolist()[1] == [0.0, 2.0, 4.0]
+    assert td.stack([td.zeros(3)] * 2, td.Axis("t", 2)).type.axes == ("t", None)
+    with pytest.raises(td.AxisError, match="repeat a name"):
+        td.stack([x, x], "n")
+    with pytest.raises(td.AxisError, match="length 3"):
+        td.stack([x, x], td.Axis("t", 3))

@@ -327,15 +327,14 @@ def _conv(
     """A convolution with attributes as a user writes them."""
     nodes = operands(x, w)
     extents, kernel = (node.type.shape[2:] for node in nodes)
-    stride, padding, dilation = sliding
+    stride, pad, dilation = sliding
     made = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)
     try:
         if len(kernel) != rank:
             _grouped(nodes[0].type, Type((), nodes[0].type.dtype), groups)
         steps = spatial(stride, rank, "stride")
         apart = spatial(dilation, rank, "dilation")
-        cover = pairs(padding, extents, kernel, apart, steps)
-        made = Conv(steps, cover, apart, groups)
+        made = Conv(steps, pairs(pad, extents, kernel, apart, steps), apart, groups)
     except TreadleError as error:
         raise located(error, made, nodes) from None
     return biased(made(*nodes), b)

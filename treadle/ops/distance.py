@@ -184,25 +184,25 @@ def kl_div(
 
 @carried_wide
 def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
-    """The sum of (x - y)², or |x - y|², over `axis` or over all.
+    """The sum of (x - y)², or |x - y|², over `axis` or over all; x and y broadcast.
 
     >>> import treadle as td
     >>> float(td.squared_distance([1.0, 3.0], [1.0, 1.0]))
     4.0
     """
-    a, b = pair(x, y, "squared_distance")
+    a, b = operands(as_float(x), y)
     return sum(squared_modulus(a - b), axis)
 
 
 @carried_wide
 def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
-    """The sum of |x - y| over `axis`, or over all.
+    """The sum of |x - y| over `axis`, or over all; x and y broadcast.
 
     >>> import treadle as td
     >>> float(td.l1_distance([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
-    a, b = pair(x, y, "l1_distance")
+    a, b = operands(as_float(x), y)
     return sum(abs(a - b), axis)
 
 

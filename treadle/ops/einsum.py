@@ -50,8 +50,8 @@ class _Term:
         self.x = x
 
 
-def _parsed(text: str, nodes: Sequence[Tensor]) -> tuple[list[str], str, str]:
-    """Letters of each operand and of the result, and those the dots stand for."""
+def _parsed(text: str, nodes: Sequence[Tensor]) -> tuple[list[str], str]:
+    """Letters of each operand and of the result."""
     spec = text.replace(" ", "")
     left, arrow, out = spec.partition("->")
     parts = left.split(",")
@@ -78,7 +78,7 @@ def _parsed(text: str, nodes: Sequence[Tensor]) -> tuple[list[str], str, str]:
     out = out.replace("...", dots)
     if len(set(out)) < len(out) or not set(out) <= set("".join(wide)):
         raise ArgumentError(f"the result of {text!r} repeats or invents a letter")
-    return wide, out, dots
+    return wide, out
 
 
 def _diagonal(term: _Term) -> _Term:
@@ -94,15 +94,15 @@ def _diagonal(term: _Term) -> _Term:
     return _Term(letters, x)
 
 
-def _extents(terms: Sequence[_Term], dots: str) -> dict[str, int]:
-    """The extent of each letter; those of dots broadcast."""
+def _extents(terms: Sequence[_Term]) -> dict[str, int]:
+    """The extent of each letter; those of 1 broadcast."""
     known: dict[str, int] = {}
     for term in terms:
         for c, n in zip(term.letters, term.x.type.shape, strict=True):
             before = known.setdefault(c, n)
-            if before == n or (c in dots and n == 1):
+            if n in (before, 1):
                 continue
-            if not (c in dots and before == 1):
+            if before != 1:
                 raise ShapeError(f"letter {c!r} is {before} and {n}")
             known[c] = n
     return known
@@ -143,10 +143,10 @@ def _cheapest(terms: Sequence[_Term], size: dict[str, int], out: str) -> Any:
 
 
 def _contracted(spec: str, nodes: Sequence[Tensor]) -> Tensor:
-    parts, out, dots = _parsed(spec, nodes)
+    parts, out = _parsed(spec, nodes)
     pairs = zip(parts, nodes, strict=True)
     terms = [_diagonal(_Term(letters, x)) for letters, x in pairs]
-    size = _extents(terms, dots)
+    size = _extents(terms)
     ready = []
     for k, term in enumerate(terms):
         others = "".join(t.letters for j, t in enumerate(terms) if j != k)

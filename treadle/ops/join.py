@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.errors import ArityError, AxisError, ShapeError
-from treadle.base.types import Type, normalize_axis, resolve_axis
+from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
+from treadle.base.types import Axis, Type, as_names, normalize_axis, resolve_axis
 from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
@@ -192,13 +192,19 @@ def _bare(nodes: Sequence[Tensor]) -> bool:
 
 
 @provide
-def stack(xs: Any, axis: int = 0) -> Tensor:
-    """The tensors of one shape side by side along a new dimension.
+def stack(xs: Any, axis: Any = 0) -> Tensor:
+    """The tensors of one shape side by side along a new dimension: a place, or the name
+    of a new axis in front.
 
     >>> import treadle as td
     >>> td.stack([[1.0, 2.0], [3.0, 4.0]], 1).tolist()
     [[1.0, 3.0], [2.0, 4.0]]
+    >>> x = td.name_axes(td.zeros(3), "n")
+    >>> td.stack([x, x], "time").type
+    float32[time=2, n=3]
     """
+    if isinstance(axis, (str, Axis)):
+        return _in_front(stack(xs), axis)
     items = list(xs)
     if not items:
         raise _nothing().located("stack")
@@ -225,6 +231,16 @@ def stack(xs: Any, axis: int = 0) -> Tensor:
         same = x.type is first  # then it is the same step
         wide.append(new_node(put, (x,), type_) if same else expand_dims(x, place))
     return wide[0] if len(wide) == 1 else shared(Concat, place)(*wide)
+
+
+def _in_front(y: Tensor, axis: str | Axis) -> Tensor:
+    """y with a name for its first dimension, which none of the others has."""
+    rest = y.type.axes[1:] if y.type.axes else (None,) * (y.type.ndim - 1)
+    try:
+        names = as_names((axis, *rest), y.type.shape)
+    except TreadleError as error:
+        raise error.located("stack", repr(y.type)) from None
+    return reshape(y, y.type.shape, axes=names)
 
 
 @provide

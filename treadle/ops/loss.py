@@ -28,8 +28,8 @@ from treadle.ops.labels import (
     over_labels,
 )
 from treadle.ops.logarithm import log
-from treadle.ops.pick import pick, take
-from treadle.ops.rearrange import expand_dims, squeeze
+from treadle.ops.pick import one_hot, pick, take
+from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
 from treadle.ops.reduce import sum
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax, sparsemax
@@ -288,14 +288,38 @@ class SparsemaxLoss(OfLabels):
         return expand_dims(g, self.axis) * slope, None
 
 
+def _shared(labels: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Probabilities, or the even ones of several labels in the last dimension."""
+    t, shape = labels.type, x.type.shape
+    if is_inexact(t.dtype) and t.shape == shape:
+        return astype(labels, x.type.dtype)
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    if is_inexact(t.dtype) or t.shape[:-1] != rest or not t.shape[-1]:
+        raise ShapeError(
+            f"scores {x.type} with labels {t}",
+            hint="labels have the scores' shape without its class dimension, several "
+            "one more behind; probabilities have the scores' shape",
+        )
+    hot = one_hot(labels, shape[axis], x.type.dtype).max(t.ndim - 1)
+    return moveaxis(hot / hot.sum(-1, keepdims=True), -1, axis)
+
+
+def _far(x: Tensor, t: Tensor, axis: int) -> Tensor:
+    """(|x - t|² - |x - p|²) / 2 along `axis`, where p = sparsemax(x)."""
+    z = x - stop_gradient(x.max(axis, keepdims=True))
+    p = sparsemax(z, axis)
+    return sum(p * z - p * p * 0.5 + t * t * 0.5 - t * z, axis)
+
+
 @carried_wide
 def sparsemax_loss(
     logits: Any, target: Any, axis: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
     """(|x - hot|² - |x - p|²) / 2, where p = sparsemax(x) and hot is 1 at the label.
 
-    Its derivative is p - hot; it is 0 where the label leads by 1. Martins and
-    Astudillo, From softmax to sparsemax, 2016.
+    Its derivative is p - hot; it is 0 where the label leads by 1. Several labels, in
+    one more dimension behind, share the 1 of `hot`; floats of the logits' shape stand
+    for it. Martins and Astudillo, From softmax to sparsemax, 2016.
 
     >>> import treadle as td
     >>> float(td.sparsemax_loss([[3.0, 0.0]], [0])), float(
@@ -305,7 +329,12 @@ def sparsemax_loss(
     x, place = classes_of(logits, axis)
     try:
         labels, _ = labels_of(target, None, x, place)
+        several = is_inexact(labels.type.dtype) or labels.type.ndim == x.type.ndim
+        plain = functions.unname(x)
+        if several:
+            values = _far(plain, _shared(labels, plain, place), place)
+        else:
+            values = SparsemaxLoss(place)(plain, labels)
     except TreadleError as error:
         raise error.located("sparsemax_loss") from None
-    values = SparsemaxLoss(place)(functions.unname(x), labels)
     return reduced(over_labels(values, x, place), reduction, "sparsemax_loss")

@@ -144,10 +144,12 @@ def sort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
 
 @op()
 class TopK(Composite):
-    """The k greatest elements along `axis` in falling order, and where they stand."""
+    """The k greatest elements along `axis` in falling order, or the k least in rising
+    order, and where they stand."""
 
     k: int
     axis: int
+    largest: bool = True
     rows = along_axes
     family = "order"
     arity = 1
@@ -165,13 +167,13 @@ class TopK(Composite):
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        places = ordered(x, self.axis, True)
+        places = ordered(x, self.axis, self.largest)
         places = np.take(places, np.arange(self.k), self.axis)
         return np.take_along_axis(x, places, self.axis), places
 
     def expand(self, *xs: Tensor) -> tuple[Tensor, Tensor]:
         key = (slice(None),) * self.axis + (slice(self.k),)
-        places = ArgSort(self.axis, True)(*xs)[key]
+        places = ArgSort(self.axis, self.largest)(*xs)[key]
         return functions.take_along_axis(xs[0], places, self.axis), places
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
@@ -187,6 +189,7 @@ class TopK(Composite):
             Sample(cls(2, 1), (Input((3, 5), apart=0.01),)),
             Sample(cls(1, 0), (Input((4,), apart=0.01),)),
             Sample(cls(0, 0), (Input((4,), apart=0.01),)),
+            Sample(cls(2, 0, False), (Input((4, 2), apart=0.01),)),
         ]
 
     @classmethod
@@ -199,17 +202,23 @@ class TopK(Composite):
 
 
 @provide
-def top_k(x: Any, k: int, axis: Any = -1) -> tuple[Tensor, Tensor]:
-    """The k greatest elements along `axis` in falling order, and their positions.
+def top_k(
+    x: Any, k: int, axis: Any = -1, largest: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The k greatest elements along `axis` in falling order, and their positions;
+    without `largest` the k least in rising order.
 
     NaN counts as greatest, as in `sort`, `max` and `argmax`.
 
     >>> import treadle as td
     >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2)]
     [[3.0, 2.0], [0, 2]]
+    >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2, largest=False)]
+    [[1.0, 2.0], [1, 2]]
     """
     node = as_tensor(x)
-    values, places = outputs_of(TopK(k, resolve_axis(axis, node.type))(node))
+    op = TopK(k, resolve_axis(axis, node.type), bool(largest))
+    values, places = outputs_of(op(node))
     return values, places
 
 

@@ -103,6 +103,7 @@ ROWS: dict[str, tuple[Change, str]] = {
     "data above": (outside("../secret"), "'w': '../secret' is not a name"),
     "data elsewhere": (outside("/etc/passwd"), "'w': '/etc/passwd' is not a name"),
     "data behind a link": (outside("link/secret"), "is not beside the model"),
+    "data of two names": (outside("hard"), "hard links"),
     "data that ends": (outside("short.bin"), "has 5 bytes: none for 24 at 0"),
     "data before": (outside("short.bin", offset="-8"), "none for 24 at -8"),
     "data at no number": (outside("short.bin", offset="x"), "'w': invalid literal"),
@@ -182,6 +183,7 @@ def test_a_file_that_lies_is_told(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "short.bin").write_bytes(b"12345")
     (folder / "link").symlink_to(tmp_path)
+    (folder / "hard").hardlink_to(tmp_path / "secret")
     path = made(folder, change)
     tracemalloc.start()
     with pytest.raises(td.ModelFileError, match=says) as found:

@@ -263,9 +263,7 @@ row("ArgMin", reads=_PLACES)(_place(td.argmin))
 @row("TopK", reads="axis largest sorted", static=(1,), first=10)
 def _top(node: Node, x: Tensor, k: Any) -> Any:
     axis, count = axis_of(node.get("axis", -1), x), integers(k, "k")[0]
-    signed = x if node.get("largest", 1) else -x
-    values, places = td.top_k(signed, count, axis)
-    values = values if node.get("largest", 1) else -values
+    values, places = td.top_k(x, count, axis, bool(node.get("largest", 1)))
     return values, td.astype(places, td.int64)
 
 

@@ -244,7 +244,9 @@ def _cumulative(w: Writer, node: Tensor, x: str) -> str:
 @export("TopK")
 def _top(w: Writer, node: Tensor, x: str) -> Names:
     op: Any = node.op
-    return w.several("TopK", 2, x, w.integers([op.k]), axis=op.axis)
+    return w.several(
+        "TopK", 2, x, w.integers([op.k]), axis=op.axis, largest=int(op.largest)
+    )
 
 
 @export("ArgSort")

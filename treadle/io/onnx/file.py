@@ -196,7 +196,10 @@ def _read_outside(
     """The bytes of a span of a file, which is to have them."""
     start, length, size = span
     with open_regular(place, ModelFileError) as file:
-        end = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        if status.st_nlink > 1:
+            raise ValueError("a file of several names (hard links) is not read")
+        end = status.st_size
         if length != size or start < 0 or start + size > end:
             raise ValueError(
                 f"it has {end} bytes: none for {length} at {start} "
