@@ -65,7 +65,7 @@ def updates() -> Made:
 
 def loops() -> Made:
     x = td.placeholder((5, 3), name="x")
-    w = td.param("w", init=RNG.normal(size=(3, 3)))
+    w = td.param("w", init=RNG.normal(size=(3, 3)).astype("f4"))
     _, rows = td.scan(lambda h, v: (td.tanh(h @ w + v),) * 2, td.zeros(3), x)
     n = td.while_loop(lambda n: n < 100.0, lambda n: n * 2 + 1, td.sum(x * x) + 1)
     y = td.cond(td.sum(x) > 0, lambda: x * 2, lambda: -x)

@@ -520,7 +520,7 @@ def test_a_named_tuple_with_data_has_no_plan() -> None:
 
 
 def test_items_of_variables_are_tensors_to_a_plan() -> None:
-    table = td.param("table", init=np.arange(6.0).reshape(3, 2))
+    table = td.param("table", init=np.arange(6.0, dtype="f4").reshape(3, 2))
     f = td.function(lambda x: x * 2.0)
     assert f(table[1]).tolist() == [4.0, 6.0] and len(f.plans) == 1
     assert f(table[2]).tolist() == [8.0, 10.0] and f.count == 1

@@ -30,9 +30,13 @@ def network(seed: int) -> bytes:
     rng = np.random.default_rng(seed)
     with td.options(engine="native", seed=seed, threads=1 + seed % 3):
         images = td.asarray(rng.standard_normal((2, 1, 6, 6)).astype(np.float32))
-        filters = td.param(f"f{seed}", init=rng.standard_normal((3, 1, 3, 3)) * 0.1)
-        w = td.param(f"w{seed}", init=rng.standard_normal((16, 5 + seed)) * 0.1)
-        u = td.param(f"u{seed}", init=rng.standard_normal((5 + seed, 5 + seed)) * 0.1)
+
+        def made(name: str, *shape: int) -> td.Parameter:
+            first = rng.standard_normal(shape) * 0.1
+            return td.param(f"{name}{seed}", init=first, dtype="float32")
+
+        filters, w = made("f", 3, 1, 3, 3), made("w", 16, 5 + seed)
+        u = made("u", 5 + seed, 5 + seed)
         opt = td.optim.Adam([filters, w, u], lr=0.01)
         for _ in range(2):
             maps = td.dropout(td.relu(td.conv2d(images, filters)), 0.3)
