@@ -37,10 +37,13 @@ class Program(Protocol):
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
+        held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
         """The results by number; the arguments numbered in `spent` may be written, of
-        which a `claim` is told."""
+        which a `claim` is told. They may be `held` in their place: what is written
+        there is not among the results.
+        """
 
     def begin(
         self,
@@ -49,11 +52,7 @@ class Program(Protocol):
         held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
-        """As `run`, which may go on beside the caller: then results are Futures.
-
-        What is spent may be `held` in its place: what is written there is not among
-        them.
-        """
+        """As `run`, which may go on beside the caller: then results are Futures."""
 
 
 @dataclass(frozen=True)

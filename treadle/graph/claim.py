@@ -146,6 +146,7 @@ class Claim:
         """
         values = self.values
         assert values is not None
+        self._decide()
         if self.copies is None:
             for node, x, old in zip(self.nodes, values, self.before, strict=True):
                 settle(node, newer(x, old.stored))
@@ -162,11 +163,16 @@ class Claim:
         if not self.before:
             return
         self.values = [x.stored for x in self.before]
-        self._has_begun = lambda: True
+        self._decide()
         if self.copies is None:
             for node, x in zip(self.nodes, self.values, strict=True):
                 node.stored = x
         self._replace(self.nodes, self.before)
+
+    def _decide(self) -> None:
+        """Nobody gets a copy of what was before any more who has none yet."""
+        with order:
+            self._has_begun = lambda: True
 
     def leave(self, failed: bool) -> None:
         """Something was raised: the versions are those before, unless the run has begun
@@ -270,9 +276,13 @@ class InPlace(Claim):
 
     def begin_run(self) -> Runs:
         """A run is about to write over all of them: to be told its ticket and end."""
-        self.turn = next(_turns)
+        self.next_turn()
         self.runs.begin()
         return self.runs
+
+    def next_turn(self) -> None:
+        """A run is about to write over all of them, and is waited for."""
+        self.turn = next(_turns)
 
     def take_if(self, alone: Callable[[], bool]) -> bool:
         """Take the versions away if nobody has assigned since, nor holds one or a
@@ -293,6 +303,7 @@ class InPlace(Claim):
 
     def finish(self, nodes: Sequence[Tensor] | None = None) -> Variable | None:
         later: list[Variable] = []
+        self._decide()
         if self.copies is None:
             self.before, self.nodes = self.nodes, self.before
         else:  # who asked has the nodes there: those before are free
@@ -303,7 +314,7 @@ class InPlace(Claim):
         return later[0] if later else None
 
     def give_back(self) -> None:
-        self._has_begun = lambda: True
+        self._decide()
         self._replace(self.nodes, self._found or self.before)
         self.runs.claim = None
 

@@ -263,8 +263,7 @@ class Recording(Recorder):
         last.changes = list(self.changes.values())
         # Who reads what else it computes waits for it.
         last.begins = slots == self.changes.keys()
-        told = last.begins or last.needs is not None
-        if told and len(self.over) == len(self.changes):
+        if len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         rows = [(slot, k) for slot, k, leaf in nodes if leaf is SPENT]
         others = [x for x in nodes if x[2] is not SPENT]

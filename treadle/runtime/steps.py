@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import SPENT
 from treadle.base.dtypes import OWN
-from treadle.base.options import current, modes
+from treadle.base.options import modes
 from treadle.base.types import Type
-from treadle.engines.base import Failed, Program, are_below, engine
+from treadle.engines.base import Failed, Program, are_below
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
@@ -117,17 +117,25 @@ class Computed:
         begins = self.begins or (self._is_worth_it() and self.is_sure(values))
         if values.begun and not begins:
             values.begun[-1].wait()
-        # Transactions hold what is there now, and no run goes on beside them.
+        start = perf_counter()
+        made = self._made(values, begins)
+        values.put(made, [(k, slot) for k, slot in self.results if k in made])
+        if not begins:
+            self.runs += 1
+            self.seconds = min(self.seconds, perf_counter() - start)
+
+    def _made(self, values: Values, begins: bool) -> dict[int, Any]:
+        """The results; what changes is taken away first, and lies where it did if
+        nobody else refers to it."""
         moved = self.moved
-        if moved is not None and not (begins and engine(current().engine).beside()):
-            if moved.together.held is not None:
+        if modes.get().transactions:  # they hold what is there now
+            if moved is not None and moved.together.held is not None:
                 let_go(moved.together.ids)
             moved = None
         held = None if moved is None else moved.take(values.look)
         if moved is not None and held is not None:
             values.claim = held
-            self._move(values, moved, held)
-            return
+            return self._move(values, moved, held, held, begins)
         claim, spent = None, set[int]()
         if self.changes:
             claim = values.claim = Claim([x.variable for x in self.changes])
@@ -135,21 +143,14 @@ class Computed:
             if not modes.get().transactions:
                 spent = self._spent(values.look, claim)
         if claim is not None and moved is not None and spent == moved.free:
-            self._move(values, moved, moved.together.hold(claim), claim)
-            return
+            held = moved.together.hold(claim)
+            return self._move(values, moved, held, claim, begins)
         arrays = [values(x, begins) for x in self.sources]
-        start = perf_counter()
-        told = claim if spent else None
-        if begins:
-            made = self.program.begin(arrays, spent, claim=told)
-        else:
-            made = self.program.run(arrays, spent, told)
+        run = self.program.begin if begins else self.program.run
+        made = run(arrays, spent, None, claim if spent else None)
         if claim is not None and claim.values is None:
             claim.values = [made[k] for k in claim.keys]
-        values.put(made, self.results)
-        if not begins:
-            self.runs += 1
-            self.seconds = min(self.seconds, perf_counter() - start)
+        return made
 
     def _take(self, claim: Claim, look: Look) -> None:
         """Take the versions before away from the Variables that are assigned."""
@@ -161,13 +162,15 @@ class Computed:
             raise outdated(changed).located("step", repr(changed.type))
 
     def _move(
-        self, values: Values, moved: Moved, held: InPlace, claim: Claim | None = None
-    ) -> None:
-        """Begin it over the values that Variables have where they lie."""
-        arrays = moved.arguments(held, [values(x, True) for x in moved.rest])
-        made = self.program.begin(arrays, moved.free, held, claim or held)
-        values.put(made, [(k, slot) for k, slot in self.results if k in made])
-        values.begun.append(held.runs)
+        self, values: Values, moved: Moved, held: InPlace, claim: Claim, begins: bool
+    ) -> dict[int, Any]:
+        """The results besides the values that are written where those before lie."""
+        arrays = moved.arguments(held, [values(x, begins) for x in moved.rest])
+        run = self.program.begin if begins else self.program.run
+        made = run(arrays, moved.free, held, claim)
+        if begins:
+            values.begun.append(held.runs)
+        return made
 
     def _is_worth_it(self) -> bool:
         return self.runs >= RUNS and self.seconds > WORTH

@@ -135,7 +135,7 @@ class Native(Engine):
             if begin:
                 found = linked.begin(arrays, free, claim=claim)
             else:
-                found = linked.run(arrays, free, lines, claim)
+                found = linked.run(arrays, free, lines, claim=claim)
         except OutOfMemoryError as error:
             raise linked.lined(error, order) from error.__cause__
         except PositionError:
@@ -346,9 +346,10 @@ class _Known:
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
         spent: Set[int],
+        held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
-        return self._linked().run(arrays, spent, claim=claim)
+        return self._linked().run(arrays, spent, None, held, claim)
 
     def begin(
         self,

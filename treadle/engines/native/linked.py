@@ -296,15 +296,17 @@ class Linked:
         arrays: Arrays,
         spent: Set[int] = frozenset(),
         lines: Mapping[Key, Origin] | None = None,
+        held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
         """The results for the values of the arguments, in the program's order.
 
-        Arguments numbered in `spent` may be overwritten, of which a `claim` is told;
+        Arguments numbered in `spent` may be overwritten, of which a `claim` is told, or
+        are `held` in their place: what is written there is not among the results;
         `lines` as in `Timing.tell`.
         """
         with Run(self, lines) as run:
-            return run(arrays, spent, claim)
+            return run(arrays, spent, held, claim)
 
     def begin(
         self,
@@ -313,15 +315,11 @@ class Linked:
         held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
-        """As `run`, beside the caller where that can be: the results as Futures.
-
-        What is spent may be `held` in its place: what is written there is not among
-        them.
-        """
+        """As `run`, beside the caller where that can be: the results as Futures."""
         if len(self.runs) == 1 and self.runs[0].records and beside():
             return Run(self).begin(arrays, spent, held, claim)
         arrived()  # arguments may be results of what goes on
-        return self.run(arrays, spent, claim=claim)
+        return self.run(arrays, spent, None, held, claim)
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:

@@ -113,11 +113,14 @@ class Run:
         self,
         arrays: Sequence[Array],
         spent: Set[int] = frozenset(),
+        held: InPlace | None = None,
         claim: Claim | None = None,
     ) -> dict[int, Any]:
         """The results for the values of the arguments; those in `spent` may go, of
-        which a `claim` is told."""
-        alive, panels, idle = self._placed(arrays, spent)
+        which a `claim` is told, or are `held` in their place."""
+        alive, panels, idle = self._placed(arrays, spent, held)
+        if held is not None:
+            held.next_turn()
         careful = type(self.lease) is not Lease
         found = self._found(alive)
         if claim is not None:
