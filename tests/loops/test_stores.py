@@ -42,6 +42,9 @@ def test_a_store_that_lost_a_loop_is_refused() -> None:
     lost = replace(outer, body=(replace(store, index=without),))
     told = _problems(program, step, kernel.with_body((lost,)))
     assert "1500 elements, of which 30 are stored" in told
+    lost = replace(outer, body=(store,))
+    told = _problems(program, step, kernel.with_body((lost,)))
+    assert f"b1: axis {inner.axis.name} is used outside of its loop" in told
 
 
 def test_a_store_beyond_its_buffer_is_refused() -> None:

@@ -156,7 +156,9 @@ def store_problems(kernel: Kernel, sizes: Sequence[int], whole: bool) -> list[st
     for s, loops in _stores(kernel.body, ()):
         number, size = s.buffer, every[s.buffer]
         low, high = _reached(s)
-        runs = all(loop.axis.extent for loop in loops)
+        around = [loop.axis for loop in loops]
+        found += [f"b{number}: {told}" for told in _outside(s.index, around)]
+        runs = all(axis.extent for axis in around)
         if runs and not 0 <= low <= high < size:
             place = f"stored to from {low} to {high}"
             found.append(f"b{number} has {size} elements and is {place}")
