@@ -9,6 +9,7 @@ import numpy as np
 from treadle.base.dtypes import (
     bfloat16,
     bool_,
+    complex128,
     float32,
     float64,
     int32,
@@ -103,11 +104,10 @@ def _beside_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) ->
     dtype = node.type.dtype
     if kind(dtype) not in ("bool", "integer"):
         return binary(op, x, y)
-    if isinstance(number, (float, np.floating)):  # exact in no narrower type
-        wide = [
-            astype(v, float64) if v is node else as_tensor(v, float64) for v in (x, y)
-        ]
-        return binary(op, *wide)
+    if isinstance(number, (float, complex, np.inexact)):  # in no narrower type exact
+        parts = isinstance(number, (complex, np.complexfloating))
+        wide = complex128 if parts else float64
+        return binary(op, *[astype(as_tensor(v, wide), wide) for v in (x, y)])
     if dtype == bool_ or not isinstance(number, (int, np.integer)):
         return binary(op, x, y)
     limits = np.iinfo(dtype)
