@@ -16,6 +16,7 @@ from treadle import optim as optim
 from treadle.autodiff.forward import *
 from treadle.autodiff.gradient import *
 from treadle.base.axes import *
+from treadle.base.boundary import guard as _guard
 from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *
@@ -27,6 +28,8 @@ from treadle.graph.frame import *
 from treadle.graph.initial import *
 from treadle.graph.inspect import *
 from treadle.graph.mark import *
+from treadle.graph.op import Op as _Op
+from treadle.graph.operators import Operand as _Operand
 from treadle.graph.scope import *
 from treadle.graph.tensor import *
 from treadle.graph.text import *
@@ -119,6 +122,10 @@ from treadle.viz.dot import *
 from treadle.viz.memory import *
 from treadle.viz.show import *
 
+_guard(globals(), _Operand, _Op)
+_guard(vars(linalg))
+_guard(vars(random))
+
 __version__ = "0.1.0"
 _reserve.begin()
 
@@ -150,7 +157,11 @@ _LATER = {
 def __getattr__(name: str) -> _Any:
     if name in _LATER:
         found = _importlib.import_module(f"treadle.{_LATER[name]}")
-        return found if _LATER[name] == name else getattr(found, name)
+        if _LATER[name] != name:
+            own = {"__name__": "treadle", name: getattr(found, name)}
+            _guard(own)
+            found = globals()[name] = own[name]
+        return found
     raise AttributeError(f"module 'treadle' has no attribute {name!r}")
 
 

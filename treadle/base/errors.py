@@ -9,6 +9,7 @@ __all__ = [
     "ArgumentError",
     "ArityError",
     "AxisError",
+    "CallError",
     "DTypeError",
     "DataFileError",
     "GradientError",
@@ -90,6 +91,10 @@ class ArityError(TreadleError, TypeError):
 
 class ArgumentError(TreadleError, ValueError):
     """An attribute outside its range."""
+
+
+class CallError(ArgumentError, TypeError):
+    """Arguments of a kind that a function does not take."""
 
 
 class GradientError(TreadleError, ValueError):

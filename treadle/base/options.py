@@ -16,6 +16,7 @@ from typing import Any
 from treadle.base import dtypes
 from treadle.base.errors import OptionError, TreadleError
 from treadle.base.sizes import as_bytes
+from treadle.base.types import as_integer
 
 __all__ = [
     "options",
@@ -133,9 +134,9 @@ def on_change(watcher: Callable[[Options, Options], None]) -> None:
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = as_integer(value)
+    if number is None:
         raise OptionError(f"option {name!r} takes a whole number, not {value!r}")
-    number: int = value.__index__()
     if number < 0:
         raise OptionError(f"option {name!r} takes no negative number, got {number}")
     return number

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,19 +136,61 @@ def without_names(t: Any) -> Any:
     return Type(t.shape, t.dtype)
 
 
+def as_integer(value: Any) -> int | None:
+    """A whole number as an int; None of anything else, truth values included.
+
+    >>> as_integer(3), as_integer(2.0), as_integer(True)
+    (3, None, None)
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, type) or type(value).__name__ in ("bool", "bool_"):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def as_integers(value: Any) -> tuple[int, ...] | None:
+    """A whole number, or several, as a tuple; None of anything else.
+
+    >>> as_integers(3), as_integers([2, 3]), as_integers(["a"])
+    ((3,), (2, 3), None)
+    """
+    if not isinstance(value, (tuple, list)):
+        one = as_integer(value)
+        if one is not None:
+            return (one,)
+    items = as_items(value)
+    found = [as_integer(n) for n in items] if items is not None else [None]
+    whole = tuple([n for n in found if n is not None])
+    return whole if len(whole) == len(found) else None
+
+
+def as_items(values: Any) -> tuple[Any, ...] | None:
+    """What is in a tuple, a list or another sequence; None of what is none."""
+    if isinstance(values, (str, bytes, Mapping, type)):
+        return None
+    try:
+        return tuple(values)
+    except (TypeError, ValueError):
+        return None
+
+
 def as_shape(shape: Any) -> Shape:
     """A shape from an integer or a sequence of non-negative integers.
 
     >>> as_shape(3), as_shape([2, 3])
     ((3,), (2, 3))
     """
-    items = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    try:
-        found = tuple(n.__index__() for n in items)
-    except AttributeError:
-        raise ShapeError(f"a shape holds integers, not {shape!r}") from None
+    found = as_integers(shape)
+    if found is None:
+        raise ShapeError(f"a shape holds integers, not {shape!r}")
     if any(n < 0 for n in found):
         raise ShapeError(f"a shape holds no negative extents, got {found}")
+    if any(n >> 63 for n in found):
+        raise ShapeError(f"no extent is as large as in {found}")
     return found
 
 
@@ -173,19 +216,20 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return tuple(result)
 
 
-def normalize_axis(axis: int, ndim: int) -> int:
-    """An axis counted from the front.
+def normalize_axis(axis: Any, ndim: int, names: Names | None = None) -> int:
+    """An axis counted from the front; `names` are told where it is out of range.
 
     >>> normalize_axis(-1, 3)
     2
     """
-    if not hasattr(axis, "__index__") or isinstance(axis, bool):
+    position = as_integer(axis)
+    if position is None:
         raise AxisError(f"an axis is an integer or a name, not {axis!r}")
-    position = axis.__index__()
     if not -ndim <= position < ndim:
+        which = f" ({', '.join(map(str, names))})" if names else ""
         raise AxisError(
             f"axis {position} is out of range for {ndim} dimension"
-            f"{'' if ndim == 1 else 's'}"
+            f"{'' if ndim == 1 else 's'}{which}"
         )
     return position % ndim
 
@@ -197,7 +241,8 @@ def normalize_axes(axes: Any, type_: Type) -> tuple[int, ...]:
     items: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
     found = tuple(resolve_axis(axis, type_) for axis in items)
     if len(set(found)) != len(found):
-        raise AxisError(f"axes {tuple(axes)} name a dimension twice")
+        which = f" of {type_}" if type_.axes else ""
+        raise AxisError(f"axes {tuple(axes)} name a dimension twice{which}")
     return found
 
 
@@ -215,22 +260,29 @@ def resolve_axis(axis: Any, type_: Type) -> int:
         if type_.axes is None or axis not in type_.axes:
             raise AxisError(f"no axis is named {axis!r} in {type_}")
         return type_.axes.index(axis)
-    return normalize_axis(axis, type_.ndim)
+    return normalize_axis(axis, type_.ndim, type_.axes)
+
+
+def is_axis(axis: Any) -> bool:
+    """Whether something names a dimension: an integer, a text or an Axis."""
+    return isinstance(axis, (str, Axis)) or as_integer(axis) is not None
 
 
 def as_names(axes: Sequence[Any] | None, shape: Shape) -> Names | None:
     """Axis names from Axis objects, names or None, checked against the shape."""
     if axes is None:
         return None
+    if as_items(axes) is None:
+        raise AxisError(f"axes are several names, not {axes!r}")
     if len(axes) != len(shape):
         raise AxisError(f"{len(axes)} axes given for {len(shape)} dimensions")
     for axis, n in zip(axes, shape, strict=True):
         if isinstance(axis, Axis) and axis.length != n:
             raise AxisError(f"axis {axis.name!r} has length {axis.length}, not {n}")
     names = tuple(axis.name if isinstance(axis, Axis) else axis for axis in axes)
+    if not all(name is None or isinstance(name, str) for name in names):
+        raise ArgumentError(f"axes are named by strings or Axis objects, not {names}")
     known = [name for name in names if name is not None]
     if len(set(known)) != len(known):
         raise AxisError(f"axis names {names} repeat a name")
-    if not all(name is None or isinstance(name, str) for name in names):
-        raise ArgumentError(f"axes are named by strings or Axis objects, not {names}")
     return names if known else None

@@ -1,5 +1,6 @@
 """Data sets, batches in an order that can be resumed, text and trees as numbers."""
 
+from treadle.base.boundary import guard as _guard
 from treadle.data.catalog import load_images
 from treadle.data.conllu import Row, Sentence, parse_conllu, read_conllu
 from treadle.data.dataset import (
@@ -45,3 +46,5 @@ __all__ = [
     "read_vectors",
     "write_vectors",
 ]
+
+_guard(globals())

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from treadle.base.boundary import guarded
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER
@@ -247,7 +248,7 @@ class _Recorded(Called):
 
     def __init__(self, f: Callable[..., Any], data: bool) -> None:
         super().__init__(self.run, data)
-        self.f = f
+        self.f = guarded(f)
         self.open: set[bytes] = set()  # of calls that have no plan
         update_wrapper(self, f)
 

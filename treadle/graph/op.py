@@ -17,14 +17,27 @@ import numpy as np
 
 from treadle.base.caches import Cache, cached
 from treadle.base.dtypes import KINDS, DType, float32, kind
-from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
-from treadle.base.types import Names, TupleType, Type
+from treadle.base.errors import (
+    ArgumentError,
+    ArityError,
+    AxisError,
+    DTypeError,
+    TreadleError,
+)
+from treadle.base.types import Names, TupleType, Type, as_integer
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor, new_node
 
 RESULTS = 4096  # types of results that are known at most
 _results: Cache[Any, Any] = Cache("types of results", RESULTS)  # by op and inputs
 _type = attrgetter("type")
+# What attributes hold, by their annotations, and what tells it.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "int": ("a whole number", lambda x: as_integer(x) is not None),
+    "int | None": ("a whole number", lambda x: x is None or as_integer(x) is not None),
+    "bool": ("True or False", lambda x: isinstance(x, (bool, int, np.bool_))),
+    "str": ("a text", lambda x: isinstance(x, str)),
+}
 
 Array = np.ndarray[Any, Any]
 Cotangents = tuple[Tensor | None, ...]
@@ -112,9 +125,14 @@ class Op(_Frozen):
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The node of this op on these inputs."""
         key = (self, *map(_type, inputs)) if self.closed else None
-        type_: Any = _results.get(key)
+        try:
+            type_: Any = _results.get(key)
+        except TypeError:  # an attribute has no hash
+            type_ = None
         if type_ is None:
             try:
+                if key is not None:
+                    self.check_attributes()
                 self.check(inputs)
                 type_ = self.infer(*[x.type for x in inputs])
             except TreadleError as error:
@@ -123,6 +141,14 @@ class Op(_Frozen):
             if key is not None:
                 _results[key] = type_
         return new_node(self, inputs, type_, 3)
+
+    def check_attributes(self) -> None:
+        """That attributes which are whole numbers, truth values or texts are such."""
+        for f in fields(self):  # type: ignore[arg-type]
+            known = _KINDS.get(str(f.type))
+            value = getattr(self, f.name)
+            if known is not None and not known[1](value):
+                raise ArgumentError(f"{f.name} is {known[0]}, not {value!r}")
 
     def check(self, inputs: Sequence[Tensor]) -> None:
         """Number and dtype kinds of the inputs, before `infer` sees them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from treadle.base.errors import ShapeError, TraceError
+from treadle.base.errors import CallError, DTypeError, ShapeError, TraceError
 from treadle.base.types import Names, Shape, Type
 
 if TYPE_CHECKING:
@@ -297,10 +297,17 @@ class Operand:
         return value.copy() if copy else value
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_item("float"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_item("int"))
+
+    def _real_item(self, kind: str) -> Any:
+        """The value of a real scalar, to be made a Python number of."""
+        value = self.item()
+        if isinstance(value, complex):
+            raise DTypeError(f"{self.type} is no {kind}", hint="take td.real(x)")
+        return value
 
     def __complex__(self) -> complex:
         return complex(self.item())
@@ -315,12 +322,12 @@ class Operand:
 
     def __index__(self) -> int:
         if self.type.dtype.kind not in "iu" or self.type.shape:
-            raise TypeError(f"only an integer scalar can be an index, not {self.type}")
+            raise DTypeError(f"only an integer scalar can be an index, not {self.type}")
         return int(self.item())
 
     def __len__(self) -> int:
         if not self.type.shape:
-            raise TypeError("a scalar tensor has no length")
+            raise CallError("a scalar tensor has no length")
         return self.type.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
+from treadle.base.boundary import HANDS_ON
 from treadle.base.caches import Cache
 from treadle.base.errors import locators
 from treadle.base.types import Type
@@ -21,7 +22,8 @@ _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
 # By file name, whether it is of the library.
 library: Cache[str, bool] = Cache("files", 4096)
-handing_on: set[CodeType] = set()  # of the library, what only calls other functions
+# Of the library, what only calls other functions.
+handing_on: set[CodeType] = {HANDS_ON}
 _getframe = sys._getframe
 _provided = vars(functions)  # of what other layers put there
 
@@ -102,7 +104,10 @@ def call() -> tuple[str, str, str]:
     types = [getattr(x, "type", None) for x in found]
     operands = ", ".join(repr(t) for t in types if isinstance(t, Type))
     origin = frame.f_code, frame.f_lasti
-    return code.co_name.strip("_"), operands, describe(origin)
+    name = code.co_name.strip("_")
+    if name == "init" and found:
+        name = type(found[0]).__name__
+    return name, operands, describe(origin)
 
 
 locators.append(call)

@@ -57,6 +57,8 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
     (True, 'net/w')
     """
     stack = _scopes.get()
+    if not isinstance(name_or_scope, (str, Scope)):
+        raise ArgumentError(f"a scope has a name or is a Scope, not {name_or_scope!r}")
     if isinstance(name_or_scope, Scope):
         entry = (name_or_scope.prefix, name_or_scope)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from treadle.base.errors import TreadleError
+from treadle.base.errors import ArgumentError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
@@ -88,7 +88,13 @@ class Tensor(Operand):
         above: int = 2,
     ) -> Self:
         # `above`: how many frames up the user's may be, from where it is looked for.
-        made: Any = new_node(op, inputs, type_, above + 1, stored, cls)
+        try:
+            made: Any = new_node(op, inputs, type_, above + 1, stored, cls)
+        except AttributeError:
+            raise ArgumentError(
+                f"a Tensor is a node of an op on inputs, not of {type(op).__name__}",
+                hint="td.asarray(...) makes one of numbers",
+            ).located("Tensor") from None
         return made
 
     @property

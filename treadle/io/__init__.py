@@ -1,5 +1,6 @@
 """Files: arrays by name in files of several formats, written whole or not at all."""
 
+from treadle.base.boundary import guard as _guard
 from treadle.io.checkpoint import Checkpoint as Checkpoint
 from treadle.io.checkpoint import load_checkpoint as load_checkpoint
 from treadle.io.checkpoint import save_checkpoint as save_checkpoint
@@ -18,3 +19,5 @@ from treadle.io.tensorboard import read_events as read_events
 from treadle.io.tensors import FORMATS as FORMATS
 from treadle.io.tensors import load_arrays as load_arrays
 from treadle.io.tensors import save_arrays as save_arrays
+
+_guard(globals())

@@ -1,6 +1,7 @@
 """Networks: modules, layers, initializers and functions under torch's names."""
-# ruff: noqa: F401, F403
+# ruff: noqa: F403
 
+from treadle.base.boundary import guard as _guard
 from treadle.nn import functional, init
 from treadle.nn.activation import *
 from treadle.nn.beam import *
@@ -22,3 +23,7 @@ from treadle.nn.shortlist import *
 from treadle.nn.transformer import *
 from treadle.nn.universal import *
 from treadle.nn.vocabulary import *
+
+_guard(globals())
+_guard(vars(functional))
+_guard(vars(init))

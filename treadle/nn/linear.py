@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError
+from treadle.base.types import as_integer
 from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.scope import initial_array, param
@@ -73,7 +74,7 @@ def _from(least: int, given: dict[str, Any]) -> None:
         for n in value if several else (value,):
             if isinstance(n, (tuple, list)):
                 _from(least, {name: n})
-            elif isinstance(n, bool) or not hasattr(n, "__index__") or n < least:
+            elif (number := as_integer(n)) is None or number < least:
                 kind = "are whole numbers" if several else "is a whole number"
                 raise ArgumentError(f"{name} {kind} from {least} up, got {value!r}")
 

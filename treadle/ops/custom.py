@@ -171,6 +171,8 @@ class CustomGradient:
     """What `td.custom_gradient` makes: a function of tensors and its gradient."""
 
     def __init__(self, f: Callable[..., Any], gradient: Gradient | None) -> None:
+        if not (callable(f) and (gradient is None or callable(gradient))):
+            raise ArgumentError(f"takes functions, not {f!r} and {gradient!r}")
         self.f = f
         self.pulled = gradient
         self.name = getattr(f, "__name__", type(f).__name__)

@@ -14,9 +14,12 @@ from treadle.base.types import (
     Names,
     Shape,
     Type,
+    as_integers,
+    as_items,
     as_names,
     as_shape,
     broadcast_shapes,
+    is_axis,
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
@@ -108,7 +111,9 @@ def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
     (2, 2)
     """
     node = as_tensor(x)
-    wanted = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    wanted = as_integers(shape)
+    if wanted is None:
+        raise ShapeError(f"a shape holds integers, not {shape!r}")
     if wanted.count(-1) > 1:
         raise ShapeError(f"shape {wanted} has more than one -1")
     if -1 in wanted:
@@ -176,7 +181,12 @@ def permute_dims(x: Any, axes: Any = None) -> Tensor:
     (4, 2, 3)
     """
     node = as_tensor(x)
-    own = _permutation(node.type, None if axes is None else tuple(axes))
+    order = None if axes is None else as_items(axes)
+    if order is None and axes is not None:
+        raise AxisError(f"an order of axes is several of them, not {axes!r}")
+    if order and not all(map(is_axis, order)):
+        raise AxisError(f"an axis is an integer or a name, not {axes!r}")
+    own = _permutation(node.type, order)
     return node if own is None else own(node)
 
 

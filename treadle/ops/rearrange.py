@@ -9,6 +9,8 @@ import numpy as np
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.types import (
     Axis,
+    as_integers,
+    as_items,
     broadcast_shapes,
     normalize_axes,
     normalize_axis,
@@ -198,8 +200,14 @@ def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
     node = as_tensor(x)
     k = resolve_axis(axis, node.type)
     old, n = node.type.shape, node.type.shape[k]
+    if as_items(shape) is None:
+        raise ShapeError(f"a dimension splits into several, not {shape!r}")
     own = [m.name if isinstance(m, Axis) else None for m in shape]
     parts = [m.length if isinstance(m, Axis) else m for m in shape]
+    whole = as_integers(parts)
+    if whole is None:
+        raise ShapeError(f"extents are integers, not {tuple(shape)}")
+    parts = list(whole)
     if parts.count(-1) == 1:
         known = int(np.prod([m for m in parts if m != -1], dtype=int))
         parts[parts.index(-1)] = n // known if known else 0

@@ -50,6 +50,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     [[1.0, 10.0], [2.0, 20.0]]
     """
 
+    if not callable(f):
+        raise ArgumentError(f"takes a function, not {f!r}")
+
     @functools.wraps(f)
     def mapped(*args: Any) -> Any:
         try:

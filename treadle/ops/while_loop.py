@@ -10,6 +10,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.dtypes import bool_, float64
 from treadle.base.errors import (
+    ArgumentError,
     GradientError,
     ShapeError,
     TraceError,
@@ -27,6 +28,8 @@ from treadle.ops.families import Family, outputs_of
 from treadle.ops.loop import drawn_at, refuse_assignment, scan
 
 __all__ = ["while_loop"]
+
+MOST = 1 << 31  # steps of a bounded loop, which are all run through
 
 
 @op(tolerance="R")
@@ -140,6 +143,10 @@ def while_loop(
     >>> int(td.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
     128
     """
+    if max_iterations is not None and not 0 <= max_iterations < MOST:
+        raise ArgumentError(
+            f"max_iterations is from 0 to {MOST - 1}, got {max_iterations}"
+        ).located("while_loop")
     if max_iterations is not None:
 
         def step(state: Any, _: Any) -> tuple[Any, Any]:

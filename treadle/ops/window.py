@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
-from treadle.base.types import Shape, Type
+from treadle.base.types import Shape, Type, as_integer, as_integers
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -138,10 +138,12 @@ class Window(Family):
 
 def spatial(value: Any, rank: int, what: str) -> Integers:
     """An integer for each spatial dimension, from one for all or one each."""
-    items = (value,) * rank if hasattr(value, "__index__") else tuple(value)
-    if len(items) != rank or not all(hasattr(n, "__index__") for n in items):
+    items = as_integers(value)
+    if items is not None and as_integer(value) is not None:
+        items *= rank
+    if items is None or len(items) != rank:
         raise ArgumentError(f"{what} is an integer or {rank} of them, not {value!r}")
-    return tuple(int(n) for n in items)
+    return items
 
 
 def pairs(

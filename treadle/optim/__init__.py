@@ -1,5 +1,6 @@
 """Optimizers, schedules and averages of the weights, all of them graphs."""
 
+from treadle.base.boundary import guard as _guard
 from treadle.optim import moves, penalty, rules, schedules, transform
 from treadle.optim.algorithms import (
     SGD,
@@ -54,3 +55,7 @@ __all__ = [
     "schedules",
     "transform",
 ]
+
+_guard(globals())
+for _module in (moves, penalty, rules, schedules, transform):
+    _guard(vars(_module))

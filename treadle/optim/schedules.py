@@ -202,6 +202,7 @@ def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     _positive(half=half)
+    least, span = _real(low), _real(high) - _real(low)
 
     def rate(i: Any) -> Tensor:
         x = _real(i)
@@ -210,7 +211,7 @@ def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
         height = functions.maximum(height, 0.0)
         if gamma != 1.0:
             height = height * _power(gamma, x)
-        return low + (high - low) * height
+        return least + span * height
 
     return rate
 

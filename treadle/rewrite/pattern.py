@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from treadle.base.errors import ArgumentError
 from treadle.graph.op import Op, Traits, registry
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -315,14 +316,21 @@ def captures(names: str, when: Test | None = None) -> tuple[Capture, ...]:
     >>> x * 1 + y
     ((x * 1) + y)
     """
-    return tuple(Capture(name, when) for name in names.split())
+    return tuple(Capture(name, when) for name in _words(names))
 
 
 def numbers(names: str) -> tuple[Capture, ...]:
     """Captures of numbers of the structure, by their names."""
     return tuple(
-        _Constant(name, lambda x: number_of(x) is not None) for name in names.split()
+        _Constant(name, lambda x: number_of(x) is not None) for name in _words(names)
     )
+
+
+def _words(names: str) -> list[str]:
+    """The names in a text."""
+    if not isinstance(names, str):
+        raise ArgumentError(f"names stand in one text, not {names!r}")
+    return names.split()
 
 
 def of(op: str, when: Test | None = None) -> Callable[..., Form]:

@@ -1,5 +1,6 @@
 """Training: what goes around a Model's fit, and the runs of `treadle train`."""
 
+from treadle.base.boundary import guard as _guard
 from treadle.train.board import TensorBoard
 from treadle.train.callback import Callback, History, LambdaCallback
 from treadle.train.callbacks import (
@@ -55,3 +56,5 @@ __all__ = [
     "ThrowOnDivergence",
     "TopKAccuracy",
 ]
+
+_guard(globals())

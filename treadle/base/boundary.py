@@ -1,0 +1,156 @@
+"""The boundary to users: what a public call raises is a TreadleError or their own.
+
+Rules check what they know of; what they do not is refused here, once for all calls: a
+Python or NumPy error of the library's inner code names neither the call nor a remedy.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import FunctionType, TracebackType
+from typing import Any
+
+from treadle.base.errors import CallError, RunError
+from treadle.base.types import Type
+
+__all__ = ["HANDS_ON", "guard", "guarded"]
+
+RAW = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+# Layers that see no arguments of users: what fails in them is a fault of theirs.
+INSIDE = frozenset(("batch", "rewrite", "loops", "program", "engines"))
+SHOWN = 60  # characters of an argument in a message
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PYTHON = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
+
+
+def refusal(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], error: Exception
+) -> Exception:
+    """The error of a call for one that inner code raised."""
+    if _layer(error.__traceback__) in INSIDE:
+        fault = RunError(
+            f"failed inside Treadle, by a {type(error).__name__}",
+            hint="please report it with the error above; until it is mended, "
+            "td.options(optimize=False) may go around it",
+        )
+        return fault.located(f.__name__)
+    name, parameters = f.__name__, list(inspect.signature(f).parameters.values())
+    if parameters and parameters[0].name in ("self", "cls") and args:
+        owner = args[0] if isinstance(args[0], type) else type(args[0])
+        name = owner.__name__ if name == "__init__" else f"{owner.__name__}.{name}"
+        args, parameters = args[1:], parameters[1:]
+    shown = [*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]]
+    form = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
+    made = CallError(
+        f"does not take ({', '.join(shown)})", hint=f"it is called as {name}({form})"
+    )
+    return made.located(name)
+
+
+def _layer(frame: TracebackType | None) -> str:
+    """The folder of the package that the innermost frame of it stands in."""
+    found = ""
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if name.startswith(_HOME):
+            found = name.removeprefix(_HOME).partition(os.sep)[0]
+        frame = frame.tb_next
+    return found
+
+
+def _is_raw(error: Exception) -> bool:
+    """Whether inner code raised it: not on purpose, nor Python for the call, nor any
+    code but the library's and what that is built on.
+    """
+    frame = error.__traceback__ and error.__traceback__.tb_next
+    if frame is None or hasattr(error, "located"):
+        return False
+    while frame is not None:
+        if not _ours(frame.tb_frame.f_code.co_filename):
+            return False
+        frame = frame.tb_next
+    return True
+
+
+def _ours(filename: str) -> bool:
+    return filename.startswith((_HOME, "<string>", "<frozen", "<__array", *_PYTHON))
+
+
+def _shown(x: Any) -> str:
+    """An argument in few characters: of arrays and the like the kind."""
+    kind, shape = getattr(x, "type", None), getattr(x, "shape", None)
+    if isinstance(kind, Type):
+        return repr(kind)
+    if isinstance(shape, tuple):
+        return f"{type(x).__name__} {getattr(x, 'dtype', '')}{list(shape)}"
+    try:
+        text = repr(x)
+    except Exception:
+        return type(x).__name__
+    return text if len(text) <= SHOWN else f"{type(x).__name__} {text[:SHOWN]}..."
+
+
+def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; what its inner code raises is refused as the call is made."""
+
+    @wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except RAW as error:
+            if not _is_raw(error):
+                raise
+            # By no name here: an error that its own frame names is a cycle.
+            raise refusal(f, args, kwargs, error) from error
+
+    return call
+
+
+HANDS_ON = guarded(_shown).__code__  # of all such functions
+
+
+def guard(
+    names: dict[str, Any], hot: type | tuple[()] = (), ops: type | tuple[()] = ()
+) -> None:
+    """Guard the functions of a namespace, and how objects of its classes are made and
+    asked; of `hot` classes, which are asked for each node, only how they are made, and
+    of `ops` nothing.
+    """
+    whole = BaseException, *((ops,) if ops else ())
+    for name in names.get("__all__", list(names)):
+        value = names[name]
+        if name[:1] != "_" and _is_public(value):
+            made: Any = guarded(value)
+            made.__module__, made.__qualname__ = names["__name__"], name  # to pickle
+            names[name] = made
+        elif isinstance(value, type) and not issubclass(value, whole):
+            for cls in value.__mro__:
+                if cls.__module__.startswith("treadle."):
+                    _guard_class(cls, issubclass(value, hot))
+
+
+def _guard_class(cls: type, hot: bool) -> None:
+    for name, value in list(vars(cls).items()):
+        if name != "__init__" and (name[:1] == "_" or hot or _is_light(name, value)):
+            continue
+        bound = isinstance(value, (classmethod, staticmethod))
+        if _is_public(value.__func__ if bound else value):
+            made = type(value)(guarded(value.__func__)) if bound else guarded(value)
+            setattr(cls, name, made)
+
+
+def _is_light(name: str, value: Any) -> bool:
+    """Whether it is what a layer of one operand computes: nodes, and little more."""
+    code = getattr(value, "__code__", None)
+    given = code.co_varnames[: code.co_argcount] if code else ()
+    return name == "forward" and given == ("self", "x")
+
+
+def _is_public(f: Any) -> bool:
+    """Whether a function is the library's, and not guarded yet."""
+    ours = isinstance(f, FunctionType) and f.__module__.startswith("treadle.")
+    return ours and f.__code__ is not HANDS_ON
