@@ -170,9 +170,9 @@ def _contracted(spec: str, nodes: Sequence[Tensor]) -> Tensor:
 def einsum(subscripts: str, *values: Any) -> Tensor:
     """The sum of products over the letters that are not in the result.
 
-    A letter that an operand repeats walks its diagonal; '...' stands for dimensions
-    that broadcast; without '->' the result has the letters that occur once, sorted.
-    Pairs of operands are multiplied in a cheap order.
+    A letter that an operand repeats walks its diagonal; extents of 1 broadcast, as do
+    the dimensions that '...' stands for; without '->' the result has the letters that
+    occur once, sorted. Pairs of operands are multiplied in a cheap order.
 
     >>> import treadle as td
     >>> td.einsum("ij,jk,k->i", [[1.0, 2.0]], [[1.0], [1.0]], [3.0]).tolist()
