@@ -61,7 +61,7 @@ def cache_info(disk: bool = False) -> CacheInfo:
     >>> after.hits - before.hits, after.misses - before.misses
     (1, 0)
     """
-    return engine(current().engine).cache_info(disk)
+    return engine(current().engine).cache_info(bool(disk))
 
 
 def clear_cache(disk: bool = False) -> None:
@@ -73,4 +73,4 @@ def clear_cache(disk: bool = False) -> None:
     >>> td.cache_info().programs
     0
     """
-    engine(current().engine).clear_cache(disk)
+    engine(current().engine).clear_cache(bool(disk))
