@@ -25,8 +25,10 @@ from treadle.engines.base import engine
 REGISTRIES = {
     "treadle.autodiff.derivative._recorded",  # derivatives that live
     "treadle.base.caches._every",
+    "treadle.base.locks._gone",  # until the next lock
     "treadle.base.locks._locks",  # weak
     "treadle.base.options._compilations",  # weak
+    "treadle.base.types._gone",  # until the next type
     "treadle.base.types._types",  # weak
     "treadle.engines.base._made",  # engines
     "treadle.engines.native.blocks._pools",  # that live

@@ -37,11 +37,18 @@ def test_after_an_error_it_is_as_it_was(enabled: bool) -> None:
     assert gc.isenabled() == enabled
 
 
-def test_a_block_that_never_began_its_work_ends(enabled: bool) -> None:
-    held = HeldBack()
-    held.__enter__()  # as if an interrupt came right after it
-    assert not gc.isenabled()
-    del held
+def test_a_block_that_never_began_ends(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disable = gc.disable
+
+    def interrupted() -> None:
+        disable()
+        raise KeyboardInterrupt  # as a signal that comes just then
+
+    monkeypatch.setattr(gc, "disable", interrupted)
+    with pytest.raises(KeyboardInterrupt), HeldBack():
+        raise AssertionError("it does not begin")
     assert gc.isenabled() == enabled
 
 

@@ -55,6 +55,7 @@ import os, sys, threading
 import numpy as np
 import treadle as td
 from treadle.base.locks import locks
+from treadle.engines import base
 from treadle.engines.native import jit, pool, compiler
 
 p = td.param("p", init=np.ones(50, np.float32))
@@ -62,7 +63,8 @@ f = td.function(lambda x: td.tanh(x) + 1.0)
 def value(k):
     return float(td.sum(f(p) * k + td.exp(p * float(k))).numpy())
 want = value(2)
-waited = {id(jit._lock), id(pool._order)}  # a fork waits for who has these
+# A fork waits for who has these.
+waited = {id(jit._lock), id(pool._order), id(base._importing)}
 taken, go = threading.Event(), threading.Event()
 def hold():
     held = [x for x in locks() if id(x) not in waited]

@@ -48,14 +48,18 @@ class HeldBack:
         self._holds = False
 
     def __enter__(self) -> None:
-        with _state.lock:
-            if self._alone and _state.blocks:
-                return
-            if not _state.blocks:
-                _state.enabled = gc.isenabled()
-            _state.blocks += 1
-            self._holds = True
-            gc.disable()
+        try:
+            with _state.lock:
+                if self._alone and _state.blocks:
+                    return
+                if not _state.blocks:
+                    _state.enabled = gc.isenabled()
+                _state.blocks += 1
+                self._holds = True
+                gc.disable()
+        except BaseException:  # an interrupt: the block does not begin
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: Any) -> None:
         with _state.lock:
@@ -65,10 +69,6 @@ class HeldBack:
             _state.blocks -= 1
             if not _state.blocks and _state.enabled:
                 gc.enable()
-
-    def __del__(self) -> None:
-        # An interrupt may come before the block has begun, and then nothing ends it.
-        self.__exit__()
 
 
 def held_back(function: Callable[P, R]) -> Callable[P, R]:

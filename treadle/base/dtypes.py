@@ -188,14 +188,15 @@ def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]
 
 def whole(value: Any) -> Any:
     """An array, or lists of them, as given; refused if elements of it are masked."""
-    package = sys.modules.get("numpy.ma")  # where it is not loaded there is no mask
-    if package is None:
+    # Where this is not loaded, or another thread is loading it, there is no mask.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is None:
         return value
     if isinstance(value, (list, tuple)):
         for item in value:
             if isinstance(item, (list, tuple, np.ndarray)):
                 whole(item)
-    elif isinstance(value, package.MaskedArray) and package.is_masked(value):
+    elif isinstance(value, masked) and np.any(value.mask):
         raise DTypeError(
             f"a masked array of {value.dtype} has elements without a value",
             hint="x.filled(number) gives them one; or pass x.data, and ~x.mask as a "

@@ -11,13 +11,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["around_fork", "in_child", "is_mine", "lock", "locks"]
 
 Call = Callable[[], object]
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_locks: dict[int, weakref.ref[Any]] = {}
+_gone: deque[weakref.ref[Any]] = deque()  # no Python runs where a lock dies
 _around: list[tuple[Call, Call]] = []
 _in_child: list[Call] = []
 
@@ -28,7 +31,11 @@ def lock() -> Any:
     The same thread may come again in a signal handler or a finalizer, at any line.
     """
     made = threading.RLock()
-    _locks.add(made)
+    known = weakref.ref(made, _gone.append)
+    _locks[id(known)] = known
+    with suppress(IndexError):  # another thread takes the last
+        while _gone:
+            _locks.pop(id(_gone.popleft()), None)
     return made
 
 
@@ -40,7 +47,7 @@ def is_mine(one: Any) -> bool:
 
 def locks() -> list[Any]:
     """All locks that are alive."""
-    return list(_locks)
+    return [made for one in list(_locks.values()) if (made := one()) is not None]
 
 
 def around_fork(before: Call, after: Call) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import operator
 import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,20 +82,25 @@ class Type:
 
 
 # The types that are in use, by what they are made of.
-_types: dict[Any, weakref.ref[Type]] = {}
-_lock = lock()  # entered anew where a type dies while one is being made
+_types: dict[Any, _Known] = {}
+_gone: deque[_Known] = deque()  # types that died: no Python runs where one does
+_lock = lock()
+
+
+class _Known(weakref.ref["Type"]):
+    """A type, by what it is made of."""
+
+    __slots__ = ("key",)
+
+    key: Any
 
 
 def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
     """The type of a shape, a dtype and names, for the first time or again."""
     key = shape, dtype, axes
-
-    def forget(dead: weakref.ref[Type]) -> None:
-        with _lock:
-            if _types.get(key) is dead:
-                del _types[key]
-
     with _lock:
+        if _gone:
+            _forget()
         known = _types.get(key)
         made = known() if known is not None else None
         if made is None:
@@ -102,8 +109,19 @@ def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
             made.dtype, made.axes = OWN.get(dtype, dtype), axes
             made.size = math.prod(made.shape)
             made.nbytes = made.size * made.dtype.itemsize
-            _types[key] = weakref.ref(made, forget)
+            known = _Known(made, _gone.append)
+            known.key = key
+            _types[key] = known
         return made
+
+
+def _forget() -> None:
+    """Forget the types that died."""
+    with suppress(IndexError):  # a signal handler takes the last
+        while _gone:
+            dead = _gone.popleft()
+            if _types.get(dead.key) is dead:
+                _types.pop(dead.key, None)
 
 
 class TupleType(tuple[Type, ...]):

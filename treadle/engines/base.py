@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
+from treadle.base.locks import around_fork, lock
 from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
 from treadle.base.routine import interpreted
@@ -250,9 +251,15 @@ def carry(name: str, code: Mapping[bytes, bytes]) -> None:
         make.carry(code)
 
 
+# A child of a fork would wait for ever for a module that another thread was importing.
+_importing = lock()
+around_fork(_importing.acquire, _importing.release)
+
+
 def _maker(name: str) -> Callable[[], Engine]:
     if name in _modules and name not in _engines:
-        importlib.import_module(_modules[name])
+        with _importing:
+            importlib.import_module(_modules[name])
     if name not in _engines:
         raise OptionError(
             f"there is no engine {name!r}",
@@ -265,7 +272,8 @@ def _quicken() -> None:
     """Let machine code make nodes, if that is what will run them."""
     if current().engine in ("auto", "native"):
         makers.quicken = lambda: None
-        importlib.import_module(_QUICK).provide_nodes()
+        with _importing:
+            importlib.import_module(_QUICK).provide_nodes()
 
 
 makers.quicken = _quicken

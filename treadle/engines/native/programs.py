@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary
 
 from treadle.base.locks import lock
 from treadle.engines.native.families import Families
@@ -30,7 +29,7 @@ class Programs:
         self.families = Families()
         self._table: OrderedDict[Any, Entry] = OrderedDict()
         self._lock = lock()
-        self._under_way: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        self._under_way: dict[Any, Any] = {}
 
     def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
         """The program of a key, made if it is not there."""
@@ -39,12 +38,15 @@ class Programs:
             return found
         with self._lock:
             gate = self._under_way.setdefault(key, lock())
-        with gate:
-            found = self.find(key)  # another thread may have made it meanwhile
-            if found is None:
-                found = make()
-                self._insert(key, found)
-        return found
+        try:
+            with gate:
+                found = self.find(key)  # another thread may have made it meanwhile
+                if found is None:
+                    found = make()
+                    self._insert(key, found)
+            return found
+        finally:
+            self._under_way.pop(key, None)
 
     def find(self, key: Any) -> Entry | None:
         """The program of a key, if it is there: it was used now."""
