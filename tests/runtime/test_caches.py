@@ -165,7 +165,7 @@ def test_a_rule_of_the_users_is_used_within_its_scope_alone(first: str) -> None:
     (x,) = captures("x")
     tanh = of("Tanh")
     rules = [td.Rule("one tanh for two", tanh(tanh(x)), tanh(x), exact=False)]
-    weight = td.param("w", init=np.eye(8) / 2)
+    weight = td.param("w", init=np.eye(8, dtype=np.float32) / 2)
     cell = td.function(lambda h: td.tanh(td.tanh(h) @ weight))
     leaves = np.random.default_rng(0).normal(size=(40, 8)).astype("f4")
 

@@ -208,7 +208,7 @@ def test_a_forward_that_names_a_global_is_looked_after(
 
 
 def test_print_shows_how_a_traced_tensor_is_computed(capsys: Any) -> None:
-    w = td.param("w", init=np.ones(3))
+    w = td.param("w", init=np.ones(3, np.float32))
 
     @td.function
     def f(a: Any) -> Any:
