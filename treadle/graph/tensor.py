@@ -90,7 +90,7 @@ class Tensor(Operand):
         # `above`: how many frames up the user's may be, from where it is looked for.
         try:
             made: Any = new_node(op, inputs, type_, above + 1, stored, cls)
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise ArgumentError(
                 f"a Tensor is a node of an op on inputs, not of {type(op).__name__}",
                 hint="td.asarray(...) makes one of numbers",
