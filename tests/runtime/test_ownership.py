@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.runtime.threads import Campaign
 from treadle.base.locks import is_mine, locks
 
 PACKAGE = str(Path(td.__file__).parent)
@@ -260,3 +261,8 @@ def test_a_step_says_what_was_assigned_before_it_and_keeps_what_comes_later() ->
         assert (net.p.numpy() == before + gained).all()
         at += STRIDE
     assert kept
+
+
+def test_threads_that_do_everything_at_once() -> None:
+    """A second of the campaign in threads.py, which is to run for longer by hand."""
+    assert not Campaign(1.0, seed=1).run()

@@ -205,7 +205,7 @@ class Claim:
         """The value of a next version, now: see the module."""
         with order:
             here = self._thread in (0, threading.get_ident())
-            if here and not self._has_begun():
+            if self.copies is not None or (here and not self._has_begun()):
                 return self._copied()[k]
         if not here:
             with self._running:

@@ -208,6 +208,15 @@ def soon(value: Any) -> Any:
     return value.numpy() if isinstance(value, Resident) else value
 
 
+def array_of(node: Any, begin: bool) -> Any:
+    """The array of a node; where a run only begins it may not be there yet."""
+    stored = node.stored
+    if not isinstance(stored, Resident):
+        return stored
+    found = soon(stored) if begin else node.array
+    return found if node.stored is stored else node.array  # as in `Tensor.array`
+
+
 def newer(value: Any, before: Any) -> Any:
     """A value that takes the place of another one: that stays if it is lost."""
     if type(value) is Future and type(value.run) is not Runs:

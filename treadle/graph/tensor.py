@@ -101,7 +101,11 @@ class Tensor(Operand):
     def array(self) -> np.ndarray[Any, Any] | None:
         """The stored value on the host, brought home where it lies in an engine."""
         stored = self.stored
-        return stored.numpy() if isinstance(stored, Resident) else stored
+        while isinstance(stored, Resident):
+            value, before, stored = stored.numpy(), stored, self.stored
+            if stored is before:  # else another one has asked first, and got this value
+                return value
+        return stored
 
     def node(self) -> Tensor:
         return self

@@ -51,7 +51,7 @@ from treadle.graph.claim import Claim, InPlace
 from treadle.graph.leaves import Unbound
 from treadle.graph.op import Op
 from treadle.graph.outline import Outline
-from treadle.graph.resident import Future, Futures, Resident, soon
+from treadle.graph.resident import Future, Futures, Resident, array_of
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
 from treadle.rewrite.record import recording
@@ -122,11 +122,9 @@ class Native(Engine):
         for k in leaves:
             node = order[k]
             stored = node.stored
-            if isinstance(stored, Resident):
-                if type(stored) is not Future:  # its copy at home may have readers
-                    spent = spent - {node.serial}
-                stored = soon(stored) if begin else stored.numpy()
-            arrays.append(feeds.get(node.serial, stored))
+            if isinstance(stored, Resident) and type(stored) is not Future:
+                spent = spent - {node.serial}  # its copy at home may have readers
+            arrays.append(feeds.get(node.serial, array_of(node, begin)))
         try:
             free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
             told = linked.lines.items() if watchers else ()
