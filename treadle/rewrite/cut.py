@@ -82,6 +82,8 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     else:
         at, size = _few_parts(op, shape)
     if at == op.axes[0] and size == 1:
+        if math.prod(extents) == shape[at]:  # parts would be no fewer elements
+            return None
         inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
         return _again(op, inner)
     n = shape[at]
