@@ -8,6 +8,7 @@ lock next can go on all the same, or its owner holds it `around_fork`.
 
 from __future__ import annotations
 
+import logging  # noqa: F401 - registers first, so its lock is taken after these
 import os
 import threading
 import weakref
