@@ -242,7 +242,7 @@ def test_old_versions_are_overwritten_when_all_have_read_them() -> None:
     places = [v.committed.stored.address for v in (a, b, c)]
     with td.explicit_updates():
         updates = [a.assign(a - b), b.assign(b + a), c.assign(c * a)]
-    run(updates, spent=True)
+    run(updates, spent=updates)
     after = [v.committed.stored.address for v in (a, b, c)]
     # The new a and b each read the old other; the new c is made before a is written.
     assert after[0] != places[0] and after[1] != places[1] and after[2] == places[2]
@@ -259,7 +259,7 @@ def test_a_version_that_another_node_passes_on_is_not_overwritten() -> None:
             with td.explicit_updates():
                 old = same(a)
                 updates = [b.assign(old), a.assign(a * 2.0), c.assign(old * 3.0)]
-            run(updates, spent=True)
+            run(updates, spent=updates)
             return [v.tolist() for v in (a, b, c)]
 
     for same in (td.stop_gradient, lambda x: x.node()):
