@@ -110,7 +110,7 @@ def test_the_result_is_declared_in_several_ways(result: Any, types: Any) -> None
 def test_errors_name_the_function_and_the_line(
     make: Any, error: Any, says: str
 ) -> None:
-    x = td.param("x", init=np.ones(3))
+    x = td.param("x", init=np.ones(3, np.float32))
     with pytest.raises(error, match=re.escape(says)) as told:
         make(x).numpy()
     assert __file__ in str(told.value)

@@ -105,8 +105,9 @@ class Frame:
         for update in sorted(updates, key=attrgetter("serial"), reverse=True):
             variable = update.op.variable  # type: ignore[attr-defined]
             if self.versions.get(id(variable)) is update:
-                below = update.inputs[0] if update.inputs else None
-                if below is not None and below.stored is None and below.inputs:
+                below = update.inputs[0] if update.inputs else variable.committed
+                waits = below.stored is None and below.inputs
+                if waits and below is not variable.committed:  # no first value
                     self.versions[id(variable)] = below
                 else:
                     del self.versions[id(variable)]

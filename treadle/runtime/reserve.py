@@ -24,7 +24,7 @@ def _watch(before: Options, options: Options) -> None:
 
 
 def _reserve(options: Options) -> None:
-    (before, _), wanted = _reserved.get(), options.reserve
+    before, wanted = _reserved.get()[0], options.reserve  # no name for what holds it
     if wanted == before:
         return
     _reserved.set((0, None))
