@@ -62,11 +62,13 @@ def test_operands_may_be_views(sample: Sample, engine: str) -> None:
 
 # Where a zero of padding or of a mask meets an infinity, it may make a NaN.
 ZEROS = ("Attention", "ConstrainedSoftmax", "ConvInputGradient", "ConvWeightGradient")
+REFUSING = ("Outcome",)  # what is no number
 # Scalars have a test of their own, and what a library computes is the same everywhere.
 FOLDED = [
     case
     for case in CASES
-    if case.values[0].op.name not in ZEROS and str(case.id).endswith(("-0", "-1"))
+    if case.values[0].op.name not in ZEROS + REFUSING
+    and str(case.id).endswith(("-0", "-1"))
     if not isinstance(case.values[0].op, (Elementwise, Opaque))
 ]
 

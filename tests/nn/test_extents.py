@@ -29,7 +29,7 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
         "GroupNorm groups": lambda n: nn.GroupNorm(n, 2),
         "GroupNorm channels": lambda n: nn.GroupNorm(1, n),
         "AdaptiveAvgPool": nn.AdaptiveAvgPool,
-        "Upsample": nn.Upsample,
+        "Upsample": lambda n: nn.Upsample(size=n),
         "LSTM": lambda n: nn.LSTM(2, n),
         "LSTM layers": lambda n: nn.LSTM(2, 2, n),
         "GRUCell": lambda n: nn.GRUCell(2, n),

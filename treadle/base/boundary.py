@@ -124,8 +124,13 @@ def guard(
     for name in names.get("__all__", list(names)):
         value = names[name]
         if name[:1] != "_" and _is_public(value):
-            made: Any = guarded(value)
-            made.__module__, made.__qualname__ = names["__name__"], name  # to pickle
+            made: Any = vars(value).get("guarded")  # of another namespace, too
+            if made is None:
+                vars(value)["guarded"] = made = guarded(value)
+                made.__module__, made.__qualname__ = (
+                    names["__name__"],
+                    name,
+                )  # to pickle
             names[name] = made
         elif isinstance(value, type) and not issubclass(value, whole):
             for cls in value.__mro__:

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import float32, int32, is_inexact, kind
+from treadle.base.dtypes import (
+    complex128,
+    float16,
+    float32,
+    float64,
+    int32,
+    is_inexact,
+    kind,
+)
 from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
@@ -190,8 +198,11 @@ class Pow(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, n = xs
-        # The power -1 may be infinite: where its factor n is 0, any will do.
-        lower = functions.where(n == 0, 0, n - 1)
+        # Of the smallest numbers the power -1 is infinite: any will do beside n = 0.
+        least = float(np.finfo(np.float32).tiny)  # bfloat16 has the same
+        if x.type.dtype in (float16, float64, complex128):
+            least = float(np.finfo(str(x.type.dtype)).tiny)
+        lower = functions.where((n == 0) & (functions.abs(x) <= least), 0, n - 1)
         gx = g * functions.conj(n * functions.pow(x, lower))
         if kind(x.type.dtype) == "complex":
             return gx, g * functions.conj(y * functions.log(x))
