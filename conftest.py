@@ -6,6 +6,7 @@ import doctest
 from collections.abc import Generator, Iterator
 
 import pytest
+from _pytest.doctest import DoctestItem
 
 from treadle.base.errors import MissingExtraError
 from treadle.base.options import options
@@ -16,6 +17,17 @@ def _own_options() -> Iterator[None]:
     """What a test sets stays with it, also a seed set by a program that it runs."""
     with options():
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a package hands on has its examples run where it is written."""
+    items[:] = [
+        x
+        for x in items
+        if not isinstance(x, DoctestItem)
+        or x.path.name != "__init__.py"
+        or x.name == x.dtest.globs["__name__"]
+    ]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from treadle.graph.tensor import Notes, Tensor
     from treadle.graph.variable import Variable
 
-__all__ = ["Frame", "ThreadState", "Undoing", "assigning", "local", "thread_state"]
+__all__ = [
+    "Frame",
+    "ThreadState",
+    "Undoing",
+    "assigning",
+    "local",
+    "orphans",
+    "thread_state",
+]
 
 _committed = attrgetter("committed")
 
@@ -93,9 +101,6 @@ class Frame:
         """The pending updates in creation order, which are to be carried out now: until
         then they are seen."""
         taken, self.pending = self.pending, []
-        while _orphans and not self.tracing:
-            with suppress(IndexError):  # another thread has taken it
-                taken.insert(0, _orphans.pop())
         for mark in self.marks or ():
             mark.carried_out(taken)
         return taken
@@ -115,6 +120,15 @@ class Frame:
     def __del__(self) -> None:
         if getattr(self, "versions", None) is _assigned:
             _orphans.extend(self.pending)
+
+
+def orphans() -> list[Tensor]:
+    """The pending updates of threads that have ended, to be carried out now."""
+    taken: list[Tensor] = []
+    while _orphans:
+        with suppress(IndexError):  # another thread has taken it
+            taken.append(_orphans.pop())
+    return taken[::-1]
 
 
 class ThreadState:

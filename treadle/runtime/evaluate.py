@@ -22,6 +22,7 @@ from treadle.graph.operators import Operand, provide
 from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, settle
+from treadle.graph.thread import orphans
 from treadle.graph.traversal import few, pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.history import (
@@ -67,6 +68,9 @@ def run(
     drops the thread's pending updates: the Variables stay as they were.
     """
     frame = top()
+    left = [] if frame.tracing else orphans()
+    if left:  # by themselves: what fails in this run is no fault of theirs
+        run(left)
     updates = [] if frame.tracing else frame.carry()
     with Carried() as carried:
         try:
