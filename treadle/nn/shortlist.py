@@ -48,14 +48,15 @@ class _Codes(Variable):
     def committed(self) -> Tensor:
         weight = self.index.weight
         source = weight.committed if top().tracing else top().read(weight)
-        if source.array is None:  # assigned, and not computed yet
-            turned = self.index.turned(source)
-            return functions.permute_dims(sign_codes(turned), (1, 0))
         if source.serial != self.made_of:
+            if source.array is None:  # assigned, and not computed yet
+                turned = self.index.turned(source)
+                self.leaf = functions.permute_dims(sign_codes(turned), (1, 0))
+            else:
+                codes = self.index.encoded(source.array)
+                codes.flags.writeable = False
+                self.leaf = Tensor(self.version, (), self._type, codes)
             self.made_of = source.serial
-            codes = self.index.encoded(source.array)
-            codes.flags.writeable = False
-            self.leaf = Tensor(self.version, (), self._type, codes)
         return self.leaf
 
     @committed.setter
