@@ -1,9 +1,10 @@
 """`python -m tests.fuzz.calls --seed 0 --count 2000`: calls with a wrong argument.
 
 Each case is an example of the documentation of a public name in which one argument was
-replaced, left out or added. What it raises is a TreadleError, or what Python or the
-user's own code says; what it computes is evaluated with its gradient, natively and on
-the reference engine. Cases run in processes of their own, with a limit on time.
+replaced, left out or added, or an operand or an index replaced. What it raises is a
+TreadleError, or what Python or the user's own code says; what it computes is evaluated
+with its gradient, natively and on the reference engine. Cases run in processes of their
+own, with a limit on time.
 """
 
 from __future__ import annotations
@@ -169,6 +170,12 @@ def plain_calls(name: str, value: Any) -> list[str]:
 
 # -- wrong arguments -------------------------------------------------------------------
 
+OPERANDS: dict[type, tuple[str, ...]] = {
+    ast.BinOp: ("left", "right"),
+    ast.AugAssign: ("value",),
+    ast.Subscript: ("slice",),
+    ast.Compare: ("comparators",),
+}
 PASSING = "call", "run", "__call__", "found"  # they hand a call on
 PLAIN = frozenset(
     [
@@ -204,14 +211,25 @@ PLAIN = frozenset(
 
 
 def changed(source: str, draw: random.Random) -> str:
-    """The source with one argument of one call replaced, left out or added."""
+    """The source with one argument of one call replaced, left out or added, or with one
+    operand or index replaced.
+    """
     tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    calls = [node for node in calls if called(node) not in PLAIN]
-    if not calls:
+    nodes: list[Any] = [x for x in ast.walk(tree) if isinstance(x, tuple(OPERANDS))]
+    calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call)]
+    nodes += [node for node in calls if called(node) not in PLAIN]
+    if not nodes:
         return source
-    node = draw.choice(calls)
-    wrong = ast.parse(draw.choice(WRONG), mode="eval").body
+    node = draw.choice(nodes)
+    wrong: Any = ast.parse(draw.choice(WRONG), mode="eval").body
+    if not isinstance(node, ast.Call):
+        name = draw.choice(OPERANDS[type(node)])
+        setattr(
+            node,
+            name,
+            [wrong, *node.comparators[1:]] if name == "comparators" else wrong,
+        )
+        return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     count, kind = len(node.args) + len(node.keywords), draw.random()
     if kind < 0.08 or not count:
         node.args.append(wrong)

@@ -215,3 +215,31 @@ def test_the_least_elements_in_rising_order(dtype: str) -> None:
     np.testing.assert_array_equal(first.numpy(), np.sort(x, 0))
     least = np.iinfo(np.int64).min
     assert td.top_k(np.array([least, 0]), 1, largest=False)[0].tolist() == [least]
+
+
+NO_INDEX = [
+    "abc", 1.5, 1j, {}, {1, 2}, object(), b"x", [[1], [1, 2]], ([0, 1], [5, "a"]), [1.5],
+    slice(1.5, 2), slice(None, "a"), slice(None, None, 0), (..., ...), (0, 0, 0), True,
+    np.array([object()]), np.ones((5, 5), bool), 10**30, range(7, 9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NO_INDEX)
+def test_what_is_no_index_is_refused(key: object) -> None:
+    v = td.Variable(np.ones((2, 3)))
+    with pytest.raises(td.TreadleError):
+        v[key]
+    with pytest.raises(td.TreadleError):
+        v.node()[key]
+    with pytest.raises(td.TreadleError):
+        v[key] = 1.0
+    with pytest.raises(td.TreadleError):
+        v.at[key].add(1.0)
+
+
+def test_in_asks_for_any_equal_item() -> None:
+    x = td.asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert 3 in x and 5 not in x and [1, 2] in x and "a" not in x
+    for value in ([1, 2, 3], [[1], [1, 2]], np.ones((3, 3))):
+        with pytest.raises(ShapeError, match="is no item of"):
+            assert value in x

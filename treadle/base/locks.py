@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging  # noqa: F401 - registers first, so its lock is taken after these
 import os
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 __all__ = ["around_fork", "in_child", "is_mine", "lock", "locks"]
@@ -24,6 +26,7 @@ _locks: dict[int, weakref.ref[Any]] = {}
 _gone: deque[weakref.ref[Any]] = deque()  # no Python runs where a lock dies
 _around: list[tuple[Call, Call]] = []
 _in_child: list[Call] = []
+_IMPORTS = ("treadle", "numpy", "llvmlite", "scipy")
 
 
 def lock() -> Any:
@@ -61,7 +64,18 @@ def in_child(call: Call) -> None:
     _in_child.append(call)
 
 
+def _wait_for_imports() -> None:
+    """Wait for modules that other threads are importing: in the child nobody would
+    finish them, and whoever needs one would wait forever."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _IMPORTS:
+            spec = getattr(module, "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                import_module(name)
+
+
 def _before() -> None:
+    _wait_for_imports()
     for before, _ in _around:
         before()
 

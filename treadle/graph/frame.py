@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import signal
 import sys
 import threading
@@ -27,6 +28,9 @@ __all__ = [
     "no_grad",
 ]
 
+# Bare: the one around it looks each answer up among its enumerations.
+_getsignal = _signal.getsignal
+
 
 def _depth() -> int:
     """How many frames of Python there are."""
@@ -43,8 +47,7 @@ def in_handler(depth: int = 0) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False
     codes = set()
-    for number in signal.valid_signals():
-        handler: Any = signal.getsignal(number)
+    for handler in set(map(_getsignal, range(1, signal.NSIG))):
         while isinstance(handler, partial):
             handler = handler.func
         if callable(handler):

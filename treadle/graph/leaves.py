@@ -22,7 +22,7 @@ from treadle.base.dtypes import (
     weak,
     whole,
 )
-from treadle.base.errors import DTypeError
+from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.awaited import NUMBERS, waited
@@ -120,6 +120,14 @@ class Unbound(Leaf):
 
     def __repr__(self) -> str:
         return f"placeholder {self.variable.name!r}"
+
+    def refusal(self) -> UnboundError:
+        """The error for a run that needs its value."""
+        return UnboundError(
+            f"{self} has no value",
+            hint="bind it in td.computation(outputs, placeholder), or give it an "
+            "initial_value",
+        )
 
 
 def constant_node(array: Any, axes: Names | None = None) -> Tensor:

@@ -334,7 +334,10 @@ class Operand:
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self.numpy() == value).any())
+        try:
+            return bool(np.asarray(self.numpy() == value).any())
+        except ValueError as error:  # other extents, or none at all
+            raise ShapeError(f"{value!r} is no item of {self.type}: {error}") from None
 
     def __format__(self, spec: str) -> str:
         return self._shown(lambda: format(self.item(), spec)) if spec else str(self)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact
-from treadle.base.errors import DTypeError, ShapeError, UnboundError
+from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.leaves import (
@@ -39,9 +39,14 @@ _numbers = itertools.count()
 
 @op(differentiable=False)
 class Update(Op):
-    """The version of a Variable that an assignment makes: (old version, value)."""
+    """The version of a Variable that an assignment makes: (old version, value).
+
+    An explicit one is refused if its Variable has another value by then; of others the
+    last one wins.
+    """
 
     variable: Any = None
+    explicit: bool = False
     family = "state"
     arity = 2
 
@@ -194,8 +199,9 @@ class Variable(Operand):
         with assigning:
             base = self.node()  # there may be nothing yet that it could read
             base = _blank(self._type) if isinstance(base.op, Unbound) else base
-            update = Update(self)(base, fitting)
-            if not modes.get().explicit:
+            explicit = bool(modes.get().explicit)
+            update = Update(self, explicit)(base, fitting)
+            if not explicit:
                 local.state.frames[-1].record(self, update)
         return update
 
@@ -389,12 +395,3 @@ def variable_of(node: Tensor) -> Variable | None:
     if found is None and node.mark is not None:
         found = node.mark.get("variable")
     return found
-
-
-def unbound(variable: Variable) -> UnboundError:
-    """The error for a run that needs a placeholder without a value."""
-    return UnboundError(
-        f"placeholder {variable.name!r} has no value",
-        hint="bind it in td.computation(outputs, placeholder), or give it an "
-        "initial_value",
-    )

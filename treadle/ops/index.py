@@ -101,7 +101,7 @@ def _items(key: Any, t: Type) -> list[Any]:
             )
         if isinstance(item, (list, tuple, np.ndarray, Operand)):
             if not isinstance(item, Operand):
-                item = np.asarray(item)
+                item = _array(item)
                 item = item.astype(np.int64) if not item.size else item
             if item.dtype == bool_:
                 extent = t.shape[used : used + item.ndim]
@@ -120,6 +120,20 @@ def _items(key: Any, t: Type) -> list[Any]:
         raise ArgumentError("an index holds more than one '...'")
     at = dots[0] if dots else len(items)
     return items[:at] + [slice(None)] * (t.ndim - used) + items[at + len(dots) :]
+
+
+def _array(item: Any) -> Any:
+    try:
+        return np.asarray(item)
+    except ValueError as error:
+        raise ArgumentError(f"the index {item!r} is no array: {error}") from None
+
+
+def _range(item: slice, n: int) -> tuple[int, int, int]:
+    try:
+        return item.indices(n)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"the index {item!r} is no range: {error}") from None
 
 
 def _position(item: Any, n: int) -> int:
@@ -150,7 +164,7 @@ def planned(key: Any, t: Type) -> Plan:
             shape.append(1)
             names.append(None)
         elif isinstance(item, slice):
-            start, stop, step = item.indices(t.shape[d])
+            start, stop, step = _range(item, t.shape[d])
             length = len(range(start, stop, step))
             cuts.append((start, stop, step) if length else (0, 0, 1))
             shape.append(length)

@@ -22,7 +22,7 @@ from treadle.graph.meaning import is_empty
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import opened, reach
-from treadle.graph.variable import Update, unbound
+from treadle.graph.variable import Update
 from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
@@ -323,7 +323,7 @@ def expand(
         elif isinstance(node.op, Derivative):
             made[node.serial] = numbering.derived(node, made, tidy)
         elif isinstance(node.op, Unbound):
-            raise unbound(node.op.variable)
+            raise node.op.refusal()
         elif isinstance(node.op, Leaf):
             raise argument_error(node)
         else:

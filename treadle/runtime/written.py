@@ -67,7 +67,7 @@ def owned(
 
 
 def check_bases(changes: Sequence[Tensor]) -> None:
-    """Each Update builds on the stored version or on an Update of this run."""
+    """Each explicit Update builds on the stored version or on an Update of this run."""
     newest: dict[int, Tensor] = {}
     for update in changes:
         variable = variable_of(update)
@@ -75,7 +75,8 @@ def check_bases(changes: Sequence[Tensor]) -> None:
         base = newest.get(id(variable), variable.committed)
         if update is base:  # its first value
             continue
-        if update.inputs[0] is not base and not isinstance(base.op, Unbound):
+        outdates = update.op.explicit and update.inputs[0] is not base  # type: ignore[attr-defined]
+        if outdates and not isinstance(base.op, Unbound):
             raise outdated(variable).located("Update", repr(update.type), update.line)
         newest[id(variable)] = update
 

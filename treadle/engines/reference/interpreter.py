@@ -13,7 +13,6 @@ from treadle.graph.claim import Claim
 from treadle.graph.leaves import Argument, Unbound
 from treadle.graph.meaning import compute_at
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import unbound
 
 
 class Reference(Engine):
@@ -45,7 +44,7 @@ class Reference(Engine):
                 values[serial] = node.array
                 continue
             if isinstance(node.op, Unbound):
-                raise unbound(node.op.variable)
+                raise node.op.refusal()
             if isinstance(node.op, Argument):
                 raise argument_error(node)
             arrays = [values[x.serial] for x in node.inputs]
