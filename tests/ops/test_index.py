@@ -218,9 +218,9 @@ def test_the_least_elements_in_rising_order(dtype: str) -> None:
 
 
 NO_INDEX = [
-    "abc", 1.5, 1j, {}, {1, 2}, object(), b"x", [[1], [1, 2]], ([0, 1], [5, "a"]), [1.5],
+    "abc", 1.5, 1j, {}, {1, 2}, object(), b"x", [[1], [1, 2]], ([0, 1], [5, "a"]),
     slice(1.5, 2), slice(None, "a"), slice(None, None, 0), (..., ...), (0, 0, 0), True,
-    np.array([object()]), np.ones((5, 5), bool), 10**30, range(7, 9),
+    [1.5], np.array([object()]), np.ones((5, 5), bool), 10**30, range(7, 9),
 ]  # fmt: skip
 
 
