@@ -6,7 +6,9 @@ import gc
 import linecache
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 
 import treadle as td
 from treadle.base import locks
+from treadle.base.caches import Cache
 from treadle.engines.native import (
     arena,
     block,
@@ -143,3 +146,17 @@ def test_an_interrupt_at_any_line_leaves_the_session_whole(
     gc.collect()
     assert blocks.live_bytes() <= live + (1 << 20)
     assert not pool._queued and not pool._late
+
+
+def test_no_python_code_runs_where_something_dies() -> None:
+    """An interrupt in it would be printed, and lost. Plans are not in this: what they
+    are dropped from are two things."""
+    cache: Cache[int, int] = Cache("a cache of this test", 1)
+    p = td.param("p", init=np.ones(3, np.float32))
+    (p * p).sum().backward()
+    (g,) = td.grad((p * p * p).sum(), [p])
+    for watched in (cache, p, g.inputs[0]):
+        calls = [ref.__callback__ for ref in weakref.getweakrefs(watched)]
+        python = [call for call in calls if isinstance(call, FunctionType)]
+        assert {call.__qualname__.partition(".")[0] for call in python} <= {"Called"}
+        assert any(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import (
@@ -203,7 +204,7 @@ def _mind(results: Sequence[Tensor]) -> None:
     """Know of results as long as their Derivative lives."""
     (node,) = results[0].inputs
     serial = node.serial
-    alive = weakref.ref(node, lambda _: _recorded.pop(serial, None))
+    alive = weakref.ref(node, partial(_recorded.pop, serial))  # no Python runs
     _recorded[serial] = alive, [weakref.ref(x) for x in results]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from treadle.autodiff.derivative import cotangents, looked_at, recorded
@@ -146,7 +147,7 @@ _graded = _Graded()
 def _note(p: Variable) -> None:
     key, found = id(p), _graded.found
     _graded.calls += 1
-    found[key] = weakref.ref(p, lambda _: found.pop(key, None)), _graded.calls
+    found[key] = weakref.ref(p, partial(found.pop, key)), _graded.calls
 
 
 def graded(since: int = 0) -> list[Variable]:

@@ -54,7 +54,8 @@ def cached(
 
 def _register(name: str, cache: Any) -> None:
     key = id(cache)
-    _every[key] = name, weakref.ref(cache, lambda _: _every.pop(key, None))
+    # Without Python code, which an interrupt could end, where a cache dies.
+    _every[key] = name, weakref.ref(cache, functools.partial(_every.pop, key))
 
 
 def caches() -> Iterator[tuple[str, int, int, Any]]:

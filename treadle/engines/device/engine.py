@@ -106,7 +106,7 @@ class Device(Engine):
         if not array.shape:
             return self._number(array, _single(node))
         value = self.memory.copy_in(array, _single(node), array)
-        drop = partial(_drop, self._leaves, node.serial)
+        drop = partial(self._leaves.pop, node.serial)
         self._leaves[node.serial] = weakref.ref(node, drop), value
         return value
 
@@ -212,10 +212,6 @@ class Device(Engine):
             return tuple(view.copy() for view in views)
         finally:
             values.clear()
-
-
-def _drop(leaves: dict[int, Any], serial: int, reference: object) -> None:
-    leaves.pop(serial, None)
 
 
 def _single(node: Tensor) -> Type:
