@@ -72,6 +72,14 @@ MODES: dict[str, tuple[Scope, Callable[[], Any]]] = {
     "no_grad, a function": (td.no_grad, called),
     "explicit updates": (td.explicit_updates, assigned),
     "scope": (lambda: td.scope("net"), scoped_name),
+    "metadata": (
+        lambda: td.metadata(part="loss"),
+        lambda: dict((td.asarray([1.0]) * 2).metadata),
+    ),
+    "metadata, a function": (
+        lambda: td.metadata(part="loss"),
+        lambda: [dict(_cell(_x).metadata) for _ in range(3)],
+    ),
     "transaction": (td.transaction, undone),
     "reserve": (lambda: td.options(reserve=1 << 16), lambda: current().reserve),
 }

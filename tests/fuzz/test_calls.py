@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import treadle as td
 from tests.fuzz import calls
 
 
@@ -25,6 +27,28 @@ def test_public_calls_with_wrong_arguments_raise_errors_of_ours() -> None:
 )
 def test_a_raw_exception_is_seen(source: str, wrong: bool) -> None:
     assert bool(calls.failure(f"import treadle as td\n{source}\n")) is wrong
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("td.py_function(abs, gradient=td)", td.ArgumentError),
+        ("td.py_function(abs, host_gradient=3)", td.ArgumentError),
+        *[(f"td.Axes(td.Axis('n', 2)) {sign} 1.5", td.AxisError) for sign in "+|&-"],
+        ("td.Axes(td.Axis('n', 2)) - [3]", td.AxisError),
+        ("td.nn.Sequential(abs)[2**63]", IndexError),
+        ("td.nn.ModuleList([abs])[np.ones(3)]", td.ArgumentError),
+        ("td.nn.Sequential(abs)['a']", td.ArgumentError),
+        ("td.nn.ModuleList([abs]).__setitem__(1, abs)", IndexError),
+        ("td.nn.ModuleList([abs]).__delitem__(None)", td.ArgumentError),
+    ],
+)
+def test_what_a_container_does_not_take_is_told(
+    call: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        eval(call, {"td": td, "np": np})
+    assert isinstance(raised.value, td.TreadleError)
 
 
 def test_cases_are_the_same_each_time() -> None:

@@ -27,12 +27,7 @@ class Axes:
 
     def __init__(self, *axes: Axis) -> None:
         lengths: dict[str, int] = {}
-        for axis in axes:
-            if not isinstance(axis, Axis):
-                raise AxisError(
-                    f"axes are Axis objects, not {axis!r}",
-                    hint="an axis has a name and a length: td.Axis('n', 32)",
-                )
+        for axis in _axes(axes):
             if axis.name in lengths:
                 raise AxisError(f"axis {axis.name!r} stands twice in {axes}")
             lengths[axis.name] = axis.length
@@ -77,20 +72,20 @@ class Axes:
 
     def __add__(self, other: Iterable[Axis]) -> Axes:
         """Both, one behind the other; a name in both is an error."""
-        return Axes(*self._items, *other)
+        return Axes(*self._items, *_axes(other))
 
     def __or__(self, other: Iterable[Axis]) -> Axes:
         """These, then the others that are not among them."""
-        return Axes(*self._items, *[a for a in other if not self._holds(a)])
+        return Axes(*self._items, *[a for a in _axes(other) if not self._holds(a)])
 
     def __and__(self, other: Iterable[Axis]) -> Axes:
         """Those of these that the other has too."""
-        shared = {a.name for a in other if self._holds(a)}
+        shared = {a.name for a in _axes(other) if self._holds(a)}
         return Axes(*[a for a in self._items if a.name in shared])
 
     def __sub__(self, other: Iterable[Axis]) -> Axes:
         """Those of these that the other has not."""
-        gone = {a.name for a in other if self._holds(a)}
+        gone = {a.name for a in _axes(other) if self._holds(a)}
         return Axes(*[a for a in self._items if a.name not in gone])
 
     def _holds(self, axis: Axis) -> bool:
@@ -110,7 +105,7 @@ class Axes:
 
     def is_superset(self, other: Iterable[Axis]) -> bool:
         """Whether these are all that the other has, and perhaps more."""
-        found = Axes(*other)
+        found = Axes(*_axes(other))
         return len(self & found) == len(found)
 
     def is_same_set(self, other: Iterable[Axis]) -> bool:
@@ -119,3 +114,15 @@ class Axes:
 
     def __repr__(self) -> str:
         return f"Axes({', '.join(f'{a.name}={a.length}' for a in self._items)})"
+
+
+def _axes(other: Any) -> tuple[Axis, ...]:
+    """The right operand, if it is axes."""
+    axes = tuple(other) if isinstance(other, Iterable) else (other,)
+    for axis in axes:
+        if not isinstance(axis, Axis):
+            raise AxisError(
+                f"axes are Axis objects, not {axis!r}",
+                hint="an axis has a name and a length: td.Axis('n', 32)",
+            )
+    return axes

@@ -17,6 +17,7 @@ __all__ = [
     "ModelFileError",
     "OptionError",
     "OutOfMemoryError",
+    "PartError",
     "RunError",
     "ShapeError",
     "StateError",
@@ -95,6 +96,10 @@ class ArgumentError(TreadleError, ValueError):
 
 class CallError(ArgumentError, TypeError):
     """Arguments of a kind that a function does not take."""
+
+
+class PartError(ArgumentError, IndexError):
+    """No part of a container has this number."""
 
 
 class GradientError(TreadleError, ValueError):

@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from treadle.base.locks import lock
 from treadle.base.options import change, modes, restore
 from treadle.graph.leaves import Argument
 from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Notes, Tensor, watchers
+from treadle.graph.tensor import Notes, Tensor, makers, watchers
 from treadle.graph.thread import Frame, local, thread_state
 
 if TYPE_CHECKING:
@@ -132,9 +133,19 @@ def explicit_updates() -> Iterator[None]:
         restore(token, "explicit")
 
 
+_notes: ContextVar[Notes | None] = ContextVar("metadata of treadle", default=None)
+
+
 def _note(node: Tensor) -> None:
+    """Mark a new node with what the scopes around its task say."""
     if modes.get().no_grad:
         node.mark = {**(node.mark or {}), "no_grad": True}
+    notes = _notes.get()
+    if notes is not None:
+        inner = node._metadata
+        node._metadata = notes if inner is None else Notes(notes, **inner)
+        if not notes.closed:
+            makers.track(node)
 
 
 _watching = 0
@@ -179,10 +190,13 @@ def apart() -> Iterator[None]:
     state = thread_state()
     before, state.notes = state.notes, None
     token = change(no_grad=0) if modes.get().no_grad else None
+    outer = _notes.set(None) if _notes.get() is not None else None
     try:
         yield
     finally:
         state.notes = before
+        if outer is not None:
+            _notes.reset(outer)
         if token is not None:
             modes.reset(token)
 
@@ -207,10 +221,11 @@ def metadata(**notes: Any) -> Iterator[None]:
     >>> y.metadata
     {'layer': 'first'}
     """
-    state = thread_state()
-    before = state.notes
-    state.notes = Notes(before or (), **notes)
+    _watch(1)
+    token = _notes.set(Notes(_notes.get() or (), **notes))
     try:
         yield
     finally:
-        state.notes = before
+        with suppress(ValueError):  # the collector closes it in another task
+            _notes.reset(token)
+        _watch(-1)

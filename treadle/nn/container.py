@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from treadle.base.errors import ArgumentError
+from treadle.base.errors import ArgumentError, PartError
 from treadle.graph.variable import Variable
 from treadle.nn.module import Module
 
@@ -33,8 +33,20 @@ class _Numbered(Module):
         return iter(self._parts())
 
     def __getitem__(self, key: int | slice) -> Any:
-        found = self._parts()[key]
-        return self._like(found) if isinstance(key, slice) else found
+        parts = self._parts()
+        if isinstance(key, slice):
+            return self._like(parts[key])
+        return parts[self._place(key)]
+
+    def _place(self, key: int) -> int:
+        """The number of a part, which may be counted from the end."""
+        try:
+            return range(len(self))[key]
+        except (IndexError, TypeError):
+            raise PartError(
+                f"{type(self).__name__} of {len(self)} has no part {key!r}",
+                hint="a part has a number from 0 on; -1 is the last",
+            ) from None
 
     def _like(self, parts: list[Any]) -> Any:
         found = type(self).__new__(type(self))
@@ -42,11 +54,11 @@ class _Numbered(Module):
         return found
 
     def __setitem__(self, key: int, part: Any) -> None:
-        setattr(self, str(range(len(self))[key]), part)
+        setattr(self, str(self._place(key)), part)
 
     def __delitem__(self, key: int | slice) -> None:
         parts = self._parts()
-        del parts[key]
+        del parts[key if isinstance(key, slice) else self._place(key)]
         self._set(parts)
 
     def append(self, part: Any) -> Any:
@@ -92,7 +104,7 @@ class Sequential(_Numbered):
 
     def __setitem__(self, key: int, part: Any) -> None:
         names = [name for name, _ in self.named_children()]
-        setattr(self, names[key], part)
+        setattr(self, names[self._place(key)], part)
 
     def append(self, part: Any) -> Any:
         if not callable(part):

@@ -240,6 +240,9 @@ def py_function(
         )  # fmt: skip
     if gradient is not None and host_gradient is not None:
         raise ArgumentError("one gradient is enough: of tensors or of arrays")
+    for each in (gradient, host_gradient):
+        if each is not None and not callable(each):
+            raise ArgumentError(f"a gradient is a function of g, y, *xs, not {each!r}")
     made = HostFunction(function, result, pure, _label(function, label))
     made.gradient, made.host_gradient = gradient, host_gradient
     return made
