@@ -36,6 +36,7 @@ def test_a_raw_exception_is_seen(source: str, wrong: bool) -> None:
         ("td.py_function(abs, host_gradient=3)", td.ArgumentError),
         *[(f"td.Axes(td.Axis('n', 2)) {sign} 1.5", td.AxisError) for sign in "+|&-"],
         ("td.Axes(td.Axis('n', 2)) - [3]", td.AxisError),
+        ("np.zeros(2, [('a', 'f4')]) in td.ones(2)", td.ShapeError),
         ("td.nn.Sequential(abs)[2**63]", IndexError),
         ("td.nn.ModuleList([abs])[np.ones(3)]", td.ArgumentError),
         ("td.nn.Sequential(abs)['a']", td.ArgumentError),

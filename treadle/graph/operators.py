@@ -336,7 +336,7 @@ class Operand:
     def __contains__(self, value: Any) -> bool:
         try:
             return bool(np.asarray(self.numpy() == value).any())
-        except ValueError as error:  # other extents, or none at all
+        except (TypeError, ValueError) as error:  # other extents, or no numbers
             raise ShapeError(f"{value!r} is no item of {self.type}: {error}") from None
 
     def __format__(self, spec: str) -> str:
