@@ -200,3 +200,11 @@ def test_the_meaning_is_as_exact() -> None:
         assert error(td.sum(x, 0).numpy(), x, 0) <= allowed(x)
         want = x.astype(np.float64).var(0)
         np.testing.assert_allclose(td.var(x, 0).numpy(), want, 1e-5)
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_logarithms_of_sums_of_exponentials(engine: str) -> None:
+    x = RNG.uniform(1, 2, 99991).astype(np.float32)
+    exact = np.log(np.exp(x.astype(np.float64)).sum())
+    with td.options(engine=engine):
+        assert abs(td.logsumexp(x).numpy() - exact) < 1e-5

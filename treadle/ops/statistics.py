@@ -229,12 +229,9 @@ class LogSumExp(Folded):
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays
-        settings: Any = {"keepdims": self.keepdims}
-        if x.dtype.kind != "c":
-            return np.logaddexp.reduce(x, self.axes, **settings)
         top = np.max(x.real, self.axes, keepdims=True, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0)
-        y = np.log(np.sum(np.exp(x - top), self.axes, **settings))
+        y = np.log(summed(np.exp(x - top), self.axes, self.keepdims))
         return y + (top if self.keepdims else np.squeeze(top, self.axes))
 
     def expand(self, *xs: Tensor) -> Tensor:
