@@ -55,6 +55,7 @@ RULES = {
     "Flip": SAME,
     "Fold": "n c p -> n *_",
     "GruCell": "*b g, *b g, *b h -> *b h",
+    "InRange": SAME,
     "Inverse": "*b i j -> *b _ _",
     "LGamma": SAME,
     "LinearRecurrence": BOTH,
@@ -111,7 +112,7 @@ GROUPED = {
 def reduced(op: Any, t: Type) -> tuple[Names, Names]:
     names = tuple(f"d{k}" for k in range(t.ndim))
     axes = op.axes if hasattr(op, "axes") else (op.axis,)
-    if op.keepdims:
+    if getattr(op, "keepdims", False):
         return names, tuple(None if k in axes else d for k, d in enumerate(names))
     return names, tuple(d for k, d in enumerate(names) if k not in axes)
 
@@ -171,6 +172,7 @@ OWN = {
     "LogSumExp": reduced,
     "Mean": reduced,
     "Median": reduced,
+    "Outcome": reduced,
     "PermuteDims": permuted,
     "PickLabel": labels,
     "SparsemaxLoss": labels,

@@ -239,13 +239,17 @@ def test_a_lock_around_reading_and_assigning_loses_nothing() -> None:
     assert float(v) == 4 * turns
 
 
-def test_a_step_says_what_was_assigned_before_it_and_keeps_what_comes_later() -> None:
+@pytest.mark.parametrize("by_plan", [True, False])
+def test_a_step_says_what_was_assigned_before_it_and_keeps_what_comes_later(
+    by_plan: bool,
+) -> None:
     net, opt = Net(), td.optim.SGD(lr=1.0)
     for _ in range(4):
         opt.step(net.loss())
     at, inside, kept = 1, True, 0
     while inside:
         before = float(net.p.numpy()[0])
+        opt = opt if by_plan else td.optim.SGD(lr=1.0)
 
         def change() -> None:
             run(lambda: (net.p.assign(net.p + 100.0), net.p.numpy()))

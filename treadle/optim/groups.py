@@ -17,8 +17,10 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.optim.transform import Transform
 from treadle.runtime.evaluate import run
+from treadle.runtime.written import outdated
 
 __all__ = [
+    "Changes",
     "Group",
     "Now",
     "Rate",
@@ -28,13 +30,15 @@ __all__ = [
     "groups_of",
     "parameters_of",
     "store",
+    "updates_of",
 ]
 
 Rate = Any
 Rule = Callable[..., Transform]
+Changes = list[tuple[Variable, Any]]  # the next versions, as expressions
 
 
-def each_once(pairs: Iterable[tuple[Variable, Any]]) -> list[tuple[Variable, Any]]:
+def each_once(pairs: Iterable[tuple[Variable, Any]]) -> Changes:
     """The pairs without those of a Variable that has another one after them."""
     return [*{id(v): (v, value) for v, value in pairs}.values()]
 
@@ -46,9 +50,18 @@ def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
         for variable, value in pairs:
             variable.assign(value)
         return
+    run(updates_of(pairs))
+
+
+def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
+    """Explicit Updates; refused where a version is newer than those of serials up to
+    `since`, which the values were made from."""
     with explicit_updates():
-        updates = [variable.assign(value) for variable, value in pairs]
-    run(updates)
+        updates = [variable.assign(value) for variable, value in changes]
+    for (variable, _), update in zip(changes, updates, strict=True):
+        if since is not None and update.inputs[0].serial > since:
+            raise outdated(variable).located("step", repr(variable.type))
+    return updates
 
 
 class Group:

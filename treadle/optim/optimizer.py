@@ -13,14 +13,16 @@ from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
-from treadle.graph.frame import explicit_updates, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
+from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
 from treadle.optim.groups import (
+    Changes,
     Group,
     Now,
     Rate,
@@ -30,6 +32,7 @@ from treadle.optim.groups import (
     groups_of,
     parameters_of,
     store,
+    updates_of,
 )  # fmt: skip
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
@@ -195,15 +198,14 @@ class Optimizer(OptimizerState):
         del seen
         with recording(note):
             now = now or self._now()
-            roots, finite, changes, chosen = self._asked(loss, only, now)
+            roots, finite, changes, since, chosen = self._asked(loss, only, now)
         if top().tracing:
             self.controls.refuse_traces()
             for variable, value in changes:
                 variable.assign(value)
             top().runs = True
             return None if loss is None else roots[0]
-        with explicit_updates():
-            updates = [variable.assign(value) for variable, value in changes]
+        updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
         with self._plans.kept(note, chosen):
@@ -250,9 +252,8 @@ class Optimizer(OptimizerState):
         >>> [node.op.name for node in opt.planned(x * x)], float(x)
         (['Multiply', 'Update', 'Update'], 2.0)
         """
-        roots, finite, changes, _ = self._asked(loss, None, self._now())
-        with explicit_updates():
-            updates = [variable.assign(value) for variable, value in changes]
+        roots, finite, changes, since, _ = self._asked(loss, None, self._now())
+        updates = updates_of(changes, since)
         return [*roots, *updates, *self.controls.raised(finite)]
 
     def states(self) -> list[Variable]:
@@ -281,9 +282,9 @@ class Optimizer(OptimizerState):
 
     def _asked(
         self, loss: Any, only: set[int] | None, now: Now
-    ) -> tuple[list[Tensor], Tensor | None, list[tuple[Variable, Any]], set[int]]:
-        """What a step runs for its gradients; whether they are finite (None: nobody
-        asks), the new versions, and the parameters they are of, by id."""
+    ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
+        """What a step runs for its gradients; what `_changes` says; and the parameters
+        that change, by id."""
         if loss is None:
             work = self._accumulated(only)
             roots = [g for _, _, g in work]
@@ -365,11 +366,12 @@ class Optimizer(OptimizerState):
 
     def _changes(
         self, work: Work, now: Now, flush: bool = False
-    ) -> tuple[Tensor | None, list[tuple[Variable, Any]]]:
-        """Whether the gradients are finite (None: nobody asks), and all new versions
-        as expressions; nothing is assigned yet."""
+    ) -> tuple[Tensor | None, Changes, int]:
+        """Whether the gradients are finite (None: nobody asks), all new versions as
+        expressions, and a serial newer than all they are made from; nothing is assigned
+        yet."""
         controls, sparse = self.controls, self.sparse_updates
-        states = self._states_in(work)
+        states, since = self._states_in(work), newest_serial()
         sums = [own.pop("accumulated") for own in states if controls.gathers]
         told = controls.apply(
             [
@@ -380,7 +382,7 @@ class Optimizer(OptimizerState):
             flush,
         )
         rates = {id(g): x for g, x in zip(self.groups, now.rates, strict=True)}
-        found: list[tuple[Variable, Any]] = [*zip(sums, told.sums, strict=True)]
+        found: Changes = [*zip(sums, told.sums, strict=True)]
         for (group, p, _), own, gradient in zip(
             work, states, told.gradients, strict=True
         ):
@@ -390,7 +392,7 @@ class Optimizer(OptimizerState):
             move = partial(make, group.rule, rate=rate, step=now.step)
             found += changed(p, gradient, own, move, told.hold)
         counted = held([(self.count, self.count.node() + 1)], told.hold)
-        return told.finite, each_once([*found, *told.changes, *counted])
+        return told.finite, each_once([*found, *told.changes, *counted]), since
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"

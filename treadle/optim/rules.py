@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -26,6 +27,8 @@ Number = Any
 
 
 def _filled(t: Type, value: float = 0.0) -> np.ndarray[Any, Any]:
+    if not isinstance(t, Type):
+        raise ArgumentError(f"states are made for a type, not {t!r}")
     return np.full(t.shape, value, t.dtype)
 
 
