@@ -59,7 +59,8 @@ class Claim:
         self.nodes: Sequence[Tensor] = ()
         self.values: Sequence[Any] | None = None
         self.keys: Sequence[int] = ()  # of these values among the results of the run
-        self._running = lock()  # while it runs without a queue
+        # While it runs without a queue; of no Variables, nobody waits for it.
+        self._running = lock() if variables else nullcontext()
         self._reset()
 
     def _reset(self) -> None:
@@ -121,14 +122,14 @@ class Claim:
     def running(self, has_begun: Callable[[], bool]) -> Iterator[None]:
         """Inside, this thread runs it; others wait for the end."""
         with order:
-            self._running.acquire()
+            self._running.__enter__()
             self._thread = threading.get_ident()
             self.begin(has_begun, None)
         try:
             yield
         finally:
             self._thread = 0
-            self._running.release()
+            self._running.__exit__(None, None, None)
 
     def carry_out(
         self, run: Callable[..., int], given: Sequence[int], failed: Callable[[], bool]

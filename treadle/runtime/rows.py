@@ -28,6 +28,7 @@ from treadle.graph.outline import MOST
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import pending
+from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
 from treadle.runtime.recorder import recorder
@@ -201,7 +202,9 @@ def _looks(found: Columns, asked: Container[int]) -> Any:
     wanted = [k for k, s in enumerate(found.serials.tolist()) if s in asked]
     ops = dict(zip(found.ops.tolist(), found.nodes, strict=True))
     types = dict(zip(found.types.tolist(), found.nodes, strict=True))
-    numbers = [number_of(x.op) for x in ops.values()]
+    numbers = []
+    for x in ops.values():  # of which Variable an Update is a version decides nothing
+        numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
     return told.digest(), tuple(wanted), tuple(numbers)
 

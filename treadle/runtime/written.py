@@ -56,9 +56,9 @@ def owned(
         stays |= {x.serial for x in reach(stay)}
     goes = [n for n in nodes if n.stored is None or n.serial in spent]
     inside = uses(n for n in goes if n.serial not in stays)
-    found = set()
+    found, before = set(), {x.serial for x in claim.before}
     for node, count in zip(nodes, counts, strict=True):
-        if claim.has_taken(node) and node.stored is not None:
+        if node.serial in before and node.stored is not None:
             # One more reference to the node is that of what was taken.
             sole = count <= inside.get(node.serial, 0) + 1
             if sole and untouched(node):
@@ -104,6 +104,8 @@ def taken(changes: Sequence[Tensor]) -> Claim:
         last[id(variable)] = x.serial
     claim = Claim([x.op.variable for x in first.values()])  # type: ignore[attr-defined]
     claim.keys = [last[k] for k in first]
+    if not first:
+        return claim
     base = None  # type: ignore[assignment]
     changed = claim.take(list(first.values()))
     if changed is not None:
@@ -113,6 +115,8 @@ def taken(changes: Sequence[Tensor]) -> Claim:
 
 def commit(changes: Sequence[Tensor], claim: Claim) -> None:
     """Make evaluated Updates the versions of their Variables, all of them at once."""
+    if not changes:
+        return
     last = {id(x.op.variable): x for x in changes}  # type: ignore[attr-defined]
     ours = {id(v) for v in claim.variables}
     for node in changes:
