@@ -29,7 +29,10 @@ def test_locks_are_made_in_one_place() -> None:
     for path in (ROOT / "treadle").rglob("*.py"):
         if path.name == "locks.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if path.name != "caches.py":  # Python 3.11 holds a lock in it
+            assert "cached_property" not in text, f"lazy() in {path}"
+        for node in ast.walk(ast.parse(text)):
             f = node.func if isinstance(node, ast.Call) else None
             if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name):
                 outside = f.value.id in ("threading", "_thread", "os", "queue")

@@ -220,6 +220,20 @@ def test_statistics_and_gradients_of_a_thread_are_seen_by_all() -> None:
     assert w.grad is not None and float(w.grad) == 5.0
 
 
+def test_statistics_are_of_one_version() -> None:
+    """Whatever another thread makes of them in the middle."""
+    x, at, inside = td.asarray(np.full((4, 2), 2.0, np.float32)), 1, True
+    while inside:
+        norm = td.nn.BatchNorm1d(2, momentum=0.5)
+
+        def forward(norm: Any = norm) -> None:
+            norm(x)
+
+        inside = interrupted(forward, at, lambda call=forward: run(call))
+        assert norm.running_mean.tolist() in ([1.0, 1.0], [1.5, 1.5])
+        at += 17
+
+
 def test_a_lock_around_reading_and_assigning_loses_nothing() -> None:
     v, guard, turns = td.Variable(0.0), threading.Lock(), 60
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import linecache
 import random
 import signal
@@ -320,3 +321,73 @@ def test_wrong_blocks_are_refused(block: Any, says: str) -> None:
     finally:
         if outer._open:
             outer.__exit__(None, None, None)
+
+
+def failing(assign: Any, then: Any = lambda: None) -> Any:
+    """Assign in a block, do something in another thread, and fail."""
+    with pytest.raises(KeyError), td.transaction():
+        assigned = assign()
+        thread = threading.Thread(target=then)
+        thread.start(), thread.join()
+        raise KeyError
+    return assigned
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_assigns_and_not_who_carries_out_says_whose_it_is(
+    asks: bool, ended: bool
+) -> None:
+    v, w, p = td.Variable(1.0), td.Variable(1.0), td.param(init=1.0)
+    told, done = threading.Event(), threading.Event()
+
+    def change() -> None:
+        w.assign(w + 4.0), p.assign(5.0)
+        told.set()
+        done.wait(0 if ended else 20)
+
+    thread = threading.Thread(target=change)
+    with pytest.raises(KeyError), td.transaction():
+        v.assign(v + 1.0)
+        thread.start()
+        thread.join() if ended else told.wait()
+        if asks:
+            td.optim.SGD(lr=1.0).step(p * w)
+            assert (float(p), float(w), float(v)) == (0.0, 5.0, 2.0)
+        else:
+            w.assign(w + 1.0)
+        raise KeyError
+    assert (float(v), float(w), float(p)) == (1.0, 5.0, 5.0)
+    done.set(), thread.join()
+
+
+def test_what_another_thread_has_carried_out_is_undone() -> None:
+    v = td.Variable(1.0)
+    failing(lambda: v.assign(v + 1.0), lambda: float(v))
+    assert float(v) == 1.0
+
+
+def test_an_expression_of_what_was_dropped_does_not_bring_it_back() -> None:
+    v, w = td.Variable(1.0), td.Variable(1.0)
+    y = failing(lambda: (v.assign(v + 1.0), v * 3.0)[1], lambda: w.assign(v * 2.0))
+    assert (float(y), float(w), float(v)) == (6.0, 4.0, 1.0)
+
+
+def test_tasks_have_transactions_of_their_own() -> None:
+    v, w = td.Variable(1.0), td.Variable(1.0)
+
+    async def fail() -> None:
+        with pytest.raises(KeyError), td.transaction():
+            v.assign(2.0)
+            await asyncio.sleep(0.02)
+            raise KeyError
+
+    async def change() -> None:
+        await asyncio.sleep(0)
+        w.assign(2.0)
+
+    async def both() -> None:
+        await asyncio.gather(fail(), change())
+
+    asyncio.run(both())
+    assert (float(v), float(w)) == (1.0, 2.0)

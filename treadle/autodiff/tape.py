@@ -10,9 +10,9 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
+from treadle.base.caches import lazy
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
@@ -100,7 +100,7 @@ class Tape:
         """The row of a number, if it is still there."""
         return self._rows[number]()
 
-    @cached_property
+    @lazy
     def numbers(self) -> dict[int, int]:
         """The numbers of the rows that are still there, by serial."""
         rows = [ref() for ref in self._rows]

@@ -7,9 +7,9 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Cache", "cached", "caches", "clear", "tables"]
+__all__ = ["Cache", "cached", "caches", "clear", "lazy", "tables"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -38,6 +38,11 @@ class Cache(OrderedDict[_K, _V]):
             with suppress(KeyError):  # another thread has emptied it
                 self.popitem(last=False)
 
+    def setdefault(self, key: _K, default: _V) -> _V:
+        while True:
+            with suppress(KeyError):  # another thread has emptied it meanwhile
+                return super().setdefault(key, default)
+
 
 def cached(
     limit: int, typed: bool = False
@@ -50,6 +55,21 @@ def cached(
         return made
 
     return wrapped
+
+
+class lazy(Generic[_R]):
+    """A property that is computed once; `functools.cached_property` of Python 3.11
+    holds a lock meanwhile, which a forked child can find held by nobody."""
+
+    def __init__(self, function: Callable[[Any], _R]) -> None:
+        self._function, self.__doc__ = function, function.__doc__
+
+    def __get__(self, instance: Any, owner: Any = None) -> _R:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        name = self._function.__name__
+        value: _R = instance.__dict__.setdefault(name, self._function(instance))
+        return value
 
 
 def _register(name: str, cache: Any) -> None:

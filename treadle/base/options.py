@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 from treadle.base import dtypes
+from treadle.base.caches import lazy
 from treadle.base.errors import OptionError, TreadleError
 from treadle.base.sizes import as_bytes
 from treadle.base.types import as_integer
@@ -103,7 +103,7 @@ class Options:
     check_numerics: bool = False
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
-    @cached_property
+    @lazy
     def compilation(self) -> Compilation:
         """What of these decides what a graph is compiled to."""
         chosen = {f.name: getattr(self, f.name) for f in fields(Compilation)}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
 from treadle.batch.part import Part
@@ -56,14 +56,14 @@ class Template:
         self.wanted = tuple(wanted)
         self.lasting = tuple(lasting)
 
-    @cached_property
+    @lazy
     def forward(self) -> Part:
         """Outputs, then what is kept for the gradient."""
         made = Body(self.body.name, self.body.arguments, self._every)
         inputs = tuple(("input", k) for k in range(len(self.given)))
         return Part(made, inputs, self.given)
 
-    @cached_property
+    @lazy
     def plain(self) -> Part:
         """Outputs alone, where no gradient follows."""
         inputs = tuple(("input", k) for k in range(len(self.given)))
@@ -108,12 +108,12 @@ class Template:
         """The tables among the shared inputs whose gradients are rows."""
         return self._derived.sparse
 
-    @cached_property
+    @lazy
     def _derived(self) -> _Derived:
         with tracing(f"gradient of {self.body.name}"):
             return _Derived(self)
 
-    @cached_property
+    @lazy
     def sums(self) -> bool:
         """Whether rows of zeros add nothing to the sums over rows."""
         return self.total is not None and only_rows(self.total)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate
+
+from treadle.base.caches import lazy
 
 __all__ = [
     "CacheInfo",
@@ -66,7 +67,7 @@ class Occupancy:
     stays: tuple[Stay, ...] = ()
     steps: tuple[str, ...] = ()
 
-    @cached_property
+    @lazy
     def live(self) -> tuple[int, ...]:
         """The bytes that are alive in each step."""
         change = [0] * (len(self.steps) + 1)
@@ -128,27 +129,27 @@ class Lowered:
     outline: Callable[[], tuple[list[Piece], list[Outlined]]] = field(repr=False)
     placed: Callable[[], Occupancy] = field(default=Occupancy, repr=False)
 
-    @cached_property
+    @lazy
     def occupancy(self) -> Occupancy:
         """What lies in the arena when."""
         return self.placed()
 
-    @cached_property
+    @lazy
     def kernels(self) -> str:
         """The loops of each distinct kernel."""
         return self.writers["kernels"]()
 
-    @cached_property
+    @lazy
     def program(self) -> str:
         """The buffers, and a line for each step."""
         return self.writers["program"]()
 
-    @cached_property
+    @lazy
     def llvm(self) -> str:
         """The kernels as LLVM IR."""
         return self.writers["llvm"]()
 
-    @cached_property
+    @lazy
     def asm(self) -> str:
         """The kernels as this machine's assembly."""
         return self.writers["asm"]()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import weakref
+from collections.abc import Container
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,40 +14,34 @@ import numpy as np
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError, StateError
 from treadle.base.options import change, current, modes
+from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.thread import thread_state
+from treadle.graph.variable import Update, Variable
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
-    from treadle.graph.variable import Variable
 
 __all__ = ["Transaction", "transaction"]
 
 
 class _Written:
-    """A Variable as it was at first, and the versions this thread has made since."""
+    """A Variable and the version that those of the block are made from."""
 
-    def __init__(self, variable: Variable) -> None:
+    def __init__(self, variable: Variable, before: Tensor) -> None:
         self.variable = variable
-        self.before: Tensor = variable.committed
+        self.before = before
         self.version: Op = variable.version
-        self.own = (variable.committed, variable.committed)
 
-    def replaced(self, update: Tensor | None) -> None:
-        """Note the version to come; a run that fails leaves the one that is there."""
+    def restore(self, own: Container[int]) -> bool:
+        """Put that version back, unless others have assigned since."""
         now = self.variable.committed
-        if any(now is version for version in self.own):
-            self.own = now, now if update is None else update
-
-    def restore(self) -> bool:
-        """Put the first version back, unless another thread has assigned since."""
-        if not any(self.variable.committed is version for version in self.own):
-            return False
-        self.variable.version = self.version
-        self.variable.committed = self.before
-        return True
+        if now.serial in own:
+            self.variable.version = self.version
+            self.variable.committed = self.before
+        return now.serial in own or now is self.before or self.before.stored is None
 
 
 class Transaction:
@@ -54,17 +50,29 @@ class Transaction:
     def __init__(self, finite: bool = False) -> None:
         self.finite = finite
         self.written: dict[int, _Written] = {}
+        self.own: dict[int, weakref.ref[Tensor]] = {}  # the versions of this block
         self.grads: dict[int, tuple[Variable, Tensor | None]] = {}
         self._edge: _Handler | None = None
         self._own = False  # whether the handler is this block's
         self._open = False
 
-    def note(self, variable: Variable, update: Tensor | None = None) -> None:
-        """Take note of a Variable before it is written."""
-        known = self.written.get(id(variable))
-        if known is None:
-            known = self.written[id(variable)] = _Written(variable)
-        known.replaced(update)
+    def note(
+        self, variable: Variable, version: Tensor, base: Tensor | None = None
+    ) -> None:
+        """Take note of a Variable before it has a version, made from the `base`; what
+        others have assigned is not of this block, whoever carries it out."""
+        if top().tracing if base is not None else self.is_foreign(version):
+            return
+        before = variable.committed if base is None else base
+        if before.serial not in self.own or id(variable) not in self.written:
+            self.written[id(variable)] = _Written(variable, before)
+        self.own[version.serial] = weakref.ref(version)
+
+    def is_foreign(self, version: Tensor) -> bool:
+        """Whether a version is one that was assigned outside of this block."""
+        op = version.op
+        mine = type(op) is not Update or op.explicit or version.serial in self.own
+        return not mine
 
     def note_grad(self, variable: Variable) -> None:
         """Take note of a Variable's gradient before it is another one."""
@@ -90,7 +98,7 @@ class Transaction:
             self._modes, self._notes = modes.get(), state.notes
             self._frames = len(state.frames)
             self._seeds, self._draws = current().scope, current().scope.count
-            self.written, self.grads = {}, {}
+            self.written, self.own, self.grads = {}, {}, {}
             change(transactions=(*self._modes.transactions, self))
             self._open = True
         except BaseException:
@@ -146,8 +154,9 @@ class Transaction:
         modes.set(self._modes)
         change(transactions=(*self._modes.transactions, self))
         state.notes = self._notes
-        top().take()
-        kept = [w.variable.name for w in self.written.values() if not w.restore()]
+        self._drop()
+        every = self.written.values()
+        kept = [w.variable.name for w in every if not w.restore(self.own)]
         for variable, grad in self.grads.values():
             variable.grad = grad
         self._seeds.count = self._draws
@@ -156,6 +165,23 @@ class Transaction:
             error.add_note(
                 f"another thread has assigned {names} since: that was not undone"
             )
+
+    def _drop(self) -> None:
+        """Have what was assigned in the block never carried out, whoever has read it:
+        that is a value like others."""
+        frame = top()
+        waiting = frame.carry()
+        frame.pending = [x for x in waiting if x.serial not in self.own]
+        frame.forget([x for x in waiting if x.serial in self.own])
+        alive = [x for ref in self.own.values() if (x := ref()) is not None]
+        left = [x for x in alive if type(x.op) is Update and not x.op.explicit]
+        with Carried() as carried:
+            while (other := carried.take(left)) is not None and not other.is_here:
+                other.wait()
+            for x in left if other is None else ():
+                if x.stored is None:
+                    value = functions.stop_gradient(x.inputs[1])
+                    x.op, x.inputs = value.op, value.inputs
 
     def _close(self) -> None:
         change(transactions=self._modes.transactions)

@@ -196,12 +196,14 @@ class Variable(Operand):
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
         fitting = self._fitting(value)
+        now = modes.get()
         with assigning:
             base = self.node()  # there may be nothing yet that it could read
-            base = _blank(self._type) if isinstance(base.op, Unbound) else base
-            explicit = bool(modes.get().explicit)
-            update = Update(self, explicit)(base, fitting)
-            if not explicit:
+            read = _blank(self._type) if isinstance(base.op, Unbound) else base
+            update = Update(self, bool(now.explicit))(read, fitting)
+            for around in now.transactions:
+                around.note(self, update, base)
+            if not now.explicit:
                 local.state.frames[-1].record(self, update)
         return update
 

@@ -7,7 +7,6 @@ loads and stores say which element, counted from the start of the buffer.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Index, Parameter
@@ -87,7 +87,7 @@ class Literal(Node):
     def key(self) -> tuple[Any, ...]:
         return self._bits, self.dtype
 
-    @functools.cached_property
+    @lazy
     def _bits(self) -> Any:
         known = isinstance(self.value, Parameter)
         return self.value if known else np.asarray(self.value, self.dtype).tobytes()
@@ -278,12 +278,12 @@ class Kernel:
         vars(made).update(kept)
         return made
 
-    @functools.cached_property
+    @lazy
     def expressions(self) -> list[Expression]:
         """All expressions, each once, operands first."""
         return expressions(self.body)
 
-    @functools.cached_property
+    @lazy
     def indices(self) -> list[Index]:
         """Every index in loads, stores, counters and guards."""
         found = [i for e in self.expressions for i in indices(e)]
@@ -291,7 +291,7 @@ class Kernel:
             found += places(s)
         return found
 
-    @functools.cached_property
+    @lazy
     def _hash(self) -> int:
         return hash((self.arguments, self.body, self.integers))
 

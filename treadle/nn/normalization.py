@@ -215,7 +215,8 @@ class _BatchNorm(_Channels):
             part = 1.0 / seen.astype(self.running_mean.dtype)
         unbiased = var * (count / max(count - 1, 1))
         for old, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-            moved = old + (stop_gradient(new) - old) * part
+            now = old.node()  # one version, whatever other threads assign
+            moved = now + (stop_gradient(new) - now) * part
             old.assign(moved.astype(old.dtype))
 
     def extra_repr(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
+from treadle.base.caches import lazy
 from treadle.base.dtypes import float32, float64
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
@@ -128,7 +128,7 @@ class Arrangement:
         self.units = ordered(units)
         self.stored = self._stored(self.units) | copied
 
-    @functools.cached_property
+    @lazy
     def kept(self) -> dict[int, Tensor]:
         """The nodes that lie in the arena for some time, by serial."""
         return {
@@ -140,12 +140,12 @@ class Arrangement:
             and not isinstance(n.type, TupleType)
         }
 
-    @functools.cached_property
+    @lazy
     def changed(self) -> set[int]:
         """The serials of what makes new versions."""
         return {self.lent.get(new.serial, new).serial for new, _ in self.versions}
 
-    @functools.cached_property
+    @lazy
     def small(self) -> bool:
         """Whether all that lies there at any time is too little to save any of it."""
         return sum(x.type.nbytes for x in self.kept.values()) < LARGE

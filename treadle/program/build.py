@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import (
     Callable,
@@ -13,6 +12,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 
+from treadle.base.caches import lazy
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
@@ -107,7 +107,7 @@ class Draft:
     arranged: Arrangement
     build: Callable[[], Program]
 
-    @functools.cached_property
+    @lazy
     def demand(self) -> Demand:
         """What the step that needs the most memory needs."""
         return Timeline(self.arranged).largest()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, largest_live_set, plan
 from treadle.program.program import Launch, Program
@@ -47,7 +47,7 @@ class Lives:
         free = high[before] <= begins[found]
         return [int(k) for k in found[free]]
 
-    @functools.cached_property
+    @lazy
     def _table(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Of each range where it begins, its bytes, its first and its last step."""
         own = [(r.bytes, r.first, r.last) for r in self.ranges]

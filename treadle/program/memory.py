@@ -14,10 +14,10 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.errors import ArgumentError
 from treadle.program.sweep import Times, sweep
 
@@ -50,7 +50,7 @@ class Plan:
     offsets: tuple[int, ...]
     size: int
 
-    @cached_property
+    @lazy
     def table(self) -> Ints:
         """The offsets as an array."""
         return np.array(self.offsets, np.int64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
 from treadle.base.types import Type
 from treadle.graph.op import Op
@@ -169,7 +169,7 @@ class Program:
     about: tuple[About, ...] = field(default=(), compare=False)  # the steps
     regions: tuple[Region, ...] = ()  # in the order of their steps
 
-    @cached_property
+    @lazy
     def chain_of(self) -> dict[int, tuple[int, int]]:
         """Of each step in a region: the region's number, and the chain's."""
         return {

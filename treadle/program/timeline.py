@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from treadle.base.caches import lazy
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
@@ -45,7 +45,7 @@ class Timeline:
         for k, read in enumerate(self.read):
             self.last |= dict.fromkeys(read, k)
 
-    @functools.cached_property
+    @lazy
     def when(self) -> dict[int, int]:
         """The step after which readers find a node, by serial."""
         found: dict[int, int] = {}

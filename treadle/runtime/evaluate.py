@@ -222,10 +222,6 @@ def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
     keep = {node.serial for node in wanted}
     keep |= {node.serial for node in nodes if isinstance(node.op, Update)}
     wanted.clear()
-    for around in modes.get().transactions:
-        for node in nodes:
-            if isinstance(node.op, Update) and node.stored is None:
-                around.note(node.op.variable)  # its array is not written over
     keep |= {n.serial for n in held(nodes) if not isinstance(n.type, TupleType)}
     keep &= {node.serial for node in nodes if node.stored is None}
     return nodes, keep

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import cached
+from treadle.base.caches import cached, lazy
 from treadle.base.changes import Again, changes
 from treadle.base.options import modes
 from treadle.graph.calls import ATTRIBUTE, ITEM, MODE, STAMP, Seen
@@ -74,7 +74,7 @@ class Guard:
         """The same in two parts: what is to be seen, and what tells the rest."""
         return self._plain, self._checked(self._terms) if self._terms else None
 
-    @functools.cached_property
+    @lazy
     def _plain(self) -> tuple[Seen, ...]:
         if not self._stamped:
             return tuple(self._seen)

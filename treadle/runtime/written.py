@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from treadle.base.errors import StateError
+from treadle.base.options import modes
 from treadle.base.types import TupleType
 from treadle.graph.claim import Claim
 from treadle.graph.leaves import Unbound
@@ -99,6 +100,7 @@ def taken(changes: Sequence[Tensor]) -> Claim:
         variable: Variable = x.op.variable  # type: ignore[attr-defined]
         base = x.inputs[0]
         plain = type(variable).commit is Variable.commit and base.stored is not None
+        plain = plain and not any(t.is_foreign(x) for t in modes.get().transactions)
         if plain and base is variable.committed:
             first[id(variable)] = base
         last[id(variable)] = x.serial

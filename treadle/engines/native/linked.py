@@ -7,11 +7,11 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code, coded
@@ -252,7 +252,7 @@ class Linked:
             k = stop
         return found
 
-    @cached_property
+    @lazy
     def needs(self) -> tuple[Need, ...] | None:
         """As `positions.needs` tells it."""
         return needs(self.program)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.options import current
 from treadle.base.routine import Numbers
 from treadle.base.types import Type
@@ -132,7 +132,7 @@ class Matrices:
         key = number, place
         return self.base + self.offsets[key] + row * self.types[key].nbytes
 
-    @cached_property
+    @lazy
     def unused(self) -> list[tuple[int, int]]:
         """Where the rows begin that there is room for and that are none, and end: when
         all are there.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.routine import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
@@ -63,12 +63,12 @@ class Places:
         template = instance.template
         return template.forward if self.gradient else template.plain
 
-    @cached_property
+    @lazy
     def cotangents(self) -> Cotangents:
         """Where cotangents lie."""
         return Cotangents(self.forest, self.read)
 
-    @cached_property
+    @lazy
     def live(self) -> Live:
         """Which rows some cotangents reach."""
         return Live(self.forest)
@@ -82,7 +82,7 @@ class Places:
             known = self._where[id(places)] = places, _matrices_of(places)
         return known[1]
 
-    @cached_property
+    @lazy
     def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
         """Of each table that has a gradient of rows, the instances that read it."""
         found: dict[int, list[tuple[int, Sparse]]] = {}

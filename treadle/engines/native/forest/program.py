@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.routine import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
@@ -37,7 +37,7 @@ class Program(Places):
         pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
         return all(rows.possible(instance.groups.counts) for rows, instance in pairs)
 
-    @cached_property
+    @lazy
     def forward(self) -> Forward:
         """The way there."""
         return Forward(self)
