@@ -34,12 +34,15 @@ from treadle.engines.native import (
     run,
     tables,
 )
+from treadle.graph import carried, claim, frame
+from treadle.runtime import function
 
 Line = tuple[str, int]
 MODULES: list[Any] = [
     [blocks, block, arena, tables, kept],
     [pool, run, linked, residuals, engine],
     [programs, jit, cache, compiler, families],
+    [claim, carried, function, frame],
 ]
 
 
@@ -88,7 +91,9 @@ class Session:
         self.p = td.param("p", init=np.linspace(-1, 1, 3000, dtype=np.float32))
         self.x = td.asarray(np.linspace(0, 1, 70_000, dtype=np.float32))
         self.opt = td.optim.SGD(lr=0.0)
-        self.fresh = 0
+        self.fresh = 1
+        self.cell = td.function(lambda x: td.cond(x[0] > 0, lambda: x * 2, lambda: x))
+        self.count = td.Variable(0.0)
 
     def use(self) -> list[float]:
         y = td.tanh(self.x) * td.exp(-self.x)
@@ -96,14 +101,18 @@ class Session:
         loss = td.sum(self.p * self.p)
         self.opt.step(loss)
         self.opt.step(td.sum(td.sin(self.p)))
-        values += [float(loss), float(self.p.numpy()[7])]
+        self.count.assign(0.0)
+        self.count.assign(self.count + 1.0)
+        values += [float(loss), float(self.p.numpy()[7]), float(self.count)]
         return values
 
     def compile(self) -> list[float]:
-        self.fresh += 1
         td.clear_cache()
         x = td.asarray(np.ones(3, np.float32))
-        return [float((x * 2.0 + 1.0).numpy()[0]), float(td.sum(td.cos(x)).numpy())]
+        values = [float((x * 2.0 + 1.0).numpy()[0]), float(td.sum(td.cos(x)).numpy())]
+        values.append(float(self.cell(td.ones(self.fresh))[0]))
+        self.fresh += 1  # after an interrupt the same is traced
+        return values
 
 
 def check_locks() -> None:

@@ -121,15 +121,14 @@ class Claim:
     @contextmanager
     def running(self, has_begun: Callable[[], bool]) -> Iterator[None]:
         """Inside, this thread runs it; others wait for the end."""
-        with order:
-            self._running.__enter__()
-            self._thread = threading.get_ident()
-            self.begin(has_begun, None)
-        try:
-            yield
-        finally:
-            self._thread = 0
-            self._running.__exit__(None, None, None)
+        with self._running:
+            with order:
+                self._thread = threading.get_ident()
+                self.begin(has_begun, None)
+            try:
+                yield
+            finally:
+                self._thread = 0
 
     def carry_out(
         self, run: Callable[..., int], given: Sequence[int], failed: Callable[[], bool]

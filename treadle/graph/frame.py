@@ -108,11 +108,15 @@ def top() -> Frame:
 def pushed(frame: Frame) -> Iterator[Frame]:
     """Run a block in a frame; an exception drops what was assigned in it."""
     frames = thread_state().frames
-    frames.append(frame)
+    depth = len(frames)
     try:
-        yield frame
-    finally:
-        frames.pop()
+        try:
+            frames.append(frame)
+            yield frame
+        finally:
+            del frames[depth:]
+    finally:  # once more, as an interrupt may have come before it
+        del frames[depth:]
 
 
 @contextmanager

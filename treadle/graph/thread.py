@@ -121,9 +121,18 @@ class Frame:
                 else:
                     del self.versions[id(variable)]
 
+
+class _Base(Frame):
+    """What a thread sees outside of all blocks; it dies with the thread."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(_assigned)
+
     def __del__(self) -> None:
-        if getattr(self, "versions", None) is _assigned:
-            _orphans.extend(self.pending)
+        if _orphans is not None:  # modules are empty at exit
+            _orphans.extend(getattr(self, "pending", ()))
 
 
 def orphans() -> list[Tensor]:
@@ -146,7 +155,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.notes: Notes | None = None
-        self.frames: list[Frame] = [Frame(_assigned)]
+        self.frames: list[Frame] = [_Base()]
 
 
 class _Local(threading.local):

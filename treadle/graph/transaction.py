@@ -175,13 +175,15 @@ class Transaction:
         frame.forget([x for x in waiting if x.serial in self.own])
         alive = [x for ref in self.own.values() if (x := ref()) is not None]
         left = [x for x in alive if type(x.op) is Update and not x.op.explicit]
-        with Carried() as carried:
+        carried = Carried()
+        with carried.lock:
             while (other := carried.take(left)) is not None and not other.is_here:
                 other.wait()
             for x in left if other is None else ():
                 if x.stored is None:
                     value = functions.stop_gradient(x.inputs[1])
                     x.op, x.inputs = value.op, value.inputs
+            carried.leave()
 
     def _close(self) -> None:
         change(transactions=self._modes.transactions)

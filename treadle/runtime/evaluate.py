@@ -72,7 +72,8 @@ def run(
     if left:  # by themselves: what fails in this run is no fault of theirs
         run(left)
     updates = [] if frame.tracing else frame.carry()
-    with Carried() as carried:
+    carried = Carried()
+    with carried.lock:
         try:
             if frame.versions and not _is_free(carried, [*roots, *updates]):
                 return _beside(roots)
@@ -80,6 +81,8 @@ def run(
         except BaseException:
             frame.forget(updates)
             raise
+        finally:
+            carried.leave()
         frame.forget([*changes, *updates])
     return done
 

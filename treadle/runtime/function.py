@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import TraceError
-from treadle.base.locks import lock
+from treadle.base.locks import is_mine, lock
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -173,7 +173,10 @@ class Function(Wrapper, Called):
         tensors: list[Tensor],
         guard: Guard,
     ) -> Traced:
+        inside = is_mine(self._lock)
         with self._lock:
+            if not inside:  # but for what an interrupt has left
+                self._active.clear()
             entry = self.traces.get(key)
             if entry is None:
                 if key in self._active:
@@ -183,21 +186,7 @@ class Function(Wrapper, Called):
                         hint="recursion over data belongs outside the function, "
                         "or use td.while_loop / td.scan",
                     ).located(name, ", ".join(repr(x.type) for x in tensors))
-                self._active.add(key)
-                try:
-                    entry = self._trace(leaves, structure, tensors)
-                except RecursionError:
-                    if len(self._active) == 1:
-                        raise
-                    name = self.__name__
-                    raise TraceError(
-                        f"{name!r} calls itself without an end, each time with "
-                        "another signature",
-                        hint="recursion over data belongs outside the function, "
-                        "where it ends with the data",
-                    ).located(name, ", ".join(repr(x.type) for x in tensors)) from None
-                finally:
-                    self._active.discard(key)
+                entry = self._first(key, leaves, structure, tensors)
                 entry.alive = guard.alive
                 # Making Variables in the first call may have changed what it names.
                 self.traces[key] = entry
@@ -205,6 +194,26 @@ class Function(Wrapper, Called):
                     self.traces.popitem(last=False)
             self.traces.move_to_end(key)
             return entry
+
+    def _first(
+        self, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]
+    ) -> Traced:
+        """The trace of a signature, which is active meanwhile."""
+        self._active.add(key)
+        try:
+            return self._trace(leaves, structure, tensors)
+        except RecursionError:
+            if len(self._active) == 1:
+                raise
+            name = self.__name__
+            raise TraceError(
+                f"{name!r} calls itself without an end, each time with "
+                "another signature",
+                hint="recursion over data belongs outside the function, "
+                "where it ends with the data",
+            ).located(name, ", ".join(repr(x.type) for x in tensors)) from None
+        finally:
+            self._active.discard(key)
 
     def _trace(
         self, leaves: list[Any], structure: Any, tensors: list[Tensor]
