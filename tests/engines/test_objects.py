@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treadle as td
-from treadle.autodiff.tape import SPENT
+from treadle.autodiff.tape import spent_by
 from treadle.batch.columns import Columns, columns
 from treadle.engines.native.objects import left, lies, walk
 from treadle.engines.native.objects.layout import offsets, usable
@@ -172,11 +172,12 @@ def test_nodes_are_left_with_what_a_run_writes(leave: Any, late: bool) -> None:
     nodes = [td.exp(x), td.sin(x) * x, td.exp(x)]
     nodes[1].mark = {"program": 1, "other": 2}
     arrays = [np.full(2, k, np.float32) for k in range(3)]
-    counts, runs = sys.getrefcount(SPENT), Runs()
-    leave(nodes, arrays, runs if late else None, SPENT)
+    spent = spent_by()
+    counts, runs = sys.getrefcount(spent), Runs()
+    leave(nodes, arrays, runs if late else None, spent)
     for k in range(3):  # no pair refers to an array
         node, array = nodes[k], arrays[k]
-        assert node.op is SPENT and node.inputs == () and node.array is array
+        assert node.op is spent and node.inputs == () and node.array is array
         assert sys.getrefcount(array) == 4  # with the list, the value and the call
         if late:
             value = node.stored
@@ -184,7 +185,7 @@ def test_nodes_are_left_with_what_a_run_writes(leave: Any, late: bool) -> None:
             assert value.type is node.type and value.before is None
             assert sys.getrefcount(value) == 3
     assert [node.mark for node in nodes] == [None, {"other": 2}, None]
-    assert sys.getrefcount(SPENT) == counts + 3
+    assert sys.getrefcount(spent) == counts + 3
 
 
 # What somebody holds of a Variable, and whether it may be written over all the same.

@@ -133,3 +133,60 @@ def test_a_loss_keeps_its_gradient_whatever_is_evaluated_after_it(many: int) -> 
         float(w.sum() + k)
     td.optim.SGD(lr=0.5).step(loss)
     assert w.numpy().tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_second_head_trains_on_a_trunk_that_a_step_has_used(
+    rows: bool, look: bool, engine: str
+) -> None:
+    with td.options(engine=engine, seed=1):
+        trunk, actor, critic = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 1)
+        own = [*trunk.parameters(), *actor.parameters()]
+        first, second = td.optim.SGD(own, lr=0.5), td.optim.SGD(critic, lr=0.5)
+        for _ in range(4):
+            inputs = [x[None] for x in NOISE[:6]] if rows else [NOISE]
+            hidden = [td.tanh(trunk(x)) for x in inputs]
+            policy = sum((td.square(actor(h)).mean() for h in hidden), td.asarray(0.0))
+            value = sum((td.square(critic(h)).mean() for h in hidden), td.asarray(0.0))
+            if look:
+                float(policy)
+            at_once = [x.numpy() for x in td.grad(value + 0, list(critic.parameters()))]
+            want = [
+                p.numpy() - 0.5 * g
+                for p, g in zip(critic.parameters(), at_once, strict=True)
+            ]
+            del hidden
+            first.step(policy)
+            second.step(value)
+            for p, x in zip(critic.parameters(), want, strict=True):
+                np.testing.assert_allclose(p.numpy(), x, rtol=1e-4, atol=1e-6)
+
+
+def test_what_was_let_go_twice_is_known_to_lead_to_both() -> None:
+    a, b, c = (td.param(name, init=np.ones(3)) for name in "abc")
+    h = td.exp(a)
+    td.optim.SGD([a], lr=0.1).step((h * h).sum())
+    z = h * b
+    td.optim.SGD([b], lr=0.1).step((z * z).sum())
+    for p in (a, b):
+        with pytest.raises(td.GradientError, match="was let go"):
+            td.grad((z * c).sum(), [p])
+    with pytest.raises(td.GradientError, match="was let go"):
+        td.grad((z * c).sum(), [c, a])
+    np.testing.assert_allclose(td.grad((z * c).sum(), [c])[0].numpy(), z.numpy())
+    td.optim.SGD([c], lr=1.0).step((z * c).sum())
+    np.testing.assert_allclose(c.numpy(), 1 - z.numpy())
+    with pytest.raises(td.GradientError, match="was let go"):
+        td.optim.SGD(lr=1.0).step((z * c).sum())
+
+
+def test_a_loss_that_others_are_behind_is_lost_to_them() -> None:
+    a, b = td.param("a", init=np.ones(3)), td.param("b", init=np.ones(3))
+    first = td.optim.SGD([a], lr=0.1)
+    for _ in range(4):  # also as a plan
+        loss = (a * b).sum()
+        first.step(loss)
+        with pytest.raises(td.GradientError, match="was let go"):
+            td.grad(loss * b.sum(), [b])

@@ -11,21 +11,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.autodiff.reverse import Targets, blocks, cotangents_of, cut_error
+from treadle.autodiff.reverse import cotangents_of, cut_error
 from treadle.autodiff.tape import Row, Tape, has_recipe, tape_of
+from treadle.autodiff.targets import Targets, blocks
 from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.body import sign_of
 from treadle.graph.frame import tracing
-from treadle.graph.leaves import Argument, Cut
+from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable, variable_of
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
-__all__ = ["Reached", "behind", "reached"]
+__all__ = ["Reached", "behind", "below", "reached"]
 
 LEARNED = 8192  # kinds of nodes that are remembered
 
@@ -91,7 +92,7 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
         seen[serial] = node
         inputs = node.inputs
         if not inputs or blocks(node):
-            if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
+            if targets.lost(node):
                 if not has_recipe(node):
                     raise cut_error(node)
                 found.derivatives = True
@@ -124,15 +125,21 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
 
 def behind(tapes: Iterable[Tape | None]) -> list[Tensor]:
     """The versions that batched runs have read, through all runs before them."""
-    found, seen, stack = [], set(), list(tapes)
+    return [x for x in below(tapes) if variable_of(x) is not None]
+
+
+def below(tapes: Iterable[Tape | None]) -> list[Tensor]:
+    """What batched runs have read, through all runs before them, the oldest first."""
+    found: list[Tensor] = []
+    seen, stack = set(), list(tapes)
     while stack:
         tape = stack.pop()
         if tape is None or tape.number in seen:
             continue
         seen.add(tape.number)
-        below = reach(tape.sources, blocks)
-        found += [x for x in below if variable_of(x) is not None]
-        stack += [tape_of(x) for x in below]
+        nodes = reach(tape.sources, blocks)
+        found += nodes
+        stack += [tape_of(x) for x in nodes]
     return sorted(found, key=lambda node: node.serial)
 
 
@@ -181,7 +188,5 @@ def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
 
 def _leads(node: Tensor, targets: Targets) -> bool:
     """Whether a target is among what a node was computed from."""
-    return any(
-        bool(targets.of(x)) or (isinstance(x.op, Cut) and x.op.carried)
-        for x in reach([node], targets.ends)
-    )
+    nodes = reach([node], targets.ends)
+    return any(targets.of(x) or targets.lost(x) for x in nodes)

@@ -8,8 +8,6 @@ from functools import partial
 
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import (
-    Targets,
-    blocks,
     cotangents_of,
     fitted,
     pull,
@@ -22,6 +20,7 @@ from treadle.autodiff.tape import (
     through,
     unasked,
 )
+from treadle.autodiff.targets import Targets, blocks
 from treadle.autodiff.written import Derivative, spelled_out
 from treadle.base.options import current
 from treadle.graph.frame import top

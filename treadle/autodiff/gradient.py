@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from treadle.autodiff.derivative import cotangents, looked_at, recorded
-from treadle.autodiff.reverse import Trainable, fitted, seed_for, zeros_like
+from treadle.autodiff.reverse import fitted, seed_for, zeros_like
+from treadle.autodiff.targets import Trainable
 from treadle.base import trees
 from treadle.base.errors import ArityError, GradientError
 from treadle.graph.leaves import as_tensor

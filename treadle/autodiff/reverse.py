@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.autodiff.spelled import Expressed, inlined, spelled_in
 from treadle.autodiff.tape import TWICE, twice
+from treadle.autodiff.targets import Targets
 from treadle.base.caches import Cache
 from treadle.base.dtypes import HALF, float32, is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
@@ -30,77 +31,6 @@ from treadle.graph.op import FLAT, Cotangents
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import reach
-from treadle.graph.variable import Update, Variable, variable_of
-
-
-class Targets:
-    """What derivatives are taken with respect to: nodes, and all versions of Variables.
-
-    With `partial`, a target is an end: what it was computed from is not followed; so
-    are the nodes that are `ends`.
-    """
-
-    def __init__(
-        self,
-        wanted: Sequence[Operand],
-        partial: bool = False,
-        ends: Sequence[Tensor] = (),
-    ) -> None:
-        self.last = {x.serial for x in ends}
-        self.nodes: dict[int, list[int]] = {}
-        self.variables: dict[int, list[int]] = {}
-        self.partial = partial
-        for k, x in enumerate(wanted):
-            if isinstance(x, Variable):
-                self.variables.setdefault(id(x), []).append(k)
-            self.nodes.setdefault(x.node().serial, []).append(k)
-
-    @classmethod
-    def of_nodes(cls, groups: Sequence[Sequence[Tensor]]) -> Targets:
-        """Targets each of which is the sum over some nodes."""
-        made = cls(())
-        for k, nodes in enumerate(groups):
-            for node in nodes:
-                made.nodes.setdefault(node.serial, []).append(k)
-        return made
-
-    def ends(self, node: Tensor) -> bool:
-        """Whether derivatives are not followed past this node."""
-        if blocks(node) or node.serial in self.last:
-            return True
-        return self.partial and bool(self.of(node))
-
-    def between(self, node: Tensor) -> bool:
-        """Whether a node can be derived together with those that read it."""
-        return not self.ends(node) and not self.of(node)
-
-    def of(self, node: Tensor) -> list[int]:
-        """Positions of the targets that a node is."""
-        found = list(self.nodes.get(node.serial, ()))
-        variable = variable_of(node)
-        if variable is not None:
-            for k in self.variables.get(id(variable), ()):
-                if k not in found:
-                    found.append(k)
-        return found
-
-
-class Trainable(Targets):
-    """Whatever trainable Variables there are."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def of(self, node: Tensor) -> list[int]:
-        variable = variable_of(node)
-        return [0] if variable is not None and variable.trainable else []
-
-
-def blocks(node: Tensor) -> bool:
-    """Whether derivatives end at this node."""
-    if isinstance(node.op, Update) or not node.op.traits.differentiable:
-        return True
-    return node.mark is not None and "no_grad" in node.mark
 
 
 def pull(
@@ -118,7 +48,7 @@ def pull(
     for node in nodes:
         if (
             targets.of(node)
-            or (isinstance(node.op, Cut) and node.op.carried)
+            or targets.lost(node)
             or (not targets.ends(node) and any(x.serial in leads for x in node.inputs))
         ):
             leads.add(node.serial)
@@ -139,7 +69,7 @@ def pull(
                 flat.setdefault(k, node)
             else:
                 found[k] = g if k not in found else found[k] + g
-        if isinstance(node.op, Cut) and node.op.carried and not targets.of(node):
+        if targets.lost(node):
             raise cut_error(node)
         if node.inputs and not targets.ends(node):
             read, parts = _through(node, g, spelled.get(node.serial))

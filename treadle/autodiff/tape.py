@@ -22,7 +22,6 @@ from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
 __all__ = [
-    "SPENT",
     "TWICE",
     "Part",
     "Row",
@@ -30,10 +29,12 @@ __all__ = [
     "TapeGradient",
     "cut_pulled",
     "has_recipe",
+    "is_spent",
     "keep_recipes",
     "recipe_of",
     "replayed",
     "rows_given",
+    "spent_by",
     "tape_of",
     "through",
     "twice",
@@ -41,8 +42,17 @@ __all__ = [
 ]
 
 TWICE = "the gradient of a batched run"  # what a Cut says that it was
-SPENT = cut_of("row", True)  # what a row is when its tape has been used up
 _numbers = itertools.count()
+
+
+def spent_by(trained: frozenset[int] | None = None) -> Cut:
+    """What a row is when its tape has been used up."""
+    return cut_of("row", True, trained)
+
+
+def is_spent(op: Op) -> bool:
+    """Whether an op is that of a row whose tape has been used up."""
+    return type(op) is Cut and op.carried and op.of == "row"
 
 
 class Pull(Protocol):
@@ -106,14 +116,17 @@ class Tape:
         rows = [ref() for ref in self._rows]
         return {row.serial: k for k, row in enumerate(rows) if row is not None}
 
-    def close(self) -> None:
-        """Cut the rows, and let go of the run: what it read may be written over now."""
+    def close(self, trained: frozenset[int] | None = None) -> None:
+        """Cut the rows, and let go of the run: what it read may be written over now.
+        If it is known, what was read depends on `trained`.
+        """
+        spent = spent_by(trained)
         for ref in self._rows:  # thousands, which have their values already
             row = ref()
             if row is not None:
-                row.op = SPENT
+                row.op = spent
                 if row.mark:
-                    cut(row, SPENT)
+                    cut(row, spent)
         self.run, self.sources, self.parts = None, (), ()
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.reverse import Targets, pull, zeros_like
+from treadle.autodiff.reverse import pull, zeros_like
 from treadle.autodiff.tape import (
     TapeGradient,
     recipe_of,
@@ -16,6 +16,7 @@ from treadle.autodiff.tape import (
     rows_given,
     twice,
 )
+from treadle.autodiff.targets import Targets
 from treadle.base.types import TupleType
 from treadle.graph.frame import apart
 from treadle.graph.leaves import Cut, constant_node

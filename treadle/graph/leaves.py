@@ -81,17 +81,19 @@ class Cut(Leaf):
     """What is left of an evaluated node whose recipe was let go.
 
     `carried` tells whether trainable Variables were behind it: a gradient that
-    arrives there raises then, and stops silently otherwise.
+    arrives there raises then, and stops silently otherwise. `trained` has their ids
+    where no others were: a gradient by others stops there.
     """
 
     of: str = ""
     carried: bool = False
+    trained: frozenset[int] | None = None
 
 
 @cached(1024)
-def cut_of(of: str, carried: bool) -> Cut:
+def cut_of(of: str, carried: bool, trained: frozenset[int] | None = None) -> Cut:
     """A Cut: one for all nodes alike."""
-    return Cut(of, carried)
+    return Cut(of, carried, trained)
 
 
 @op(differentiable=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "Work",
     "each_once",
     "groups_of",
+    "named",
     "parameters_of",
     "store",
     "updates_of",
@@ -159,6 +160,16 @@ def parameters_of(source: Any) -> list[Variable]:
             )
         found[id(item)] = item
     return list(found.values())
+
+
+def named(groups: Sequence[Group], only: Set[int] | None = None) -> set[int] | None:
+    """Ids of the parameters that groups name, `only` some; None if one has no list."""
+    found: set[int] = set()
+    for group in groups:
+        if group.parameters is None:
+            return None
+        found.update(map(id, group.parameters))
+    return found if only is None else found & only
 
 
 def groups_of(

@@ -8,7 +8,8 @@ from typing import Any
 
 from treadle.autodiff.derivative import looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
-from treadle.autodiff.reverse import Trainable, seed_for
+from treadle.autodiff.reverse import seed_for
+from treadle.autodiff.targets import Trainable
 from treadle.base.collector import held_back
 from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
@@ -30,6 +31,7 @@ from treadle.optim.groups import (
     Work,
     each_once,
     groups_of,
+    named,
     parameters_of,
     store,
     updates_of,
@@ -295,7 +297,7 @@ class Optimizer(OptimizerState):
         return roots, *self._changes(work, now), chosen
 
     def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
-        (whole,), below = looked_at([loss], Trainable(), once=True)
+        (whole,), below = looked_at([loss], Trainable(named(self.groups, only)), True)
         read = below.trainable()
         known = {id(v) for v in read if only is None or id(v) in only}
         pairs = [

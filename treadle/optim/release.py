@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.tape import SPENT, tape_of
+from treadle.autodiff.tape import is_spent, tape_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
-from treadle.runtime.history import forget, lasting, trains
+from treadle.runtime.history import forget, lasting, trained_by, trains
 
 __all__ = ["release"]
 
@@ -24,13 +24,14 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     stale: set[int] = set()
     tapes: dict[int, bool] = {}
     nodes = reach(roots)
+    trained = trained_by(nodes, chosen)
     for node in nodes:
         variable = variable_of(node)
         if variable is not None:
             if id(variable) in chosen:
                 stale.add(node.serial)
             continue
-        if node.op is SPENT:
+        if is_spent(node.op):
             stale.add(node.serial)
             continue
         tape = tape_of(node)
@@ -40,7 +41,7 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
                 gone = not chosen.isdisjoint(read) and not trains(tape, chosen)
                 tapes[tape.number] = gone
                 if tapes[tape.number]:
-                    tape.close()
+                    tape.close(trained)
             if tapes[tape.number]:
                 stale.add(node.serial)
             continue
@@ -48,9 +49,9 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
             if x.serial in stale:
                 stale.add(node.serial)
                 break
-    stale -= last
+    stale -= last | {root.serial for root in roots}  # others may be behind a root
     for node in nodes:
         if node.stored is not None and node.serial in stale:
-            forget(node)
+            forget(node, trained)
     for root in roots:
         forget(root)

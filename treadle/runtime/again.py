@@ -15,13 +15,12 @@ from typing import Any, ParamSpec
 
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import SPENT, Tape
+from treadle.autodiff.tape import Tape, is_spent, spent_by
 from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed, Found, chosen, engine
-from treadle.graph.leaves import CONSTANT, LITERAL, Version, cut_of
-from treadle.graph.op import Op
+from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
 from treadle.graph.resident import soon
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
@@ -149,12 +148,13 @@ class Recording(Recorder):
         read = uses(x for x in look.nodes if x.stored is None)
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
         self.chosen: set[int] = set()
+        self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)
         self.parts: list[Part] = []
         self.changes: dict[Slot, Change] = {}
         self.made: dict[int, Slot] = {}  # by serial
         self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
-        self.leaves: dict[int, Op] = {}  # what nodes are cut to
+        self.leaves: dict[int, Cut] = {}  # what nodes are cut to
         self.stale: set[int] = set()
         self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
         self.tapes: dict[int, int] = {}
@@ -175,7 +175,7 @@ class Recording(Recorder):
         sources = [self._source(x) for x in found.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         reused = {k: n for k, n in sorted(found.reused.items()) if updates}
-        trained = depends(nodes)
+        trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= _stale(nodes, self.chosen, self._stale())
         results = []
@@ -189,7 +189,7 @@ class Recording(Recorder):
                 change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
-                self.leaves[serial] = cut_of(node.op.name, serial in trained)
+                self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
             elif updates:  # others hold it
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
@@ -212,7 +212,7 @@ class Recording(Recorder):
         exits = []
         for k, node in enumerate(rows.exits.nodes):
             exits.append((k, self._slot(node.serial)))
-            self.leaves[node.serial] = SPENT
+            self.leaves[node.serial] = spent_by(self._trained_by())
         ids = []
         for part in tape.parts:
             if part.ids is not None:
@@ -252,7 +252,10 @@ class Recording(Recorder):
                 return None
             if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
                 return None  # others are trained by it yet
-            nodes.append((self.made[serial], k, self.leaves[serial]))
+            leaf = self.leaves[serial]
+            if k < self.asked:  # others may be behind it
+                leaf = cut_of(leaf.of, leaf.carried)
+            nodes.append((self.made[serial], k, leaf))
         *before, last = self.parts
         slots = {slot for _, slot in getattr(last, "results", ())}
         if not isinstance(last, Computed) or not slots >= self.changes.keys():
@@ -265,9 +268,11 @@ class Recording(Recorder):
         last.begins = slots == self.changes.keys()
         if len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
-        rows = [(slot, k) for slot, k, leaf in nodes if leaf is SPENT]
-        others = [x for x in nodes if x[2] is not SPENT]
-        return Plan(self.parts, self.slots, rows, others)
+        rows = [(slot, k) for slot, k, leaf in nodes if is_spent(leaf)]
+        others = [x for x in nodes if not is_spent(x[2])]
+        whole = any(k < self.asked for _, k in rows)
+        spent = spent_by(None if whole else self._trained_by())
+        return Plan(self.parts, self.slots, rows, others, spent)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""
@@ -278,6 +283,10 @@ class Recording(Recorder):
         together = self.together.setdefault(key, new)
         numbers = [self.over[id(v)][0] for v in together.variables]
         return Moved(together, numbers, sources, self.uses)
+
+    def _trained_by(self) -> frozenset[int] | None:
+        """What is behind the nodes that are cut, where nothing was cut before."""
+        return None if self.cut else frozenset(self.chosen)
 
     def _reads(self, source: Source) -> int:
         """How often the graph reads a version in it."""

@@ -31,6 +31,7 @@ from treadle.runtime.history import (
     keep_residual,
     lasting,
     remember,
+    trained_by,
     trains,
 )
 from treadle.runtime.numerics import refuse_pulled, run_rows
@@ -201,13 +202,15 @@ def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
     if not tapes or not spent:
         return
     chosen = _updated(wanted)
-    rows = {id(tape_of(node)): node for node in reach(spent)}
+    nodes = reach(spent)
+    rows = {id(tape_of(node)): node for node in nodes}
+    trained = trained_by(nodes, chosen)
     for tape in tapes:
         row = rows.pop(id(tape), None)
         if row is not None:
             read = {id(variable_of(x)) for x in behind([tape])}
             if not chosen.isdisjoint(read) and not trains(tape, chosen):
-                tape.close()
+                tape.close(trained)
 
 
 def _updated(nodes: Sequence[Tensor]) -> set[int]:

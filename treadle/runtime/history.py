@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from treadle.autodiff.dependence import behind
-from treadle.autodiff.tape import SPENT, Row, Tape
+from treadle.autodiff.dependence import behind, below
+from treadle.autodiff.tape import Row, Tape, tape_of
 from treadle.graph.leaves import Cut, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import reach
@@ -26,6 +26,7 @@ __all__ = [
     "keep_residual",
     "lasting",
     "remember",
+    "trained_by",
     "trains",
 ]
 
@@ -90,13 +91,15 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     _residuals.note(call, sum(x.nbytes for x in arrays.values()), True)
 
 
-def forget(node: Tensor) -> None:
-    """Cut an evaluated node: its value stays, its recipe goes."""
+def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:
+    """Cut an evaluated node: its value stays, its recipe goes. If it is known, what it
+    depends on is `trained`.
+    """
     if type(node.op) is Row:
-        cut(node, SPENT if node.op.tape is not None else cut_of("row", False))
+        cut(node, cut_of("row", node.op.tape is not None, trained))
     elif node.inputs and node.stored is not None:
         carried = bool(node.mark and node.mark.get("carried"))
-        cut(node, cut_of(node.op.name, carried))
+        cut(node, cut_of(node.op.name, carried, trained))
 
 
 def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
@@ -118,6 +121,16 @@ def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
         if leads:
             found.add(node.serial)
     return found
+
+
+def trained_by(nodes: Sequence[Tensor], chosen: Set[int]) -> frozenset[int] | None:
+    """The Variables, by id, behind what is cut of a graph by a step that updates the
+    `chosen` ones; None where that was not noted of what was cut before.
+    """
+    every = [*nodes, *below(map(tape_of, nodes))]
+    cuts = [x.op for x in every if isinstance(x.op, Cut) and x.op.carried]
+    known = [op.trained for op in cuts if op.trained is not None]
+    return frozenset(chosen).union(*known) if len(known) == len(cuts) else None
 
 
 def trains(tape: Tape, but: Set[int] = frozenset()) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from treadle.autodiff.tape import SPENT
 from treadle.base.dtypes import OWN
 from treadle.base.options import modes
 from treadle.base.types import Type
@@ -267,7 +266,8 @@ class Plan:
     parts: list[Part]
     slots: int
     rows: list[tuple[Slot, int]]  # place
-    nodes: list[tuple[Slot, int, Op]]  # place, what it is cut to
+    nodes: Sequence[tuple[Slot, int, Op]]  # place, what it is cut to
+    spent: Op  # what rows are cut to
 
     def run(self, look: Look) -> None:
         """Run all parts for this graph, settle and cut its nodes, and commit."""
@@ -277,7 +277,7 @@ class Plan:
             mark_run()
             nodes, made = look.nodes, values.made
             rows = [nodes[place] for _, place in self.rows]
-            leave(rows, [values.there(slot) for slot, _ in self.rows], SPENT)
+            leave(rows, [values.there(slot) for slot, _ in self.rows], self.spent)
             for slot, place, leaf in self.nodes:
                 settle(nodes[place], made[slot])
                 cut(nodes[place], leaf)
