@@ -208,3 +208,14 @@ def test_logarithms_of_sums_of_exponentials(engine: str) -> None:
     exact = np.log(np.exp(x.astype(np.float64)).sum())
     with td.options(engine=engine):
         assert abs(td.logsumexp(x).numpy() - exact) < 1e-5
+
+
+def test_the_meaning_of_what_has_logsumexp_inside_is_as_exact() -> None:
+    x, labels = RNG.uniform(0, 1, (2, 99991)).astype(np.float32), np.array([3, 7])
+    e = np.exp(x.astype(np.float64))
+    rest = e.sum(1) - e[[0, 1], labels]
+    with td.options(engine="reference"):
+        y = td.unlikelihood(x, labels, reduction="none").numpy()
+        assert np.abs(y - np.log(e.sum(1) / rest)).max() < 1.5e-6
+        p = td.constrained_softmax(x, np.ones_like(x)).numpy()
+        np.testing.assert_allclose(p, e / e.sum(1, keepdims=True), 3e-6)

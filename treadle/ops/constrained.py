@@ -18,6 +18,7 @@ from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Composite, same_dtype
 from treadle.ops.movement import broadcast_to
 from treadle.ops.select import minimum, where
+from treadle.ops.statistics import LogSumExp
 
 __all__ = ["constrained_softmax"]
 
@@ -50,9 +51,7 @@ class ConstrainedSoftmax(Composite):
         full = np.broadcast_to(u.sum(-1, keepdims=True) <= 1, u.shape)
         while True:
             left = 1 - np.where(full, u, 0).sum(-1, keepdims=True)
-            rest = np.logaddexp.reduce(
-                np.where(full, -np.inf, x), -1, keepdims=True, initial=-np.inf
-            )
+            rest = LogSumExp((-1,), True).numpy(np.where(full, -np.inf, x))
             p = np.where(full, u, np.exp(x - rest) * left)
             more = p > u
             if not more.any():

@@ -204,7 +204,7 @@ class CopySign(Elementwise):
         return np.copysign(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        return g * functions.sign(xs[0]) * copysign(1.0, xs[1]), None
+        return g * functions.sign(xs[0]) * copysign(1.0, xs[1]), FLAT
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -214,6 +214,8 @@ class CopySign(Elementwise):
 @provide
 def copysign(x: Any, y: Any) -> Tensor:
     """The magnitude of x with the sign of y, that of -0.0 included.
+
+    The derivative by y is 0.
 
     >>> import treadle as td
     >>> td.copysign([1.0, 2.0], [-1.0, 0.0]).tolist()

@@ -33,6 +33,7 @@ from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
 from treadle.ops.reduce import sum
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax, sparsemax
+from treadle.ops.statistics import LogSumExp
 
 __all__ = ["cross_entropy", "nll_loss", "sparsemax_loss", "unlikelihood"]
 
@@ -225,8 +226,8 @@ class Unlikelihood(OfLabels):
         places = np.expand_dims(known_labels(labels, x.shape[self.axis]), self.axis)
         others = x.copy()
         np.put_along_axis(others, places, -np.inf, self.axis)
-        whole = np.logaddexp.reduce(x, self.axis)
-        return np.subtract(whole, np.logaddexp.reduce(others, self.axis))
+        total = LogSumExp((self.axis,)).numpy
+        return np.subtract(total(x), total(others))
 
     def expand(self, *xs: Tensor) -> Tensor:
         x, labels = xs
