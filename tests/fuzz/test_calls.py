@@ -42,6 +42,12 @@ def test_a_raw_exception_is_seen(source: str, wrong: bool) -> None:
         ("td.nn.Sequential(abs)['a']", td.ArgumentError),
         ("td.nn.ModuleList([abs]).__setitem__(1, abs)", IndexError),
         ("td.nn.ModuleList([abs]).__delitem__(None)", td.ArgumentError),
+        ("td.nn.ModuleList([abs]).insert('a', abs)", td.ArgumentError),
+        ("td.nn.ModuleList([abs]).insert(10**30, abs)", td.ArgumentError),
+        *[
+            (f"td.Axes(td.Axis('n', 2))[{k}]", td.AxisError)
+            for k in ("3", "10**30", "None", "1.5", "'x'")
+        ],
     ],
 )
 def test_what_a_container_does_not_take_is_told(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import types
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -321,3 +323,72 @@ def test_a_function_sees_what_was_changed_around_it(
     agree()
     monkeypatch.setattr(_keyword, "__kwdefaults__", {"c": 6.0})
     agree()
+
+
+class Slots:
+    __slots__ = ("k",)
+    k: float
+
+
+class Gives:
+    """A descriptor, and what __getattr__ and __getitem__ give, by what a dict has."""
+
+    inner: ClassVar[dict[str, float]] = {"k": 1.0}
+
+    def __get__(self, *_: Any) -> float:
+        return self.inner["k"]
+
+    def __getattr__(self, name: str) -> float:
+        if name != "any":
+            raise AttributeError(name)
+        return self.inner["k"]
+
+    def __getitem__(self, key: str) -> float:
+        return self.inner[key]
+
+
+class Has:
+    k = Gives()
+
+    def __init__(self) -> None:
+        self.array = np.ones(2, np.float32)
+
+    @property
+    def value(self) -> float:
+        return 1.0
+
+    def scaled(self, x: Any) -> Any:
+        return td.tanh(td.asarray(x)) * self.array
+
+
+_has, _gives, _slots = Has(), Gives(), Slots()
+_module: Any = types.ModuleType("module_of_this_test")
+_partial = functools.partial(lambda x, k: td.exp(x) * k, k=1.0)
+_deque, _set, _bytes = deque([1.0]), {1.0}, bytearray([1])
+CHANGED: dict[str, tuple[Any, Callable[[float], object]]] = {
+    "slot": (lambda x: td.exp(x) * _slots.k, lambda k: setattr(_slots, "k", k)),
+    "module": (lambda x: td.exp(x) * _module.k, lambda k: setattr(_module, "k", k)),
+    "partial": (lambda x: _partial(x), lambda k: _partial.keywords.update(k=k)),
+    "deque": (lambda x: td.exp(x) * _deque[0], _deque.appendleft),
+    "set": (lambda x: td.exp(x) * sum(_set), _set.add),
+    "bytes": (lambda x: td.exp(x) * _bytes[0], lambda k: _bytes.insert(0, int(k))),
+    "descriptor": (lambda x: td.exp(x) * _has.k, lambda k: Gives.inner.update(k=k)),
+    "getattr": (lambda x: td.exp(x) * _gives.any, lambda k: Gives.inner.update(k=k)),
+    "getitem": (lambda x: td.exp(x) * _gives["k"], lambda k: Gives.inner.update(k=k)),
+    "array of a method": (_has.scaled, lambda k: _has.array.fill(k)),
+    "another property": (
+        lambda x: td.exp(x) * _has.value,
+        lambda k: setattr(Has, "value", property(lambda self: k)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("f", "change"), CHANGED.values(), ids=list(CHANGED))
+def test_what_is_changed_where_it_is_named_is_seen(f: Any, change: Any) -> None:
+    traced, x = td.function(f), np.ones(2, np.float32)
+    for k in range(2, 5):
+        change(float(k))
+        np.testing.assert_array_equal(traced(x).numpy(), f(x).numpy())
+        assert traced.count == k - 1
+        traced(x)
+        assert traced.count == k - 1

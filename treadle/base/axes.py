@@ -62,7 +62,13 @@ class Axes:
             if key not in self.names:
                 raise AxisError(f"no axis is named {key!r} in {self}")
             key = self.names.index(key)
-        return self._items[key]
+        try:
+            return self._items[key]
+        except (TypeError, IndexError):
+            raise AxisError(
+                f"no axis is at {key!r} in {self}",
+                hint="an axis is known by its name, or its place from 0 on",
+            ) from None
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Axes) and self._items == other._items

@@ -75,7 +75,12 @@ class _Numbered(Module):
     def insert(self, position: int, part: Any) -> None:
         """Put a part before the one at `position`."""
         parts = self._parts()
-        parts.insert(position, part)
+        try:
+            parts.insert(position, part)
+        except (TypeError, OverflowError):
+            raise ArgumentError(
+                f"a part is put before a whole number of others, not {position!r}"
+            ) from None
         self._set(parts)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
+import sysconfig
 import types
 import zlib
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
 from operator import is_
 from typing import Any
@@ -156,16 +160,27 @@ class Guard:
                     self._item(x, key)
             return self._pairs(x, depth)
         self.alive.append(x)
-        if id(x) in self.seen or depth > 8 or isinstance(x, (type, types.ModuleType)):
+        if id(x) in self.seen or depth > 8 or isinstance(x, type):
             return id(x)
         self.seen.add(id(x))
+        if isinstance(x, types.ModuleType):
+            return id(x), self._named_in(x, depth)
         if isinstance(x, Wrapper):
             self._attribute(x, "f", x.f)
             return id(x), self.callee(x.f)
         if isinstance(x, types.FunctionType):
             return id(x), self.surroundings(x, depth + 1)
-        if isinstance(x, types.MethodType):
-            return self.token(x.__self__, depth), self.token(x.__func__, depth)
+        if isinstance(x, types.MethodType):  # what it names first
+            return self.token(x.__func__, depth), self.token(x.__self__, depth)
+        if isinstance(x, functools.partial):
+            return id(x), self.callee(x)
+        if isinstance(x, (set, frozenset, deque)):
+            self._terms.append(f"len({self._name(x)}) == {len(x)}")
+            self._parts(self._name(x), x)
+            return id(x), tuple(self.token(v, depth + 1) for v in x)
+        if isinstance(x, (bytearray, array)):
+            self._terms.append(f"bytes({self._name(x)}) == {self._name(bytes(x))}")
+            return id(x), bytes(x)
         return id(x), self._attributes(x, depth)
 
     def _array(self, x: np.ndarray[Any, Any]) -> Any:
@@ -185,12 +200,23 @@ class Guard:
         pairs = ((k, self.token(v, depth + 1)) for k, v in x.items())
         return "dict", tuple(pairs)
 
+    def _named_in(self, x: types.ModuleType, depth: int) -> Any:
+        """What the function names of a user's Python module."""
+        file = getattr(x, "__file__", None) or ""
+        top = x.__name__.partition(".")[0]
+        if top in _BUILT_IN or file.startswith(_LIBRARIES):
+            return None
+        named = {k: v for k, v in vars(x).items() if k in self.names}
+        for key in named:
+            self._item(vars(x), key)
+        return self._pairs(named, depth + 1)
+
     def _attributes(self, x: Any, depth: int) -> Any:
         """All attributes of a module, of other objects those the function names."""
         inner = getattr(x, "__dict__", None)
-        if inner is None:
-            return None
         of_class = self._class(type(x), depth)
+        if inner is None:
+            return of_class, self._slots(x, depth)
         unseen = getattr(type(x), "_unseen", None)
         if unseen is not None:
             return of_class, self._module(x, inner, unseen, depth)
@@ -202,6 +228,16 @@ class Guard:
         for key in named:
             self._item(inner, key)
         return of_class, self._pairs(named, depth + 1)
+
+    def _slots(self, x: Any, depth: int) -> Any:
+        """What the function names of an object without a dict."""
+        found = []
+        for name in sorted(self.names):
+            place = getattr(type(x), name, None)
+            if isinstance(place, types.MemberDescriptorType) and hasattr(x, name):
+                self._attribute(x, name, getattr(x, name))
+                found.append((name, self.token(getattr(x, name), depth + 1)))
+        return tuple(found)
 
     def _class(self, cls: type, depth: int) -> Any:
         """What the function names of a user's class: what its methods and properties
@@ -217,9 +253,12 @@ class Guard:
             for name, (owner, value) in fresh.items():
                 around = [self.surroundings(f, depth + 1) for f in _functions_of(value)]
                 found[name] = id(value), *around
-                if not callable(value) and not hasattr(value, "__get__"):
+                plain = not callable(value) and not hasattr(value, "__get__")
+                if plain or isinstance(value, (types.FunctionType, property)):
                     self._attribute(owner, name, value)
-                    found[name] = self.token(value, depth + 1)
+                get = getattr(type(value), "__get__", None)
+                if plain or isinstance(get, types.FunctionType):
+                    found[name] = id(value), *around, self.token(value, depth + 1)
 
     def _module(self, x: Any, inner: Any, unseen: Any, depth: int) -> Any:
         """The attributes of a module, which moves the stamp when one is set."""
@@ -277,7 +316,13 @@ class Guard:
         return tuple(found)
 
 
-_CALLED = frozenset(["forward", "__call__"])
+# What an operator, a statement or a look at an attribute calls.
+_CALLED = frozenset(
+    ["forward", "__call__", "__getattr__", "__getitem__", "__iter__", "__len__",
+     "__bool__", "__float__", "__int__", "__index__", "__contains__", "__enter__"]
+)  # fmt: skip
+_BUILT_IN = {"treadle", *sys.builtin_module_names}
+_LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 EXACT = 1 << 12  # bytes of an array up to which they are compared themselves
 
 
@@ -295,6 +340,8 @@ def _functions_of(value: Any) -> list[types.FunctionType]:
     if isinstance(value, property):
         value = value.fget
     value = getattr(value, "__func__", None) or getattr(value, "func", None) or value
+    if not isinstance(value, types.FunctionType):  # a descriptor of a user's class
+        value = getattr(type(value), "__get__", None)
     return [value] if isinstance(value, types.FunctionType) else []
 
 
