@@ -327,3 +327,13 @@ def test_an_infinite_logarithm_has_a_derivative(name: str, engine: str) -> None:
         x = td.asarray([-np.inf, -np.inf])
         (gradient,) = td.grad(f(x), [x])
         assert np.isfinite(gradient.numpy()).all()
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("extreme", [td.maximum, td.minimum])
+def test_a_nan_has_the_derivative_of_an_extreme(extreme: Any, engine: str) -> None:
+    x = td.param("x", init=[np.nan, 0.0, np.nan, 2.0])
+    y = td.param("y", init=[0.0, np.nan, np.nan, 2.0])
+    with td.options(engine=engine):
+        gx, gy = td.grad(extreme(x, y).sum(), [x, y])
+        assert gx.tolist() == [1.0] * 4 and gy.tolist() == [1.0, 1.0, 1.0, 0.0]

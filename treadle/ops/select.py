@@ -87,8 +87,8 @@ class Maximum(Elementwise):
         return np.maximum(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        first = xs[0] >= xs[1]
-        return where(first, g, 0), where(first, 0, g)
+        # With a NaN neither holds: both have the derivative.
+        return where(xs[0] < xs[1], 0, g), where(xs[0] >= xs[1], 0, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -121,8 +121,8 @@ class Minimum(Elementwise):
         return np.minimum(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        first = xs[0] <= xs[1]
-        return where(first, g, 0), where(first, 0, g)
+        # With a NaN neither holds: both have the derivative.
+        return where(xs[0] > xs[1], 0, g), where(xs[0] <= xs[1], 0, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
