@@ -190,3 +190,12 @@ def test_a_loss_that_others_are_behind_is_lost_to_them() -> None:
         first.step(loss)
         with pytest.raises(td.GradientError, match="was let go"):
             td.grad(loss * b.sum(), [b])
+
+
+def test_a_subset_trains_on_what_a_step_of_another_has_used() -> None:
+    a, b = td.param("a", init=np.ones(3)), td.param("b", init=np.ones(3))
+    optimizer, h = td.optim.SGD(lr=0.1), td.exp(a)
+    first, second = (h * h).sum(), (h * b).sum()
+    optimizer.update_subset([a], first)
+    optimizer.update_subset([b], second)
+    np.testing.assert_allclose(b.numpy(), 1 - 0.1 * np.exp(np.ones(3)))

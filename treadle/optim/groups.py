@@ -163,11 +163,13 @@ def parameters_of(source: Any) -> list[Variable]:
 
 
 def named(groups: Sequence[Group], only: Set[int] | None = None) -> set[int] | None:
-    """Ids of the parameters that groups name, `only` some; None if one has no list."""
+    """Ids of the parameters that groups may train, `only` some; None where one has no
+    list and any may be.
+    """
     found: set[int] = set()
     for group in groups:
         if group.parameters is None:
-            return None
+            return None if only is None else set(only)
         found.update(map(id, group.parameters))
     return found if only is None else found & only
 
