@@ -43,6 +43,18 @@ def test_a_raw_exception_is_seen(source: str, wrong: bool) -> None:
         ("td.nn.ModuleList([abs]).__setitem__(1, abs)", IndexError),
         ("td.nn.ModuleList([abs]).__delitem__(None)", td.ArgumentError),
         ("td.nn.ModuleList([abs]).insert('a', abs)", td.ArgumentError),
+        ("td.ones((2, 3))[np.ma.masked_array([0, 1], [1, 0])]", td.DTypeError),
+        ("td.ones(2)[np.ma.masked_array([True, False], [1, 0])]", td.DTypeError),
+        (
+            "td.param(init=np.ones((2, 3))).freeze_rows("
+            "np.ma.masked_array([0, 1], [1, 0]))",
+            td.DTypeError,
+        ),
+        (
+            "setattr(td.param(init=np.ones(2)), 'grad', "
+            "np.ma.masked_array([0.0, 1.0], [1, 0]))",
+            td.DTypeError,
+        ),
         ("td.nn.ModuleList([abs]).insert(10**30, abs)", td.ArgumentError),
         *[
             (f"td.Axes(td.Axis('n', 2))[{k}]", td.AxisError)

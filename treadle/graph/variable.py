@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treadle.base.changes import changed, unheard
-from treadle.base.dtypes import OWN, as_dtype, is_inexact
+from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
@@ -158,7 +158,7 @@ class Variable(Operand):
     def grad(self, value: Tensor | None) -> None:
         for around in modes.get().transactions:
             around.note_grad(self)
-        self._grad = value
+        self._grad = value = None if value is None else as_tensor(value)
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
             for node in reach([value]):
@@ -250,7 +250,7 @@ class Variable(Operand):
         """
         rows = self._type.shape[0] if self._type.shape else 0
         mask = np.zeros(rows, np.bool_)
-        known = np.asarray([] if ids is None else ids)
+        known = np.asarray([] if ids is None else whole(ids))
         if known.dtype == np.bool_ and known.shape == mask.shape:
             mask |= known
         elif known.size:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.dtypes import bool_, kind, promote
+from treadle.base.dtypes import bool_, kind, promote, whole
 from treadle.base.errors import (
     ArgumentError,
     AxisError,
@@ -87,7 +87,7 @@ def evaluated(mask: Any, what: str) -> Any:
                 hint="use td.where(mask, a, b), or x.at[mask].set(scalar)",
             ).located(what, repr(mask.type), describe(capture()))
         return mask.numpy()
-    return np.asarray(mask)
+    return np.asarray(whole(mask))
 
 
 def _items(key: Any, t: Type) -> list[Any]:
@@ -124,7 +124,7 @@ def _items(key: Any, t: Type) -> list[Any]:
 
 def _array(item: Any) -> Any:
     try:
-        return np.asarray(item)
+        return np.asarray(whole(item))
     except ValueError as error:
         raise ArgumentError(f"the index {item!r} is no array: {error}") from None
 
