@@ -43,6 +43,7 @@ def test_a_raw_exception_is_seen(source: str, wrong: bool) -> None:
         ("td.nn.ModuleList([abs]).__setitem__(1, abs)", IndexError),
         ("td.nn.ModuleList([abs]).__delitem__(None)", td.ArgumentError),
         ("td.nn.ModuleList([abs]).insert('a', abs)", td.ArgumentError),
+        ("td.train.History()[np.ones(3)]", td.ArgumentError),
         ("td.ones((2, 3))[np.ma.masked_array([0, 1], [1, 0])]", td.DTypeError),
         ("td.ones(2)[np.ma.masked_array([True, False], [1, 0])]", td.DTypeError),
         (

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.errors import ArgumentError
+
 if TYPE_CHECKING:
     from treadle.train.fitting import Fit
 
@@ -103,6 +105,8 @@ class History(Callback):
         self.history: dict[str, list[float]] = {}
 
     def __getitem__(self, name: str) -> list[float]:
+        if not isinstance(name, str):
+            raise ArgumentError(f"logs are known by their names, not {name!r}")
         return self.history[name]
 
     def take(self, epoch: int, logs: Logs) -> None:
