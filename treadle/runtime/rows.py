@@ -40,6 +40,7 @@ LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
 DECLINED = 256  # graphs that do not pay, which are known again
+SAME = 8  # of them that have as many nodes
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 # Rows there have to be in a group: a program for each graph costs more. One that has
 # all calls written out costs the most.
@@ -77,7 +78,9 @@ def _repeats(codes: Numbers) -> Numbers:
     return np.diff(ends, prepend=-1, append=len(codes) - 1)
 
 
-_declined: Cache[Any, None] = Cache("graphs that are no rows", DECLINED)
+# By the number of nodes and all else that decides, how they look: once one is declined
+# others of that size are looked at, which large graphs that never come again are not.
+_declined: Cache[Any, tuple[Any, ...]] = Cache("graphs that are no rows", DECLINED)
 
 
 @provide
@@ -101,15 +104,17 @@ def run_rows(
     if not irregular(found, once):
         return False
     final = once or bool(modes.get().no_grad)
-    key = options.compilation, once, final, _looks(found, asked)
-    if key in _declined:
+    key = options.compilation, once, final, len(found.nodes)
+    known = _declined.get(key)
+    looks = None if known is None else _looks(found, asked)
+    if known is not None and looks in known:
         return False
     try:
         if _run_rows(roots, found, asked, once):
             return True
     except Failed:  # node by node it is told which position was out of range
         return False
-    _declined[key] = None
+    _declined[key] = () if known is None else (*known[1 - SAME :], looks)
     return False
 
 
