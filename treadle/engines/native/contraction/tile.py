@@ -31,7 +31,7 @@ __all__ = [
     "tile_function",
 ]
 
-TERMS = 64  # of a sum in registers; longer ones are sums of such sums
+TERMS = 128  # of a sum in registers; longer ones are sums of such sums
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 FLAT = (1, 2, 3, 4)  # and of those with few rows
 PARAMETERS = [
