@@ -37,6 +37,15 @@ def test_after_an_error_it_is_as_it_was(enabled: bool) -> None:
     assert gc.isenabled() == enabled
 
 
+def test_a_block_that_never_ended_holds_nothing_back(enabled: bool) -> None:
+    block = HeldBack()
+    block.__enter__()
+    del block  # an interrupt came before its end
+    with HeldBack():
+        assert not gc.isenabled()
+    assert gc.isenabled() == enabled
+
+
 def test_a_block_that_never_began_ends(
     enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.base.locks import in_child, lock
@@ -16,12 +17,16 @@ R = TypeVar("R")
 
 
 class _State:
-    """Of all threads: how many blocks hold the collector back, and how it was."""
+    """Of all threads: which blocks hold the collector back, and how it was.
+
+    A block that an interrupt kept from its end is none any more when it is freed.
+    """
 
     def __init__(self) -> None:
         self.lock = lock()
-        self.blocks = 0
+        self.blocks: dict[int, weakref.ref[HeldBack]] = {}
         self.enabled = False
+        self.held = False
 
 
 _state = _State()
@@ -41,7 +46,7 @@ class HeldBack:
     False
     """
 
-    __slots__ = ("_alone", "_holds")
+    __slots__ = ("__weakref__", "_alone", "_holds")
 
     def __init__(self, alone: bool = False) -> None:
         self._alone = alone
@@ -52,10 +57,11 @@ class HeldBack:
             with _state.lock:
                 if self._alone and _state.blocks:
                     return
-                if not _state.blocks:
-                    _state.enabled = gc.isenabled()
-                _state.blocks += 1
-                self._holds = True
+                blocks, key = _state.blocks, id(self)
+                if not blocks:
+                    _state.enabled = gc.isenabled() or (_state.held and _state.enabled)
+                blocks[key] = weakref.ref(self, partial(blocks.pop, key))
+                self._holds = _state.held = True
                 gc.disable()
         except BaseException:  # an interrupt: the block does not begin
             self.__exit__()
@@ -66,9 +72,11 @@ class HeldBack:
             if not self._holds:
                 return
             self._holds = False
-            _state.blocks -= 1
-            if not _state.blocks and _state.enabled:
-                gc.enable()
+            _state.blocks.pop(id(self), None)
+            if not _state.blocks:
+                _state.held = False
+                if _state.enabled:
+                    gc.enable()
 
 
 def held_back(function: Callable[P, R]) -> Callable[P, R]:
