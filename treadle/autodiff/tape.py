@@ -46,12 +46,12 @@ _numbers = itertools.count()
 
 
 def spent_by(trained: frozenset[int] | None = None) -> Cut:
-    """What a row is when its tape has been used up."""
+    """The op of rows whose tape has been used up."""
     return cut_of("row", True, trained)
 
 
 def is_spent(op: Op) -> bool:
-    """Whether an op is that of a row whose tape has been used up."""
+    """True for the op of a row whose tape has been used up."""
     return type(op) is Cut and op.carried and op.of == "row"
 
 

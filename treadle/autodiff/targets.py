@@ -1,4 +1,4 @@
-"""What derivatives are taken with respect to, and where they end."""
+"""Targets of differentiation, and the nodes where it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Targets", "Trainable", "blocks"]
 
 
 class Targets:
-    """What derivatives are taken with respect to: nodes, and all versions of Variables.
+    """The targets of a differentiation: nodes, and all versions of Variables.
 
     With `partial`, a target is an end: what it was computed from is not followed; so
     are the nodes that are `ends`.
@@ -38,17 +38,17 @@ class Targets:
     @classmethod
     def of_nodes(cls, groups: Sequence[Sequence[Tensor]]) -> Targets:
         """Targets each of which is the sum over some nodes."""
-        made = cls(())
+        targets = cls(())
         for k, nodes in enumerate(groups):
             for node in nodes:
-                made._add(k, node)
-        return made
+                targets._add(k, node)
+        return targets
 
     def _add(self, k: int, node: Tensor) -> None:
         self.nodes.setdefault(node.serial, []).append(k)
         # What a node that reads a Variable leads to, that Variable leads to as well.
-        found = (variable_of(x) for x in (node, *node.inputs))
-        ids = (id(v) for v in found if v is not None and v.trainable)
+        variables = (variable_of(x) for x in (node, *node.inputs))
+        ids = (id(v) for v in variables if v is not None and v.trainable)
         self.trained.add(next(ids, None))
 
     def lost(self, node: Tensor) -> bool:

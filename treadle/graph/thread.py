@@ -123,7 +123,7 @@ class Frame:
 
 
 class _Base(Frame):
-    """What a thread sees outside of all blocks; it dies with the thread."""
+    """The frame of a thread outside of all blocks; it dies with the thread."""
 
     __slots__ = ()
 
