@@ -1,15 +1,40 @@
-"""What needs an optional package that is not installed is skipped, and says so."""
+"""What needs an optional package that is not installed is skipped, and says so.
+
+The rest is what each of many tests would pay for: bytecode, the collector, a timer.
+"""
 
 from __future__ import annotations
 
+import atexit
 import doctest
+import faulthandler
+import gc
+import os
+import shutil
+import sys
+import tempfile
+import time
 from collections.abc import Generator, Iterator
 
 import pytest
 from _pytest.doctest import DoctestItem
+from _pytest.faulthandler import fault_handler_stderr_fd_key
+
+if sys.dont_write_bytecode:  # every process that a test starts would compile it anew
+    sys.pycache_prefix = tempfile.mkdtemp(prefix="treadle-bytecode-")
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
 
 from treadle.base.errors import MissingExtraError
 from treadle.base.options import options
+
+HANGS = 300.0  # seconds: a test that takes them is named, and the rest goes on
+REARMED = (
+    20.0  # seconds after which a timer is set anew: it is a thread, so not by test
+)
+_timer = -REARMED
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +53,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         or x.path.name != "__init__.py"
         or x.name == x.dtest.globs["__name__"]
     ]
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay to the end: the collector need not look at them."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    global _timer
+    now = time.monotonic()
+    if now - _timer >= REARMED:
+        stderr = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(HANGS + REARMED, file=stderr, exit=True)
+        _timer = now
+
+
+def pytest_exception_interact() -> None:
+    global _timer
+    _timer = -REARMED  # pytest has stopped it
+
+
+def pytest_sessionfinish() -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

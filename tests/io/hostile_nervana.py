@@ -122,6 +122,6 @@ _WRONG_ONES: dict[str, tuple[bytes, str]] = {
         file({**EXP, "op_type": "DotOp"}, STORE, READ, BY, edge(2, 3), edge(2, 3),
              edge(3, 1, 3, "bias")), "'bias'"
     ),
-    "endless fields": (sized(2, b"") * 600_000, "refused"),
+    "endless fields": (sized(2, b"") * 75_000, "refused"),
 }  # fmt: skip
 NERVANA = {case: (raw, "", said) for case, (raw, said) in _WRONG_ONES.items()}
