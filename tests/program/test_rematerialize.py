@@ -47,6 +47,23 @@ def test_a_cut_costs_the_least(edges: list[tuple[int, int, int]]) -> None:
     assert price(side) == min(price({0, *other}) for other in others)
 
 
+@given(EDGES, st.lists(st.integers(0, 9), min_size=20, max_size=20))
+def test_a_cut_goes_on_from_a_smaller_one(
+    edges: list[tuple[int, int, int]], more: list[int]
+) -> None:
+    grown, anew = Network(), Network()
+    for network in (grown, anew):
+        for _ in range(5):
+            network.point()
+    known = [(a, b, c) for a, b, c in edges if a != b and b != 0 and a != 1]
+    numbers = [grown.join(*edge) for edge in known]
+    grown.cut()
+    for k, (a, b, c), extra in zip(numbers, known, more, strict=False):
+        grown.room[k] += extra
+        anew.join(a, b, c + extra)
+    assert grown.cut() == anew.cut()
+
+
 def test_what_is_endless_is_not_cut() -> None:
     network = Network()
     a, b = network.point(), network.point()

@@ -22,36 +22,52 @@ class Network:
         self.edges.append([])
         return len(self.edges) - 1
 
-    def join(self, a: int, b: int, capacity: int) -> None:
-        """An edge from a to b."""
+    def join(self, a: int, b: int, capacity: int) -> int:
+        """An edge from a to b; its number."""
         self.edges[a].append(len(self.end))
         self.edges[b].append(len(self.end) + 1)
         self.end += (b, a)
         self.room += (capacity, 0)
+        return len(self.end) - 2
 
     def cut(self) -> set[int]:
-        """The points on the source's side of a minimum cut."""
-        while True:
-            level = self._levels()
-            if level[1] < 0:
-                return {p for p, depth in enumerate(level) if depth >= 0}
-            self._fill(level)
+        """The points on the source's side of a minimum cut, the fewest there are.
 
-    def _levels(self) -> list[int]:
-        """How many edges with room lead from the source to each point; -1: none do."""
-        level = [-1] * len(self.edges)
-        level[0] = 0
+        What flows by then goes on flowing: after edges have got more room, a cut is
+        found from where the last one was.
+        """
+        while level := self._levels():
+            self._fill(level)
+        reached = {0}
         row = [0]
         for p in row:
             for k in self.edges[p]:
                 q = self.end[k]
-                if self.room[k] and level[q] < 0:
-                    level[q] = level[p] + 1
+                if self.room[k] and q not in reached:
+                    reached.add(q)
                     row.append(q)
-        return level
+        return reached
+
+    def _levels(self) -> list[int]:
+        """How many edges with room lead from each point to the sink, of those no
+        further than the source (-1: the others); nothing if none lead from there."""
+        end, room, edges = self.end, self.room, self.edges
+        level = [-1] * len(edges)
+        level[1] = 0
+        row = [1]
+        for q in row:
+            above = level[q] + 1
+            for k in edges[q]:
+                p = end[k]
+                if room[k ^ 1] and level[p] < 0:
+                    level[p] = above
+                    if not p:
+                        return level
+                    row.append(p)
+        return []
 
     def _fill(self, level: list[int]) -> None:
-        """Push all flow there is along edges that lead one level on."""
+        """Push all flow there is along edges that lead one level on to the sink."""
         end, room, edges = self.end, self.room, self.edges
         untried = [0] * len(edges)
         path: list[int] = []
@@ -68,9 +84,10 @@ class Network:
                 p = end[path[first] ^ 1]
                 del path[first:]
                 continue
+            below = level[p] - 1
             while untried[p] < len(edges[p]):
                 k = edges[p][untried[p]]
-                if room[k] and level[end[k]] == level[p] + 1:
+                if room[k] and level[end[k]] == below:
                     break
                 untried[p] += 1
             else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, copied
@@ -46,25 +47,30 @@ QUICK = 2e-10
 UNIT = 1e-13  # seconds: costs are whole multiples of it
 
 
-class _Choice:
-    """What is computed again after a step, and what is kept over it, for a price."""
+class _Choices:
+    """What could be computed again after a step, or kept over it: a network whose least
+    cuts are the choices, by the price of a byte."""
 
-    def __init__(
-        self, time: Timeline, demand: Demand, price: float, products: bool
-    ) -> None:
+    def __init__(self, time: Timeline, demand: Demand, products: bool) -> None:
         self.time = time
         self.step = step = demand.step
         self.spike = demand.bytes // 2
-        self.price = price
         self.products = products
         # What the step itself reads or writes lies there whatever is chosen.
         busy = set(time.read[step])
         busy |= {n.serial for unit in time.units[step] for n in unit.nodes}
         own = busy & time.kept.keys()
+        self.bytes = sum(time.kept[s].type.nbytes for s in own)
         self.free = own | set(time.arranged.results)
-        self.again, kept = self._cut()
-        self.bytes = sum(x.type.nbytes for x in kept)
-        self.bytes += sum(time.kept[s].type.nbytes for s in own)
+        self.below: dict[int, Sequence[Tensor]] = {}
+        self.until: dict[int, int] = {}  # the last step that might read a node
+        self.needed: list[Tensor] = []
+        self._look()
+        self.network = Network()
+        self.points: dict[int, int] = {}  # where the edge begins that keeps a node
+        self.edges: list[tuple[Tensor, int]] = []
+        self._join()
+        self.start = 0.0, self.network.room
 
     def _early(self, xs: Sequence[Tensor]) -> Iterator[Tensor]:
         """Those of some nodes that are computed by now, and not for nothing."""
@@ -75,7 +81,11 @@ class _Choice:
 
     def _inputs(self, x: Tensor) -> Sequence[Tensor]:
         """What a node would be computed from again; nothing if it cannot be."""
-        return list(self._early(x.inputs)) if self._cost(x) < ENDLESS else ()
+        found = self.below.get(x.serial)
+        if found is None:
+            again = self._cost(x) < ENDLESS
+            found = self.below[x.serial] = list(self._early(x.inputs)) if again else ()
+        return found
 
     def _cost(self, x: Tensor) -> int:
         """What it costs to compute a node again, unless that takes too much memory."""
@@ -84,61 +94,81 @@ class _Choice:
             return ENDLESS
         return round(seconds / UNIT)
 
-    def _worth(self, x: Tensor, until: int) -> int:
-        """What it costs to keep a node up to a step."""
-        if not self._lies(x):
-            return ENDLESS
-        stays = (until - self.step) / (len(self.time.steps) - self.step)
+    def _worth(self, x: Tensor, price: float) -> int:
+        """What it costs to keep a node for as long as it may be read."""
+        stays = (self.until[x.serial] - self.step) / (len(self.time.steps) - self.step)
         share = SHORT + (1 - SHORT) * stays
-        return round(share * self.price * x.type.nbytes / UNIT)
+        return round(share * price * x.type.nbytes / UNIT)
 
     def _lies(self, x: Tensor) -> bool:
         """Whether a node can lie in memory: it is no other one seen in another way."""
         virtual = self.time.arranged.looked_through(x)
         return not (virtual or isinstance(x.type, TupleType))
 
-    def _cut(self) -> tuple[set[int], list[Tensor]]:
-        """The serials of what is computed again, and what is kept."""
+    def _read(self, xs: Iterable[Tensor], step: int) -> None:
+        for x in xs:
+            self.until[x.serial] = max(self.until.get(x.serial, 0), step)
+
+    def _look(self) -> None:
+        """Find what later steps need."""
         when = self.time.when
-        until: dict[int, int] = {}  # the last step that might read a node
+        for node in self.time.arranged.nodes:
+            if when[node.serial] > self.step:
+                own = list(self._early(node.inputs))
+                self._read(own, when[node.serial])
+                self.needed += own
 
-        def read(xs: Iterable[Tensor], step: int) -> None:
-            for x in xs:
-                until[x.serial] = max(until.get(x.serial, 0), step)
-
-        late = [n for n in self.time.arranged.nodes if when[n.serial] > self.step]
-        needed = []
-        for node in late:
-            own = list(self._early(node.inputs))
-            read(own, when[node.serial])
-            needed += own
-        network = Network()
-        points: dict[int, tuple[int, int]] = {}  # a node is kept if its edge is cut
-        nodes = _reached(needed, self._inputs)
+    def _join(self) -> None:
+        """Make the network, in which nothing costs anything to keep."""
+        network, points = self.network, self.points
+        nodes = _reached(self.needed, self._inputs)
         nodes.sort(key=self.time.order, reverse=True)
         for x in nodes:
-            read(self._inputs(x), until[x.serial])
-            a, b = points[x.serial] = network.point(), network.point()
+            self._read(self._inputs(x), self.until[x.serial])
+            a = points[x.serial] = network.point()
             network.join(0, a, self._cost(x))
-            network.join(a, b, self._worth(x, until[x.serial]))
+            lies = self._lies(x)
+            edge = network.join(a, network.point(), 0 if lies else ENDLESS)
+            if lies:
+                self.edges.append((x, edge))
         for x in nodes:
             for y in self._inputs(x):
-                network.join(points[y.serial][1], points[x.serial][0], ENDLESS)
-        for x in needed:
-            network.join(points[x.serial][1], 1, ENDLESS)
-        side = network.cut()
+                network.join(points[y.serial] + 1, points[x.serial], ENDLESS)
+        for x in self.needed:
+            network.join(points[x.serial] + 1, 1, ENDLESS)
+
+    def at(self, price: float) -> _Choice:
+        """The choice at a price that is not below that of `start`.
+
+        What flows at a lower price can flow at a higher one too: it goes on from there.
+        """
+        low, room = self.start
+        self.network.room = room = list(room)
+        for x, edge in self.edges:
+            room[edge] += self._worth(x, price) - self._worth(x, low)
+        side = self.network.cut()
 
         def again(x: Tensor) -> bool:
-            return points[x.serial][0] not in side
+            return self.points[x.serial] not in side
 
-        def below(x: Tensor) -> Sequence[Tensor]:
-            return self._inputs(x) if again(x) else ()
+        found = _reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
+        kept = sum(x.type.nbytes for x in found if not again(x))
+        chosen = {x.serial for x in found if again(x)}
+        return _Choice(self.time, self.step, chosen, self.bytes + kept)
 
-        found = _reached(needed, below)
-        return (
-            {x.serial for x in found if again(x)},
-            [x for x in found if not again(x)],
-        )
+    def begin(self, price: float) -> None:
+        """Have later ones, at higher prices, go on from the one found last."""
+        self.start = price, self.network.room
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is computed again after a step, and the bytes of what is kept over it."""
+
+    time: Timeline
+    step: int
+    again: set[int]
+    bytes: int
 
     def roots(self, soon: bool = False) -> dict[int, Tensor]:
         """The graph in the order of its steps, and copies of what is computed again.
@@ -240,7 +270,7 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     demand = time.largest()
     if demand.bytes < LARGE:
         return arranged
-    choice = _Choice(time, demand, PRICE, products=False)
+    choice = _Choices(time, demand, products=False).at(PRICE)
     if choice.bytes > LEAST * demand.bytes:
         return arranged
     found = arrange(choice.roots())
@@ -301,12 +331,14 @@ def _search(
 def _cheapest(time: Timeline, demand: Demand, most: float) -> _Choice:
     """The choice at about the lowest price that needs no more bytes; else the least."""
     low, high = PRICE, PRICE * HIGHEST
-    best = _Choice(time, demand, high, products=True)
+    choices = _Choices(time, demand, products=True)
+    best = choices.at(high)
     while high > FINE * low and best.bytes <= most:
         middle = math.sqrt(low * high)
-        choice = _Choice(time, demand, middle, products=True)
+        choice = choices.at(middle)
         if choice.bytes <= most:
             best, high = choice, middle
         else:
             low = middle
+            choices.begin(low)
     return best
