@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "treadle"
 LAYERS = [
-    "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program",
+    "core", "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program",
     "engines", "runtime", "nn", "optim", "io", "viz", "data", "train", "cli",
 ]  # fmt: skip
 FILES = sorted(p for p in ROOT.rglob("*.py"))

@@ -37,11 +37,9 @@ REGISTRIES = {
     "treadle.engines.native.jit._table",
     "treadle.engines.native.jit._lasting",  # routines of the library
     "treadle.engines.native.jit._linkers",  # of a host
-    "treadle.engines.native.objects.interpreter._methods",  # the same
     "treadle.engines.native.pool._pools",  # weak
     "treadle.engines.native.pool._shared",  # pools by threads
     "treadle.engines.native.run._memories",  # by mode
-    "treadle.graph.calls._every",  # weak
     "treadle.graph.body._fields",  # by class of op, as all that follow
     "treadle.graph.body._has_body",
     "treadle.loops.lower._virtual",

@@ -189,9 +189,6 @@ def test_what_is_of_a_thread_is_what_it_does_now() -> None:
     known = {
         "autodiff.gradient._graded",  # which Variables it gave gradients
         "autodiff.reverse._tidying",
-        "batch.grow._own",  # memory to work in, as both others of this name
-        "engines.native.objects.outlined._own",
-        "engines.native.objects.walk._own",
         "graph.origin._held",
         "graph.thread.local",
         "rewrite.record._recording",

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import treadle as td
 from tests.batch.nets import WIDTH, Net, Tree, trees
 from tests.batch.test_batching import agree, both, value_and_gradients
+from tests.core.twins import in_python
+from treadle.batch import grow, members
 from treadle.batch.grow import (
     ENDS,
     LEAF,
@@ -25,7 +27,6 @@ from treadle.batch.grow import (
     grown,
 )
 from treadle.batch.members import Graph, members_of
-from treadle.engines.native.routines.compiled import compiled
 from treadle.runtime.rows import counts
 
 F = td.nn.functional
@@ -124,7 +125,8 @@ def columns(graph: list[tuple[int, list[int]]]) -> tuple[Any, Any, Any]:
 def test_what_is_a_cell(name: str) -> None:
     graph, want = GRAPHS[name]
     assert grown(*columns(graph)).tolist() == want
-    assert grown(*columns(graph), compiled).tolist() == want
+    with in_python(grow):
+        assert grown(*columns(graph)).tolist() == want
 
 
 @st.composite
@@ -145,8 +147,10 @@ def graphs(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 
 @settings(max_examples=300, deadline=None)
 @given(graphs())
-def test_machine_code_finds_the_same_cells(graph: list[tuple[int, list[int]]]) -> None:
-    own, read = grown(*columns(graph)), grown(*columns(graph), compiled)
+def test_python_finds_the_same_cells(graph: list[tuple[int, list[int]]]) -> None:
+    own = grown(*columns(graph))
+    with in_python(grow):
+        read = grown(*columns(graph))
     assert own.tolist() == read.tolist()
     # No cell waits for itself: in the order of what they go by, all is there.
     for k, (_, operands) in enumerate(graph):
@@ -158,7 +162,7 @@ def test_machine_code_finds_the_same_cells(graph: list[tuple[int, list[int]]]) -
 
 @settings(max_examples=200, deadline=None)
 @given(graphs(), st.integers(0, 2**32))
-def test_machine_code_finds_the_same_kinds(
+def test_python_finds_the_same_kinds(
     graph: list[tuple[int, list[int]]], seed: int
 ) -> None:
     draw, count = np.random.default_rng(seed), len(graph)
@@ -168,7 +172,9 @@ def test_machine_code_finds_the_same_kinds(
     read = np.bincount(operands, minlength=count)
     held = read + draw.integers(0, 2, count)
     given = Graph(starts, operands, roles, shares, codes, types, held)
-    own, found = members_of(given), members_of(given, compiled)
+    found = members_of(given)
+    with in_python(grow, members):
+        own = members_of(given)
     for name in ("began", "starts", "nodes", "opens", "rows", "kinds", "seen"):
         assert getattr(own, name).tolist() == getattr(found, name).tolist(), name
 
@@ -183,7 +189,9 @@ def test_cells_are_alike_word_for_word() -> None:
     shares = np.where(roles == SHARED, 0, -1)
     zeros = np.zeros(count, np.int64)
     given = Graph(starts, operands, roles, shares, zeros, zeros, zeros)
-    for found in (members_of(given), members_of(given, compiled)):
+    with in_python(grow, members):
+        python = members_of(given)
+    for found in (python, members_of(given)):
         assert found.kinds.tolist() == [0, 1, 0]
         assert found.read(np.array([0, 2])).tolist() == [[0], [0]]
         assert found.opens.tolist() == [0, 1, 2, 3]
@@ -214,7 +222,8 @@ def test_rows_that_are_one_in_some_cells() -> None:
 def test_a_long_chain_is_cut() -> None:
     graph = [(LEAF, []), (PRODUCT, [0]), *[(PART, [k]) for k in range(1, 3 * NODES)]]
     found = grown(*columns(graph))
-    assert found.tolist() == grown(*columns(graph), compiled).tolist()
+    with in_python(grow):
+        assert found.tolist() == grown(*columns(graph)).tolist()
     assert np.bincount(found[1:]).max() == NODES
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import treadle as td
 from tests.batch.nets import WIDTH, Net, Tree, trees
 from tests.batch.test_batching import agree, both, value_and_gradients
-from treadle.base.routine import interpreted
-from treadle.batch.equal import Table, number_values
-from treadle.engines.native.routines.compiled import compiled
+from tests.core.twins import in_python
+from treadle.batch import equal
+from treadle.batch.equal import number_values
 from treadle.runtime.rows import counts
 
 
@@ -131,7 +131,7 @@ def test_draws_are_equal_to_themselves_alone() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_machine_code_finds_the_same_equals(data: st.DataObject) -> None:
+def test_python_finds_the_same_equals(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     kinds = np.array(
         data.draw(st.lists(st.integers(-1, 5), min_size=count, max_size=count))
@@ -143,17 +143,14 @@ def test_machine_code_finds_the_same_equals(data: st.DataObject) -> None:
         for j in range(starts[k], starts[k] + sizes[k]):
             words[j] = data.draw(st.integers(0, max(min(k - 1, 4), 0)))
 
-    def found(function: Any) -> tuple[list[int], list[int]]:
-        free, own, one = np.zeros(128, np.int64), words.copy(), np.arange(count)
-        table = Table(kinds, starts, sizes, own, 2, free, 127)
-        function(table, one, count)
-        return one.tolist(), own.tolist()
-
-    one, own = found(compiled(number_values))
-    assert (one, own) == found(interpreted(number_values))
+    one = number_values(kinds, starts, sizes, words, 2).tolist()
+    with in_python(equal):
+        assert one == number_values(kinds, starts, sizes, words, 2).tolist()
+    own = [one[x] for x in words.tolist()]
     # Two are equal if and only if they do the same to the same.
-    said = [
-        (int(kinds[k]), *own[starts[k] : starts[k] + sizes[k]]) if kinds[k] >= 0 else k
-        for k in range(count)
-    ]
+    said: list[Any] = list(range(count))
+    for k, kind in enumerate(kinds.tolist()):
+        read = own if kind >= 2 else words.tolist()
+        if kind >= 0:
+            said[k] = kind, *read[starts[k] : starts[k] + sizes[k]]
     assert one == [said.index(x) for x in said]

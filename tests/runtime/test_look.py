@@ -1,4 +1,4 @@
-"""How graphs look: the same to Python and to machine code."""
+"""How graphs look: the same to Python and to the core."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.base import Engine
-from treadle.engines.native.engine import Native
+from tests.core.twins import in_python
+from treadle.graph import outline
 from treadle.runtime.look import Look, look
 
 
@@ -26,14 +26,11 @@ def network(draw: np.random.Generator, depth: int) -> tuple[Any, list[Any], list
     return td.sum(every[-1] * every[-2]), held, own
 
 
-def both(
-    asked: list[Any], more: list[Any], own: Any, monkeypatch: pytest.MonkeyPatch
-) -> list[Look | None]:
+def both(asked: list[Any], more: list[Any], own: Any) -> list[Look | None]:
     """What both come to, without the nodes: a list of them would count."""
     found = []
-    for way in Engine.outline, Native.outline:
-        with monkeypatch.context() as patch:
-            patch.setattr(Native, "outline", way)
+    for modules in ([outline], []):
+        with in_python(*modules):
             found.append(look(asked, more, own, True, asked[0].serial - 1))
         if found[-1] is not None:
             found[-1].nodes = [x.serial for x in found[-1].nodes]  # type: ignore[misc]
@@ -41,12 +38,12 @@ def both(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_both_ways_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_are_the_same(seed: int) -> None:
     draw = np.random.default_rng(seed)
     loss, held, own = network(draw, int(draw.integers(4, 120)))
     known = {id(v): (-2 * k - 2, -2 * k - 3) for k, v in enumerate(own)}
     step = own[0].node() * 2
-    one, other = both([loss], [step], known, monkeypatch)
+    one, other = both([loss], [step], known)
     assert one is not None and other is not None
     assert one == other
     serials: list[Any] = one.nodes
@@ -66,24 +63,20 @@ def changed(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", [marked, changed, lambda x: x])
-def test_what_is_not_told_from_values(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_told_from_values(make: Any) -> None:
     x = td.param(init=np.ones(3, np.float32))
     y = td.sum(make(x * 2))
-    found = both([y, y] if make(x) is x else [y], [], {}, monkeypatch)
+    found = both([y, y] if make(x) is x else [y], [], {})
     assert found == [None, None]
 
 
-def test_other_ops_and_other_shapes_look_different(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_ops_and_other_shapes_look_different() -> None:
     x = td.param(init=np.ones((3, 3), np.float32))
     data = [td.asarray(np.ones((3, n), np.float32)) for n in (3, 3, 4)]
     ways = [x @ data[0], x @ data[1], x @ data[2], td.matmul(x, td.tanh(data[0]))]
     keys = []
     for y in ways:
-        one, other = both([y], [], {}, monkeypatch)
+        one, other = both([y], [], {})
         assert one is not None and other is not None and one.key == other.key
         keys.append(one.key)
     assert keys[0] == keys[1] and len(set(keys)) == 3

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers
+from treadle.base.arrays import Marks, Numbers
 from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
 from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
@@ -48,7 +48,6 @@ def join_cells(
     lone: Marks,
     ends: Numbers,
     asked: Container[int],
-    compiled: Compile,
 ) -> list[Cells]:
     """The kinds of cells of a run, where there are several of a kind.
 
@@ -65,7 +64,7 @@ def join_cells(
     types, references = walk.found.types, walk.found.references
     columns = walk.starts, walk.operands, roles, shares, codes, types, references
     graph = Graph(*columns)
-    members = members_of(graph, compiled)
+    members = members_of(graph)
     often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
     found = []
     for kind in often.tolist():

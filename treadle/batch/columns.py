@@ -1,6 +1,6 @@
 """The nodes of a run with their fields side by side, one array a field.
 
-`columns` is how Python reads them; an engine may have a faster way, with equal results.
+`columns` is how Python reads them; the core has a faster way, with equal results.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.core import native
 from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
@@ -57,6 +58,8 @@ class Columns:
 
 def columns(roots: Sequence[Tensor]) -> Columns:
     """What the roots depend on, as far as it has no value, and where that begins."""
+    if native is not None:
+        return Columns(*native.columns(roots))
     nodes = pending(roots)
     count = len(nodes)
     held = references(nodes)

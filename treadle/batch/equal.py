@@ -8,34 +8,17 @@ by their signatures, and to rows of tables, by where they lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers, mixed, routine
+from treadle.base.arrays import Marks, Numbers
 from treadle.batch.kinds import OUTPUT, Ops
 from treadle.batch.views import Inside
 from treadle.batch.walk import Walk
+from treadle.core import native
 from treadle.graph.leaves import CONSTANT
 
 __all__ = ["equals"]
-
-
-@dataclass(frozen=True)
-class Table:
-    """What nodes do, by their numbers: `kinds`, -1 for those that are not looked at,
-    and words[starts[k] : starts[k] + sizes[k]], which are nodes from kind `nodes` on.
-
-    `slots` are a hash table of nodes, one more than each; zero is free.
-    """
-
-    kinds: Numbers
-    starts: Numbers
-    sizes: Numbers
-    words: Numbers
-    nodes: int
-    slots: Numbers
-    mask: int
 
 
 def equals(
@@ -44,7 +27,6 @@ def equals(
     found: Sequence[tuple[Numbers, Numbers]],
     possible: Marks,
     inside: Inside,
-    compiled: Compile,
 ) -> Numbers:
     """Of each node, the first that is equal to it.
 
@@ -81,54 +63,27 @@ def equals(
     for number, (own, read) in enumerate(found):
         kept = possible[own]
         note(own[kept], first + number, read[kept])
-    slots = 1 << (2 * count).bit_length()
-    free = np.zeros(slots, np.int64)
-    table = Table(
-        kinds, starts, sizes, np.concatenate(words), of_nodes, free, slots - 1
-    )
-    one = np.arange(count)
-    compiled(number_values)(table, one, count)
-    return one
+    return number_values(kinds, starts, sizes, np.concatenate(words), of_nodes)
 
 
-@routine
-def number_values(table: Table, one: Numbers, count: int) -> None:
-    """Find the first equal of each node, in creation order."""
-    for k in range(count):
-        if table.kinds[k] < 0:
-            continue
-        code = _prepare(table, one, k)
-        slot = code & table.mask
-        while table.slots[slot] > 0:
-            other = table.slots[slot] - 1
-            if _equal(table, k, other):
-                one[k] = other
-                break
-            slot = slot + 1 & table.mask
-        if one[k] == k:
-            table.slots[slot] = k + 1
+def number_values(
+    kinds: Numbers, starts: Numbers, sizes: Numbers, words: Numbers, nodes: int
+) -> Numbers:
+    """The first equal of each node, in creation order.
 
-
-@routine
-def _prepare(table: Table, one: Numbers, k: int) -> int:
-    """Let a node read what is equal to its operands; its hash."""
-    kind, code = table.kinds[k], table.kinds[k]
-    for j in range(table.starts[k], table.starts[k] + table.sizes[k]):
-        word = table.words[j]
-        if kind >= table.nodes:
-            word = one[word]
-            table.words[j] = word
-        code = mixed(code, word)
-    return code
-
-
-@routine
-def _equal(table: Table, k: int, other: int) -> bool:
-    """Whether two nodes do the same to the same."""
-    if table.kinds[k] != table.kinds[other] or table.sizes[k] != table.sizes[other]:
-        return False
-    mine, its = table.starts[k], table.starts[other]
-    for j in range(table.sizes[k]):
-        if table.words[mine + j] != table.words[its + j]:
-            return False
-    return True
+    Node k is of kind kinds[k], -1 if it is not looked at, and has
+    words[starts[k] : starts[k] + sizes[k]], which are nodes from kind `nodes` on.
+    """
+    if native is not None:
+        found: Numbers = native.equals(kinds, starts, sizes, words, nodes)
+        return found
+    one = list(range(len(kinds)))
+    known: dict[tuple[int, ...], int] = {}
+    every = words.tolist()
+    columns = zip(kinds.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+    for k, (kind, start, size) in enumerate(columns):
+        if kind >= 0:
+            own = every[start : start + size]
+            read = [one[x] for x in own] if kind >= nodes else own
+            one[k] = known.setdefault((kind, *read), k)
+    return np.array(one, np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers
 from treadle.batch.agenda import agenda
 from treadle.batch.ahead import apart_from
 from treadle.batch.columns import order_of

@@ -9,12 +9,14 @@ same steps come out alike.
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from treadle.base.routine import Compile, Numbers, interpreted, room, routine
+from treadle.base.arrays import Numbers
+from treadle.core import native
 
 __all__ = [
     "ENDS",
@@ -37,243 +39,139 @@ SHARED, LEAF, LONE, RESULT, MOVES, PART, PRODUCT = range(7)
 ENDS = 8
 NODES = 64  # of a cell, at most,
 WAITS = 8  # and cells that it waits for
-MOST = WAITS + 1  # cells that a node can read and join one of them
-FIRST = 1 << 12  # nodes there is room for at first
-NONE = -1
-UNREAD = -2  # of a cell: no other has read it yet
 
 
-@dataclass(frozen=True)
-class Growth:
-    """The nodes of a run, in creation order, and the cells that they make up.
-
-    Node k reads operands[starts[k] : starts[k + 1]] and is in the cell own[k], if in
-    any. Cells are numbered in the order of the nodes that they began with. One that is
-    `open` may grow; `level` counts the products one after the other up to it. It
-    waits for `waiting` others, in order from waits[number * WAITS] on.
-    """
-
-    starts: Numbers
-    operands: Numbers
-    roles: Numbers
-    own: Numbers
-    began: Numbers
-    open: Numbers
-    products: Numbers  # it has
-    computes: Numbers  # whether it does anything but its product
-    ends: Numbers  # whether it has a node that is not read in it
-    sizes: Numbers  # in nodes
-    level: Numbers
-    waiting: Numbers
-    waits: Numbers
-    reader: Numbers  # the only other that reads it; NONE if there are several
-    into: Numbers  # the one that it has become part of
-
-
-class _Own(threading.local):
-    """The memory of a thread for growing cells: fresh pages cost as much as they."""
-
-    def __init__(self) -> None:
-        self.arrays: list[Numbers] = []
-        self.make(FIRST)
-
-    def make(self, nodes: int) -> None:
-        """Have room for so many nodes."""
-        sizes = [WAITS * nodes if name == "waits" else nodes for name in _GROWN]
-        self.arrays = [np.empty(size, np.int64) for size in sizes]
-
-
-_GROWN = [f.name for f in fields(Growth)][4:]  # what is known of cells
-_own = _Own()
-
-
-def grown(
-    starts: Numbers, operands: Numbers, roles: Numbers, compiled: Compile = interpreted
-) -> Numbers:
+def grown(starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
     """The cell of each node, by a node of it; -1 for one that is in none.
 
     Nodes are in creation order; node k reads operands[starts[k] : starts[k + 1]].
     """
-    count = len(roles)
-    if len(_own.arrays[0]) < count:
-        _own.make(2 * count)
-    own = np.empty(count, np.int64)
-    growth = Growth(starts, operands, roles, own, *_own.arrays)
-    compiled(grow)(growth, count)
-    return own
+    if native is not None:
+        found: Numbers = native.grown(starts, operands, roles)
+        return found
+    ends = starts.tolist()
+    every = operands.tolist()
+    read = [every[a:b] for a, b in pairwise(ends)]
+    return np.array(_Growth(read, roles.tolist()).grow(), np.int64)
 
 
-@routine
-def grow(g: Growth, nodes: int) -> None:
-    """Find the cells; `own` has a node of each then. What has not grown is none."""
-    cells = _begin_and_join(g, nodes)
-    _note_readers(g, nodes)
-    _merge(g, cells)
-    for cell in range(cells - 1, -1, -1):
-        into = g.into[cell]
-        if into >= 0:
-            g.began[cell] = g.began[into]
-        elif not g.open[cell] or g.sizes[cell] == 1:
-            g.began[cell] = NONE
-    for k in range(nodes):
-        if g.own[k] >= 0:
-            g.own[k] = g.began[g.own[k]]
+@dataclass(eq=False)
+class _Cell:
+    """A cell. One that is `open` may grow; `level` counts the products one after the
+    other up to it.
+    """
+
+    began: int
+    products: int
+    level: int
+    computes: bool  # whether it does anything but its product
+    ends: bool  # whether it has a node that is not read in it
+    opens: bool
+    waits: list[_Cell]
+    size: int = 1  # in nodes
+    readers: set[int] = field(default_factory=set)  # others, by where they began
+    into: _Cell | None = None  # the one that it has become part of
 
 
-@routine
-def _begin_and_join(g: Growth, nodes: int) -> int:
-    """Let each node join the cell that it reads, or begin one; how many there are."""
-    own, roles = g.own, g.roles
-    waits = room(MOST + 1)
-    cells = 0
-    for k in range(nodes):
-        role, first, last = roles[k] & ENDS - 1, g.starts[k], g.starts[k + 1]
+class _Growth:
+    """The nodes of a run, in creation order, and the cells that they make up."""
+
+    def __init__(self, read: Sequence[Sequence[int]], roles: Sequence[int]) -> None:
+        self.read, self.roles = read, roles
+        self.own: list[_Cell | None] = []
+        self.cells: list[_Cell] = []
+
+    def grow(self) -> list[int]:
+        """Find the cells; a node of each, by nodes. What has not grown is none."""
+        for k, role in enumerate(self.roles):
+            self.own.append(self._place(k, role & ENDS - 1, role >= ENDS))
+        for mine, read in zip(self.own, self.read, strict=True):
+            for cell in self._of(read) if mine is not None else ():
+                if cell is not mine:
+                    cell.readers.add(mine.began)  # type: ignore[union-attr]
+        for cell in self.cells:
+            self._merge(cell)
+        for cell in reversed(self.cells):
+            if cell.into is not None:
+                cell.began = cell.into.began
+            elif not cell.opens or cell.size == 1:
+                cell.began = -1
+        return [-1 if cell is None else cell.began for cell in self.own]
+
+    def _of(self, nodes: Iterable[int]) -> list[_Cell]:
+        found = [self.own[x] for x in nodes]
+        return [cell for cell in found if cell is not None]
+
+    def _place(self, k: int, role: int, ends: bool) -> _Cell | None:
+        """The cell of a node: one that it joins, or begins."""
         if role <= LEAF:
-            own[k] = NONE
-            continue
-        if role == RESULT and own[g.operands[first]] >= 0:
-            own[k] = own[g.operands[first]]
-            g.sizes[own[k]] += 1
-            g.ends[own[k]] |= roles[k] & ENDS
-            continue
-        count, best, level = 0, NONE, 0
-        for j in range(first, last):
-            cell = own[g.operands[j]]
-            if cell >= 0:
-                best = max(best, cell)
-                level = max(level, g.level[cell])
-                count = _insert(waits, count, cell)
+            return None
+        cells = {cell.began: cell for cell in self._of(self.read[k])}
+        waits = [cells[began] for began in sorted(cells)]
+        if role == RESULT and self.own[self.read[k][0]] is not None:
+            cell = self.own[self.read[k][0]]
+            assert cell is not None
+            cell.size += 1
+            cell.ends |= ends
+            return cell
         product = int(role == PRODUCT)
-        if _joins(g, best, role, waits, count, first, last):
-            g.sizes[best] += 1
-            g.products[best] += product
-            g.level[best] += product
-            g.computes[best] |= int(role == PART)
-            g.ends[best] |= roles[k] & ENDS
-            own[k] = best
-            continue
-        own[k] = cells
-        g.began[cells] = k
-        g.sizes[cells] = 1
-        g.products[cells] = product
-        g.level[cells] = level + product
-        g.computes[cells] = int(role == PART)
-        g.ends[cells] = roles[k] & ENDS
-        g.open[cells] = int(_opens(g, best, role, count))
-        g.waiting[cells] = count if count <= WAITS else 0
-        for j in range(g.waiting[cells]):
-            g.waits[cells * WAITS + j] = waits[j]
-        g.reader[cells] = UNREAD
-        g.into[cells] = NONE
-        cells += 1
-    return cells
+        if waits and self._joins(waits[-1], role, waits, k):
+            cell = waits[-1]
+            cell.size += 1
+            cell.products += product
+            cell.level += product
+            cell.computes |= role == PART
+            cell.ends |= ends
+            return cell
+        level = max((cell.level for cell in waits), default=0) + product
+        known = waits if len(waits) <= WAITS else []
+        opens = self._opens(role, waits)
+        cell = _Cell(k, product, level, role == PART, ends, opens, known)
+        self.cells.append(cell)
+        return cell
 
-
-@routine
-def _insert(numbers: Numbers, count: int, x: int) -> int:
-    """Put a number into a sorted list of different ones; how many there are then. Of
-    more than MOST it only matters that they are too many.
-    """
-    place = 0
-    while place < count and numbers[place] < x:
-        place += 1
-    if count > MOST or (place < count and numbers[place] == x):
-        return count
-    for k in range(count, place, -1):
-        numbers[k] = numbers[k - 1]
-    numbers[place] = x
-    return count + 1
-
-
-@routine
-def _opens(g: Growth, best: int, role: int, count: int) -> bool:
-    """Whether a cell that a node begins may grow: it goes on from where others end."""
-    if count > WAITS or role < MOVES:
-        return False
-    if role == PRODUCT or count > 1:
-        return True
-    return count == 1 and (
-        g.open[best] != 0 or g.roles[g.began[best]] & ENDS - 1 == LONE
-    )
-
-
-@routine
-def _joins(
-    g: Growth, cell: int, role: int, waits: Numbers, count: int, first: int, last: int
-) -> bool:
-    """Whether a node can be part of a cell: that waits for nothing more then, and for
-    nothing that was made after it began.
-    """
-    if cell < 0 or role < MOVES or not g.open[cell] or count > MOST:
-        return False
-    if g.sizes[cell] >= NODES:
-        return False
-    if role == PRODUCT and (g.products[cell] > 0 or g.computes[cell] != 0):
-        return False
-    for k in range(count):
-        if waits[k] != cell and not _awaits(g, cell, waits[k]):
+    def _opens(self, role: int, waits: Sequence[_Cell]) -> bool:
+        """Whether a cell that a node begins may grow: it goes on from where others
+        end.
+        """
+        if len(waits) > WAITS or role < MOVES:
             return False
-    for j in range(first, last):
-        x = g.operands[j]
-        if g.own[x] == cell and g.roles[x] >= ENDS:
-            return False
-        if g.own[x] >= 0 and g.own[x] != cell and x >= g.began[cell]:
-            return False
-    return True
-
-
-@routine
-def _awaits(g: Growth, cell: int, other: int) -> bool:
-    """Whether a cell waits for another one, or for one that does."""
-    if _waits(g, cell, other):
-        return True
-    for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
-        if _waits(g, g.waits[k], other):
+        if role == PRODUCT or len(waits) > 1:
             return True
-    return False
+        return len(waits) == 1 and (
+            waits[0].opens or self.roles[waits[0].began] & ENDS - 1 == LONE
+        )
 
+    def _joins(self, cell: _Cell, role: int, waits: Sequence[_Cell], k: int) -> bool:
+        """Whether a node can be part of a cell: that waits for nothing more then, and
+        for nothing that was made after it began.
+        """
+        if role < MOVES or not cell.opens or len(waits) > WAITS + 1:
+            return False
+        if cell.size >= NODES:
+            return False
+        if role == PRODUCT and (cell.products or cell.computes):
+            return False
+        awaited = [*cell.waits, *(x for one in cell.waits for x in one.waits)]
+        if any(x is not cell and x not in awaited for x in waits):
+            return False
+        for x in self.read[k]:
+            own = self.own[x]
+            if own is cell and self.roles[x] >= ENDS:
+                return False
+            if own is not None and own is not cell and x >= cell.began:
+                return False
+        return True
 
-@routine
-def _waits(g: Growth, cell: int, other: int) -> bool:
-    for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
-        if g.waits[k] == other:
-            return True
-    return False
-
-
-@routine
-def _note_readers(g: Growth, nodes: int) -> None:
-    """Note the only other cell that reads each."""
-    for k in range(nodes):
-        mine = g.own[k]
-        if mine < 0:
-            continue
-        for j in range(g.starts[k], g.starts[k + 1]):
-            cell = g.own[g.operands[j]]
-            if cell >= 0 and cell != mine:
-                known = g.reader[cell]
-                g.reader[cell] = mine if known in (UNREAD, mine) else NONE
-
-
-@routine
-def _merge(g: Growth, cells: int) -> None:
-    """Let a cell that only one other reads be part of that, the deepest first."""
-    for cell in range(cells):
-        if not g.open[cell]:
-            continue
-        best, level = NONE, NONE
-        for k in range(cell * WAITS, cell * WAITS + g.waiting[cell]):
-            x = g.waits[k]
-            if (
-                g.open[x] != 0
-                and g.ends[x] == 0
-                and g.reader[x] == cell
-                and g.products[x] + g.products[cell] <= 1
-                and g.sizes[x] + g.sizes[cell] <= NODES
-                and g.level[x] >= level
-            ):
-                best, level = x, g.level[x]
-        if best >= 0:
-            g.into[best] = cell
-            g.products[cell] += g.products[best]
-            g.sizes[cell] += g.sizes[best]
+    def _merge(self, cell: _Cell) -> None:
+        """Let a cell that only this one reads be part of it, the deepest first."""
+        best = None
+        for x in cell.waits if cell.opens else ():
+            fits = x.products + cell.products <= 1 and x.size + cell.size <= NODES
+            alone = x.opens and not x.ends and x.readers == {cell.began}
+            if fits and alone and (best is None or x.level >= best.level):
+                best = x
+        if best is not None:
+            best.into = cell
+            cell.products += best.products
+            cell.size += best.size

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Marks
+from treadle.base.arrays import Marks
 from treadle.batch.signature import apart
 from treadle.batch.walk import Walk
 from treadle.graph.body import sign_of

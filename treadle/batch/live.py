@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from treadle.base.routine import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers
 from treadle.batch.forest import Forest, Groups
 
 __all__ = ["Live", "living"]

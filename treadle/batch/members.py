@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers, interpreted, mixed, routine
+from treadle.base.arrays import Marks, Numbers
 from treadle.batch.grow import grown
+from treadle.core import native
 
 __all__ = ["INSIDE", "ROW", "SHARES", "Graph", "Members", "members_of"]
 
@@ -74,192 +78,67 @@ def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
     return found
 
 
-@dataclass(frozen=True)
-class Cells:
-    """What is worked out on the way: the cell of each node as `grow.py` has it, its
-    number at the node that it goes by, the place of each node in its cell, and how
-    often each node is read.
-    """
-
-    own: Numbers
-    numbers: Numbers
-    places: Numbers
-    times: Numbers
-
-
-@dataclass(frozen=True)
-class Keys:
-    """What the kinds of cells do, in words: words[starts[kind] : starts[kind + 1]].
-
-    `slots` are a hash table of kinds, one more than each; zero is free.
-    """
-
-    words: Numbers
-    starts: Numbers
-    hashes: Numbers
-    slots: Numbers
-
-
-def members_of(graph: Graph, compiled: Compile = interpreted) -> Members:
+def members_of(graph: Graph) -> Members:
     """The cells of a graph."""
-    count, edges = len(graph.roles), len(graph.operands)
-    own = grown(graph.starts, graph.operands, graph.roles, compiled)
-    cells = Cells(own, *np.zeros((3, count), np.int64))
-    sizes = count, count + 1, count, count + 1, edges, count
-    began, starts, nodes, opens, rows, kinds = map(_room, sizes)
-    seen = np.zeros(count, np.bool_)
-    found = Members(began, starts, nodes, opens, rows, kinds, seen)
-    made = compiled(gather)(cells, found, count)
-    compiled(look)(graph, cells, seen, count)
-    words, slots = 3 * (count + edges), 1 << (2 * made).bit_length()
-    free = np.zeros(slots, np.int64)
-    keys = Keys(_room(words), _room(count + 1), _room(count), free)
-    compiled(tell)(graph, cells, found, keys, made, slots - 1)
-    return Members(
-        began[:made],
-        starts[: made + 1],
-        nodes[: starts[made]],
-        opens[: made + 1],
-        rows[: opens[made]],
-        kinds[:made],
-        seen,
-    )
+    own = grown(graph.starts, graph.operands, graph.roles)
+    if native is None:
+        return _Found(graph, own.tolist()).members()
+    columns = graph.starts, graph.operands, graph.shares, graph.codes
+    return Members(*native.members(*columns, graph.types, graph.references, own))
 
 
-def _room(count: int) -> Numbers:
-    return np.empty(count, np.int64)
+class _Found:
+    """How Python finds members, and kinds by what they do word for word."""
 
+    def __init__(self, graph: Graph, own: list[int]) -> None:
+        self.own = own
+        starts, operands = graph.starts.tolist(), graph.operands.tolist()
+        self.read = [operands[a:b] for a, b in pairwise(starts)]
+        self.shares, self.types = graph.shares.tolist(), graph.types.tolist()
+        self.codes, self.references = graph.codes.tolist(), graph.references.tolist()
+        self.cells: dict[int, list[int]] = {}
+        for k, cell in enumerate(own):
+            if cell >= 0:
+                self.cells.setdefault(cell, []).append(k)
+        self.cells = dict(sorted(self.cells.items()))
+        every = self.cells.values()
+        self.place = {k: at for nodes in every for at, k in enumerate(nodes)}
 
-@routine
-def gather(cells: Cells, found: Members, nodes: int) -> int:
-    """Put the nodes into their cells; how many cells there are."""
-    own, numbers, fill = cells.own, cells.numbers, found.kinds
-    for k in range(nodes):
-        if own[k] >= 0:
-            numbers[own[k]] += 1
-    made, first = 0, 0
-    for k in range(nodes):
-        size = numbers[k]
-        if size > 0:
-            found.began[made] = k
-            found.starts[made] = first
-            fill[made] = first
-            numbers[k] = made
-            made += 1
-            first += size
-    found.starts[made] = first
-    for k in range(nodes):
-        if own[k] >= 0:
-            cell = numbers[own[k]]
-            found.nodes[fill[cell]] = k
-            cells.places[k] = fill[cell] - found.starts[cell]
-            fill[cell] += 1
-    return made
+    def members(self) -> Members:
+        rows: list[int] = []
+        known: dict[tuple[int, ...], int] = {}
+        kinds, opens, starts = [], [0], [0]
+        for began, nodes in self.cells.items():
+            words = self._words(began, nodes, rows)
+            kinds.append(known.setdefault(words, len(known)))
+            opens.append(len(rows))
+            starts.append(starts[-1] + len(nodes))
+        nodes = [k for own in self.cells.values() for k in own]
+        numbers = list(self.cells), starts, nodes, opens, rows, kinds
+        columns: list[Any] = [np.array(x, np.int64) for x in numbers]
+        columns.append(np.array(self._seen(), np.bool_))
+        return Members(*columns)
 
+    def _words(self, began: int, nodes: list[int], rows: list[int]) -> tuple[int, ...]:
+        """What a cell does, in words; the rows that it reads are added to others."""
+        words = [self.place[began]]
+        for k in nodes:
+            words += self.codes[k], len(self.read[k])
+            for x in self.read[k]:
+                if self.shares[x] >= 0:
+                    words += SHARES, self.shares[x], self.types[x]
+                elif self.own[x] == began:
+                    words += INSIDE, self.place[x], self.types[x]
+                else:
+                    words += ROW, 0, self.types[x]
+                    rows.append(x)
+        return tuple(words)
 
-@routine
-def look(graph: Graph, cells: Cells, seen: Marks, nodes: int) -> None:
-    """Mark what others read than a node's own cell, or hold."""
-    own, times = cells.own, cells.times
-    for k in range(nodes):
-        for j in range(graph.starts[k], graph.starts[k + 1]):
-            x = graph.operands[j]
-            times[x] += 1
-            if own[x] != own[k]:
-                seen[x] = True
-    for k in range(nodes):
-        if times[k] == 0 or graph.references[k] > times[k]:
-            seen[k] = True
-
-
-@routine
-def tell(
-    graph: Graph, cells: Cells, found: Members, keys: Keys, made: int, mask: int
-) -> None:
-    """Find the kind of each cell, and the rows that it reads."""
-    kinds, rows = 0, 0
-    keys.starts[0] = 0
-    found.opens[0] = 0
-    for cell in range(made):
-        words, rows, code = _write_down(graph, cells, found, keys, cell, kinds, rows)
-        found.opens[cell + 1] = rows
-        kind = _kind(keys, words, code, kinds, mask)
-        found.kinds[cell] = kind
-        kinds += int(kind == kinds)
-
-
-@routine
-def _write_down(
-    graph: Graph,
-    cells: Cells,
-    found: Members,
-    keys: Keys,
-    cell: int,
-    kinds: int,
-    rows: int,
-) -> tuple[int, int, int]:
-    """Write down what a cell does, behind the kinds there are; where that ends, where
-    the rows that it reads do, and its hash.
-    """
-    began = found.began[cell]
-    at = keys.starts[kinds]
-    code = _add(keys, at, cells.places[began], 0)
-    at += 1
-    for i in range(found.starts[cell], found.starts[cell + 1]):
-        k = found.nodes[i]
-        first, last = graph.starts[k], graph.starts[k + 1]
-        code = _add(keys, at, graph.codes[k], code)
-        code = _add(keys, at + 1, last - first, code)
-        at += 2
-        for j in range(first, last):
-            x = graph.operands[j]
-            what, number = ROW, 0
-            if graph.shares[x] >= 0:
-                what, number = SHARES, graph.shares[x]
-            elif cells.own[x] == began:
-                what, number = INSIDE, cells.places[x]
-            else:
-                found.rows[rows] = x
-                rows += 1
-            code = _add(keys, at, what, code)
-            code = _add(keys, at + 1, number, code)
-            code = _add(keys, at + 2, graph.types[x], code)
-            at += 3
-    return at, rows, code
-
-
-@routine
-def _add(keys: Keys, at: int, word: int, code: int) -> int:
-    """Write down a word; the hash then."""
-    keys.words[at] = word
-    return mixed(code, word)
-
-
-@routine
-def _kind(keys: Keys, end: int, code: int, kinds: int, mask: int) -> int:
-    """The kind of what was written down last: the same for what is equal word for word.
-    A new one is kept.
-    """
-    first = keys.starts[kinds]
-    slot = code & mask
-    while keys.slots[slot] > 0:
-        kind = keys.slots[slot] - 1
-        if keys.hashes[kind] == code and _equal(keys, kind, first, end):
-            return kind
-        slot = slot + 1 & mask
-    keys.slots[slot] = kinds + 1
-    keys.hashes[kinds] = code
-    keys.starts[kinds + 1] = end
-    return kinds
-
-
-@routine
-def _equal(keys: Keys, kind: int, first: int, end: int) -> bool:
-    """Whether a kind does what is written down from one word to another."""
-    own = keys.starts[kind]
-    if keys.starts[kind + 1] - own != end - first:
-        return False
-    for k in range(end - first):  # noqa: SIM110  # a routine has no all()
-        if keys.words[own + k] != keys.words[first + k]:
-            return False
-    return True
+    def _seen(self) -> list[bool]:
+        """Whether others read a node than its own cell, or hold it."""
+        times = Counter(x for read in self.read for x in read)
+        seen = [not times[k] or n > times[k] for k, n in enumerate(self.references)]
+        for k, read in enumerate(self.read):
+            for x in read:
+                seen[x] |= self.own[x] != self.own[k]
+        return seen

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 import numpy as np
 
 from treadle.autodiff.spelled import ENDS, GROWS, Expression, spelled_in
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 from treadle.batch.kinds import LEFT, PLAIN, Ops
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.base.routine import Compile, Marks, Numbers, interpreted
+from treadle.base.arrays import Marks, Numbers
 from treadle.base.types import TupleType, Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import grouped, split
@@ -107,7 +107,6 @@ class View:
 def collect(
     walk: Walk,
     asked: Container[int] = (),
-    compiled: Compile = interpreted,
     held: Numbers | None = None,
     final: bool = True,
     merged: bool = False,
@@ -129,7 +128,7 @@ def collect(
     bodies = join_spelled(walk, ops, asked)
     shared = _Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
-    cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked, compiled)
+    cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked)
     found = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -151,7 +150,7 @@ def collect(
         free[held] = free[walk.operands[walk.starts[results]]] = False
         read = [(nodes, rows) for _, _, nodes, rows in found]
         views = {k: inside[k] for k in inside.keys() - set(held.tolist())}
-        one = equals(walk, ops, read, free, views, compiled)
+        one = equals(walk, ops, read, free, views)
         found = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in found]
         walk.operands = one[walk.operands]
         possible &= one == np.arange(len(one))

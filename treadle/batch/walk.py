@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Marks, Numbers
 from treadle.base.dtypes import is_inexact
-from treadle.base.routine import Marks, Numbers
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns
 from treadle.graph.tensor import Tensor

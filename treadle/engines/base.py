@@ -12,18 +12,12 @@ import numpy as np
 from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
 from treadle.base.locks import around_fork, lock
-from treadle.base.options import current, register_engine
 from treadle.base.options import engines as engine_names
-from treadle.base.routine import interpreted
+from treadle.base.options import register_engine
 from treadle.base.types import TupleType
-from treadle.batch.columns import Columns, columns
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.claim import Claim, InPlace
-from treadle.graph.op import Op
-from treadle.graph.outline import Outline, outline
-from treadle.graph.references import in_place
-from treadle.graph.resident import Future, Futures
-from treadle.graph.tensor import Tensor, leave_late, makers
+from treadle.graph.tensor import Tensor
 
 Values = dict[int, Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -124,39 +118,9 @@ class Engine:
         """What `run` would run for these nodes; None where a run is more than that."""
         return None
 
-    def columns(self, roots: Sequence[Tensor]) -> Columns:
-        """The nodes below the roots with their fields side by side."""
-        return columns(roots)
-
-    def compiled(self, routine: _F) -> _F:
-        """A routine as the engine runs it."""
-        return interpreted(routine)
-
-    def forget(self, nodes: list[Tensor]) -> None:
-        """Empty a list of nodes in creation order: the newest goes first, so that none
-        takes others along, and new ones find memory in order.
-        """
-        nodes.clear()
-
-    def leave(
-        self, nodes: list[Tensor], arrays: Sequence[Any], run: Futures | None, leaf: Op
-    ) -> None:
-        """As `leave_late`."""
-        leave_late(nodes, arrays, run, leaf)
-
-    def outline(self, roots: list[Tensor], most: int) -> Outline | None:
-        """How the graph below some roots is built."""
-        return outline(roots, most)
-
     def beside(self) -> bool:
         """Whether what is begun goes on beside the caller."""
         return False
-
-    def in_place(
-        self, versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
-    ) -> bool:
-        """As `references.in_place`."""
-        return in_place(versions, values, counts)
 
     def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
         """The program of a forest, for gradients too; None where there is none. `taken`
@@ -213,8 +177,6 @@ _modules = {
 }
 for _name in _modules:
     register_engine(_name)
-# What makes nodes by machine code, where a graph is large before anything runs.
-_QUICK = "treadle.engines.native.objects.provide"
 
 
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
@@ -266,14 +228,3 @@ def _maker(name: str) -> Callable[[], Engine]:
             hint=f"engines: {', '.join(engine_names())}",
         )
     return _engines[name]
-
-
-def _quicken() -> None:
-    """Let machine code make nodes, if that is what will run them."""
-    if current().engine in ("auto", "native"):
-        makers.quicken = lambda: None
-        with _importing:
-            importlib.import_module(_QUICK).provide_nodes()
-
-
-makers.quicken = _quicken

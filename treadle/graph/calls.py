@@ -2,7 +2,7 @@
 
 A loop that builds its graph anew calls the same functions with operands of the same
 types, thousands of times between two runs. What such a call makes is put down as a
-`Plan` by the signature of the call; an engine may follow plans in machine code.
+`Plan` by the signature of the call, and the core follows plans.
 
 A signature is a row of numbers, argument by argument: of a tensor its type, or which
 one it is of those before it, of a tuple or a list of arguments how many and then those,
@@ -22,15 +22,16 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from treadle.base.boundary import guarded
+from treadle.base.changes import Again, changes
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.frame import top
-from treadle.graph.leaves import CONSTANT, INTEGER
+from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
 from treadle.graph.op import Op
-from treadle.graph.operators import Operand, functions
-from treadle.graph.origin import handing_on, holding
+from treadle.graph.operators import Operand
+from treadle.graph.origin import capture, handing_on, holding, library
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor, watchers
-from treadle.graph.thread import thread_state
+from treadle.graph.thread import native_calls, thread_state
 from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
     "Plan",
     "Seen",
     "Step",
-    "follow",
     "recorded",
     "recorded_with_data",
     "signature",
@@ -52,13 +52,13 @@ SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
 NOTHING = b"-"  # no key: those are whole numbers
-OPERATORS = {  # whose methods are these functions
-    "__add__": "add",
-    "__sub__": "subtract",
-    "__mul__": "multiply",
-    "__truediv__": "divide",
-    "__matmul__": "matmul",
-    "__neg__": "negative",
+OPERATORS = {  # functions that are methods
+    "add": "__add__",
+    "subtract": "__sub__",
+    "multiply": "__mul__",
+    "divide": "__truediv__",
+    "matmul": "__matmul__",
+    "negative": "__neg__",
 }
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
@@ -118,14 +118,28 @@ class Plan:
         return leaves + len(self.steps)
 
 
-Follow = Callable[["Called", Callable[..., Any]], Callable[..., Any]]
+if native_calls is not None:
+    native_calls.bind_calls(
+        item=VariableItem,
+        library=library,
+        capture=capture,
+        watchers=watchers,
+        holding=holding,
+        integers=integers,
+        integer=integer_array,
+        constant=CONSTANT,
+        whole=INTEGER,
+        changes=changes,
+        again=Again,
+        variable=Variable,
+    )
 
 
 class Called:
     """A function whose calls are planned.
 
-    What a call comes to is an attribute: a function of Python, or what follows `plans`
-    and leaves all other calls to it.
+    What a call comes to is an attribute: what follows `plans` and leaves all other
+    calls to a function of Python, or that where there is no core.
     """
 
     __slots__ = ("__call__", "__dict__", "__weakref__")
@@ -139,19 +153,18 @@ class Called:
         self.latest: list[Any] = [NOTHING, None]  # key and plan of the last call
         self.watched: dict[bytes, Any] = {}  # Variables that keys tell, weakly
         self.__call__ = long
-        _every.add(self)
-        if _follow is not None:
-            self.__call__ = _follow(self, long)
+        if native_calls is not None:
+            self.__call__ = native_calls.call(self.plans, self.latest, long, data)
 
     def know(self, args: Sequence[Any], plan: Plan) -> None:
         """Have calls like this one follow a plan, if they can be told from others."""
         key = signature(args, self.data)
-        if key is None or _compiled is None or plan.size > LONGEST:
+        if key is None or native_calls is None or plan.size > LONGEST:
             return
         if len(self.plans) >= PLANS:
             self.forget()
         self.latest[:] = NOTHING, None
-        self.plans[key] = _compiled(plan)
+        self.plans[key] = _written(plan)
         told = [x for x in things_of(args) if isinstance(x, Variable)]
         self.watched[key] = [weakref.ref(v, lambda _: self.forget(key)) for v in told]
 
@@ -165,26 +178,21 @@ class Called:
                 kept.pop(key, None)
 
 
-_every: weakref.WeakSet[Called] = weakref.WeakSet()
-_follow: Follow | None = None
-_compiled: Callable[[Plan], Any] | None = None
-
-
-def follow(
-    calls: Follow,
-    compiled: Callable[[Plan], Any],
-    method: Callable[[Callable[..., Any]], Any],
-) -> None:
-    """Let plans be followed: `calls` makes the function of one that is `Called`,
-    `compiled` what that reads of a plan, `method` a method of a function.
-    """
-    global _follow, _compiled
-    _follow, _compiled = calls, compiled
-    for known in list(_every):
-        known.forget()
-        known.__call__ = calls(known, known.long)
-    for name, own in OPERATORS.items():
-        setattr(Operand, name, method(getattr(functions, own).__call__))
+def _written(plan: Plan) -> Any:
+    """A plan as the core follows it."""
+    assert native_calls is not None
+    return native_calls.plan(
+        plan.given,
+        plan.variables,
+        plan.captured,
+        tuple((x.op, x.places, x.type, x.op.closed) for x in plan.steps),
+        plan.form,
+        plan.results,
+        plan.data,
+        tuple((x.kind, x.owner, x.name, x.value) for x in plan.seen),
+        plan.holds,
+        plan.things,
+    )
 
 
 def signature(args: Sequence[Any], data: bool) -> bytes | None:
@@ -256,7 +264,7 @@ class _Recorded(Called):
         """Run the function, and put down what it made."""
         frame = top()  # in a trace Variables are read as its arguments
         waits = bool(frame.tracing or frame.versions)
-        busy = kwargs or watchers or holding or waits or _compiled is None
+        busy = kwargs or watchers or holding or waits or native_calls is None
         key = None if busy else signature(args, self.data)
         if key is None or key in self.open or _meet(args):
             return self.f(*args, **kwargs)
@@ -290,7 +298,10 @@ def recorded(f: F) -> F:
 
     They must be decided by that: by the types of tensors, and other arguments.
     """
-    return cast(F, _Recorded(f, False))
+    made = _Recorded(f, False)
+    if native_calls is not None and f.__name__ in OPERATORS:
+        setattr(Operand, OPERATORS[f.__name__], made.__call__)
+    return cast(F, made)
 
 
 def recorded_with_data(f: F) -> F:

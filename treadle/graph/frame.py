@@ -17,7 +17,7 @@ from treadle.base.locks import lock
 from treadle.base.options import change, modes, restore
 from treadle.graph.leaves import Argument
 from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Notes, Tensor, makers, watchers
+from treadle.graph.tensor import Notes, Tensor, track, watchers
 from treadle.graph.thread import Frame, local, thread_state
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _note(node: Tensor) -> None:
         inner = node._metadata
         node._metadata = notes if inner is None else Notes(notes, **inner)
         if not notes.closed:
-            makers.track(node)
+            track(node)
 
 
 _watching = 0

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.graph.tensor import Notes
-from treadle.graph.thread import thread_state
+from treadle.graph.thread import native_calls, thread_state
 
-__all__ = ["Noted", "quicken"]
+__all__ = ["Noted"]
 
 
 class Noted:
@@ -37,11 +37,5 @@ class Noted:
             state.notes = before
 
 
-def quicken(made: Callable[[Callable[..., Any]], Any]) -> None:
-    """Let calls whose notes are known be entered as a method `made` of machine code
-    does, which leaves all others to the one that it is given.
-    """
-    Noted.__call__ = made(_LONG)  # type: ignore[method-assign]
-
-
-_LONG = Noted.__call__
+if native_calls is not None:  # it enters what is known and leaves others to this
+    Noted.__call__ = native_calls.entered(Noted.__call__)  # type: ignore[method-assign]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
+from treadle.core import native
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.tensor import Tensor
@@ -43,6 +44,9 @@ def outline(roots: Sequence[Tensor], most: int) -> Outline | None:
     """The graph below a list of different roots; None of one that has more than so many
     nodes, or one without a value that is marked or reads nothing.
     """
+    if native is not None:
+        found = native.outline(roots, most)
+        return None if found is None else Outline(*found)
     nodes, ops, first = list(roots), list[Op](), len(roots)
     place = {node.serial: k for k, node in enumerate(nodes)}
     numbers: dict[int, int] = {}  # of ops, by id

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.core import native
 from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
@@ -64,8 +65,12 @@ def in_place(
     versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
 ) -> bool:
     """Whether so many (int64) refer to each version besides the tuple of them, nobody
-    to its Future but that of these, itself and another version, nobody to its array.
+    to its Future but the tuple of these, itself and another version, nobody to its
+    array.
     """
+    if native is not None:
+        found: bool = native.in_place(versions, values, counts)
+        return found
     told = np.frombuffer(counts, np.int64).tolist()
     for k in range(len(versions)):  # no name and no pair refers to a value
         if sys.getrefcount(versions[k]) - _IN_TUPLE != told[k]:

@@ -12,6 +12,7 @@ from treadle.base.dtypes import DType
 from treadle.base.errors import RunError
 from treadle.base.locks import lock
 from treadle.base.types import Shape, Type
+from treadle.core import native
 
 if TYPE_CHECKING:
     from treadle.graph.claim import InPlace
@@ -113,6 +114,10 @@ class Future(Resident):
         node = self._node and self._node()
         if node is not None and node.stored is self:
             node.stored = self.array
+
+
+if native is not None:
+    native.bind_futures(Future)
 
 
 class LateError(RunError):

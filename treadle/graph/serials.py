@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
+from treadle.core import native
 from treadle.graph.origin import capture, describe
 
-_serials: Iterator[int] = itertools.count()
-next_serial = _serials.__next__
+next_serial: Callable[[], int] = itertools.count().__next__
+if native is not None:
+    next_serial = native.next_serial
 PENDING_LIMIT = 1_000_000
 LOOK = 0xFFFF  # how often a new node looks back at the last run, by its serial
 last_run = 0  # the serial at which any thread last ran something

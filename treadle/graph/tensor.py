@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError, TreadleError
 from treadle.base.types import Type
+from treadle.core import native
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
@@ -124,7 +125,7 @@ class Tensor(Operand):
         """Notes by key, for selecting nodes; `with td.metadata(k=v)` sets them."""
         if self._metadata is None or type(self._metadata) is Notes:
             self._metadata = Remarks(self._metadata or ())
-            makers.track(self)  # anything may be written there
+            track(self)  # anything may be written there
         return self._metadata
 
     @property
@@ -171,7 +172,7 @@ class Tensor(Operand):
         )
 
 
-def make_node(
+def _make_node(
     kind: type[Tensor],
     op: Op,
     inputs: tuple[Tensor, ...],
@@ -191,8 +192,8 @@ def make_node(
     made.inputs = inputs
     made.type = type_
     made.serial = serial = next_serial()
-    if serial & OFTEN == OFTEN:
-        _look(made)
+    if serial & LOOK == LOOK:
+        warn_if_growing(made)
     depth = 0
     for x in inputs:
         below = x.depth
@@ -207,13 +208,7 @@ def make_node(
     return made
 
 
-def _look(made: Tensor) -> None:
-    makers.quicken()
-    if made.serial & LOOK == LOOK:
-        warn_if_growing(made)
-
-
-def make_results(
+def _make_results(
     kind: type[Tensor], node: Tensor, ops: tuple[Op, ...]
 ) -> tuple[Tensor, ...]:
     """A node for each result of a node, made where it was; as `make_node`."""
@@ -221,34 +216,26 @@ def make_results(
     types: Any = node.type
     return tuple(
         [
-            make_node(kind, op, (node,), types[k], None, code, offset, notes)
+            _make_node(kind, op, (node,), types[k], None, code, offset, notes)
             for k, op in enumerate(ops)
         ]
     )
 
 
-def track(node: Tensor | tuple[Any, ...]) -> None:
+def _track(node: Tensor | tuple[Any, ...]) -> None:
     """Show the collector a node that was closed and is no more, or a tuple of some."""
 
 
-class _Makers:
-    """What makes nodes; an engine may put machine code in the place of Python's."""
-
-    __slots__ = ("node", "quicken", "results", "track")
-
-    def __init__(self) -> None:
-        self.node: Callable[..., Tensor] = make_node
-        self.results: Callable[..., tuple[Tensor, ...]] = make_results
-        self.track: Callable[[Tensor | tuple[Any, ...]], None] = track
-        # Asked again and again while Python makes nodes.
-        self.quicken: Callable[[], None] = lambda: None
-
-
-makers = _Makers()
-
+# What makes nodes: the core, which hides closed ones from the collector, or Python.
+make_node: Callable[..., Tensor] = _make_node
+make_results: Callable[..., tuple[Tensor, ...]] = _make_results
+track: Callable[[Tensor | tuple[Any, ...]], None] = _track
+if native is not None:
+    native.bind_nodes(Tensor, warn_if_growing, LOOK)
+    make_node, make_results, track = native.node, native.results, native.track
 
 Remarks.node = Tensor
-Remarks.track = staticmethod(lambda node: makers.track(node))
+Remarks.track = staticmethod(track)
 
 
 Site = tuple["CodeType | None", int, "Notes | None", bool]
@@ -271,7 +258,7 @@ def node_at(
     stored: Stored | None = None,
 ) -> Tensor:
     """A node of a closed op at a site: several that are made there look for it once."""
-    made = makers.node(Tensor, op, inputs, type_, stored, *here)
+    made = make_node(Tensor, op, inputs, type_, stored, *here)
     if watchers:
         _tell(made)
     return made
@@ -294,7 +281,7 @@ def new_node(
     code, offset = capture(above)
     notes = local.state.notes
     closed = op.closed and kind is Tensor and (notes is None or notes.closed)
-    made = makers.node(kind, op, inputs, type_, stored, code, offset, notes, closed)
+    made = make_node(kind, op, inputs, type_, stored, code, offset, notes, closed)
     if watchers:
         _tell(made)
     return made
@@ -302,7 +289,7 @@ def new_node(
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
-    found = makers.results(Tensor, node, ops)
+    found = make_results(Tensor, node, ops)
     if watchers:
         for made in found:
             _tell(made)
@@ -310,7 +297,6 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
 
 
 _new = object.__new__
-OFTEN = 0x3FF  # how often a node that Python makes asks for something quicker
 
 
 def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:
@@ -342,7 +328,7 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
     notes = local.state.notes
     closed = op.closed and (notes is None or notes.closed)
     code, offset = like._code, like._offset
-    made = makers.node(Tensor, op, inputs, type_, None, code, offset, notes, closed)
+    made = make_node(Tensor, op, inputs, type_, None, code, offset, notes, closed)
     if watchers:
         _tell(made)
     return made
@@ -360,13 +346,28 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
 
 
 def leave_late(
-    nodes: Sequence[Tensor], arrays: Iterable[Any], run: Futures | None, leaf: Op
+    nodes: list[Tensor], arrays: Iterable[Any], run: Futures | None, leaf: Op
 ) -> None:
     """The same with what a run is yet to write, if there is one."""
-    if run is not None:
+    if run is None:
+        leave(nodes, arrays, leaf)
+    elif native is None:
         pairs = zip(nodes, arrays, strict=True)
-        arrays = [Future(node.type, x, run) for node, x in pairs]
-    leave(nodes, arrays, leaf)
+        leave(nodes, [Future(node.type, x, run) for node, x in pairs], leaf)
+    elif native.leave(nodes, list(arrays), run, leaf):
+        for node in nodes:
+            if node.mark:
+                _unmark(node)
+
+
+def forget(nodes: list[Tensor]) -> None:
+    """Empty a list of nodes in creation order: the newest goes first, so that none
+    takes others along, and new ones find memory in order.
+    """
+    if native is not None:
+        native.forget(nodes)
+    while nodes:
+        del nodes[-1]
 
 
 def settle(node: Tensor, value: Stored) -> None:
@@ -386,7 +387,7 @@ def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
     node.op = leaf
     node.inputs = ()
     if not older and not leaf.closed:
-        makers.track(node)
+        track(node)
     if node.mark:
         _unmark(node)
 

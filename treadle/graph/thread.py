@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from treadle.base.locks import lock
+from treadle.core import native
 
 if TYPE_CHECKING:
     from treadle.graph.tensor import Notes, Tensor
@@ -20,6 +22,7 @@ __all__ = [
     "ThreadState",
     "Undoing",
     "assigning",
+    "native_calls",
     "local",
     "orphans",
     "thread_state",
@@ -147,8 +150,6 @@ def orphans() -> list[Tensor]:
 class ThreadState:
     """What one thread is doing; `notes` are what its new nodes carry. The scopes around
     are those of its tasks (`Modes` of base/options.py).
-
-    Machine code reads it where it lies, and remembers whose it has read last.
     """
 
     __slots__ = ("frames", "notes")
@@ -169,3 +170,10 @@ local = _Local()
 def thread_state() -> ThreadState:
     """The state of the thread that asks."""
     return local.state
+
+
+# Libraries of lighter threads put their own class in the place of `threading.local`:
+# then the core cannot know whose state it has asked for last, and Python makes calls.
+native_calls = native if issubclass(_Local, _thread._local) else None
+if native_calls is not None:
+    native_calls.bind_states(thread_state, ThreadState, Frame)

@@ -9,14 +9,13 @@ from operator import attrgetter
 
 import numpy as np
 
+from treadle.core import native
 from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
 _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
-MANY = 256  # nodes that are gone through before a graph is thought large
-Walk = Callable[[Sequence[Tensor], bool], list[Tensor]]
-_walk: Walk | None = None
+MANY = 256  # nodes that Python goes through before the core is asked
 
 
 def reach(
@@ -29,7 +28,7 @@ def reach(
     seen: dict[int, Tensor] = {}
     given = list(roots)
     stack = given.copy()
-    walk = _walk if stop is None else None
+    walk = native.walk if stop is None and native is not None else None
     while stack:
         node = stack.pop()
         serial = node.serial
@@ -38,7 +37,8 @@ def reach(
             if stop is None or not stop(node):
                 stack += node.inputs
             if walk is not None and len(seen) > MANY:
-                return walk(given, True)
+                found: list[Tensor] = walk(given, True)
+                return found
     return [seen[serial] for serial in sorted(seen)]
 
 
@@ -58,13 +58,14 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     return _in_order({*nodes, *recipes})
 
 
-def _visited(roots: Sequence[Tensor]) -> list[Tensor]:
+def _visited(roots: list[Tensor]) -> list[Tensor]:
     """The nodes without a value that the roots depend on, and where they begin."""
     seen = set(roots)
     level = seen
     while level:
-        if len(seen) > MANY and _walk is not None:
-            return _walk(roots, False)
+        if len(seen) > MANY and native is not None:
+            found: list[Tensor] = native.walk(roots, False)
+            return found
         waiting = [x for x in level if x.stored is None]
         level = set(chain.from_iterable(map(_inputs, waiting))) - seen
         seen |= level
@@ -76,14 +77,6 @@ def _in_order(nodes: Iterable[Tensor]) -> list[Tensor]:
     found = list(nodes)
     order = np.fromiter(map(by_serial, found), np.int64, len(found)).argsort()
     return [found[k] for k in order.tolist()]
-
-
-def follow(walk: Walk) -> None:
-    """Let `walk` go through large graphs from some roots: all of them, or what has no
-    value and where that begins; in creation order.
-    """
-    global _walk
-    _walk = walk
 
 
 def few(roots: Iterable[Tensor], most: int) -> list[Tensor] | None:

@@ -24,7 +24,7 @@ from treadle.graph.leaves import (
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
-from treadle.graph.tensor import Tensor, cut, makers, new_node
+from treadle.graph.tensor import Tensor, cut, new_node, track
 from treadle.graph.thread import assigning, local, thread_state
 from treadle.graph.traversal import reach
 
@@ -162,7 +162,7 @@ class Variable(Operand):
         if value is not None and value.stored is None:
             # What reads this Variable is below it now: a cycle, until it is evaluated.
             for node in reach([value]):
-                makers.track(node)
+                track(node)
 
     @property
     def trainable(self) -> bool:

@@ -19,7 +19,7 @@ from treadle.autodiff.tape import Tape, is_spent, spent_by
 from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import TupleType
-from treadle.engines.base import Failed, Found, chosen, engine
+from treadle.engines.base import Failed, Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
 from treadle.graph.resident import soon
 from treadle.graph.serials import newest_serial
@@ -104,8 +104,6 @@ class Plans:
         Variables, and keep the plan for the next ones.
         """
         let_go(chosen)
-        # What plans ask at each run is loaded now, not when it is first worth it.
-        engine(current().engine).in_place((), (), b"")
         if note is not None:
             note.chosen, note.together = chosen, self._together
         with recording(note):

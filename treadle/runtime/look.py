@@ -12,11 +12,10 @@ from treadle.base import events
 from treadle.base.caches import Cache
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
-from treadle.engines.base import engine
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.numbers import number, number_of
-from treadle.graph.outline import AGELESS, MOST, Outline
+from treadle.graph.outline import AGELESS, MOST, Outline, outline
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Update
@@ -64,7 +63,7 @@ def look(
     made = asked[0].serial - since if asked else 0
     if made > MADE or len({*map(id, asked), *map(id, more)}) < len(asked) + len(more):
         return None
-    found = engine(current().engine).outline([*asked, *more], MOST)
+    found = outline([*asked, *more], MOST)
     if found is None or any(type(op) is Update for op in found.ops):
         return None
     nodes, parts, leaves, ages = found.nodes, found.parts, found.leaves, found.ages

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.options import current
-from treadle.engines.base import engine
 from treadle.graph.claim import Claim, InPlace
+from treadle.graph.references import in_place
 from treadle.graph.variable import Variable
 from treadle.runtime.look import Look
 
@@ -85,9 +84,10 @@ class Moved:
         held, others = self.together.held, look.others
         # The Variable and what holds them refer to a version of the graph besides it.
         if held is not None and not any(others[k] > 2 for k in self._places):
-            ask = engine(current().engine).in_place
             try:
-                if held.take_if(partial(ask, held.before, held.futures, self._counts)):
+                if held.take_if(
+                    partial(in_place, held.before, held.futures, self._counts)
+                ):
                     return held
             except BaseException:
                 held.leave(failed=True)

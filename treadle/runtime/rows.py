@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Part, Row, Tape, keep_recipes
+from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current, modes
-from treadle.base.routine import Numbers
-from treadle.batch.columns import Columns
+from treadle.batch.columns import Columns, columns
 from treadle.batch.forest import OFTEN, Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
@@ -26,7 +26,7 @@ from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.outline import MOST
 from treadle.graph.resident import soon
-from treadle.graph.tensor import Tensor, settle
+from treadle.graph.tensor import Tensor, forget, leave_late, settle
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
@@ -100,7 +100,7 @@ def run_rows(
         return False
     if options.engine not in ("auto", "native"):
         return False
-    found = engine(options.engine).columns(roots)
+    found = columns(roots)
     if not irregular(found, once):
         return False
     final = once or bool(modes.get().no_grad)
@@ -125,12 +125,9 @@ def _run_rows(
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return False
     held = walk.held()
-    compiled, final = (
-        engine(current().engine).compiled,
-        once or bool(modes.get().no_grad),
-    )
+    final = once or bool(modes.get().no_grad)
     # Smaller graphs may run again with other positions, which are equal or not.
-    units = collect(walk, asked, compiled, held, final, len(walk.nodes) > MOST)
+    units = collect(walk, asked, held, final, len(walk.nodes) > MOST)
     if units.work < FEW or units.size > LARGE:
         return False
     return _pays(roots, units, held, asked, once)
@@ -174,15 +171,14 @@ def _pays(
     forest.forget()
     if tape is not None:
         tape.made(rows.exits.nodes)
-    own = engine(options.engine)
     # What a step consumes is never derived again.
     again = tape is not None and (options.check_numerics or not once)
     recipes = [(x.op, x.inputs) for x in rows.exits.nodes] if again else []
-    own.leave(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
+    leave_late(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
     if again:
         keep_recipes(rows.exits.nodes, recipes)
     rows.exits.forget()
-    own.forget(every)
+    forget(every)
     return True
 
 

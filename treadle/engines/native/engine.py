@@ -20,7 +20,6 @@ from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
-from treadle.batch.columns import Columns
 from treadle.batch.forest import Forest
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
 from treadle.engines.lowered import CacheInfo, Lowered
@@ -33,25 +32,16 @@ from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
-from treadle.engines.native.objects.forget import forgotten
-from treadle.engines.native.objects.left import left
-from treadle.engines.native.objects.lies import lies
-from treadle.engines.native.objects.outlined import outlined
-from treadle.engines.native.objects.provide import provide_nodes
-from treadle.engines.native.objects.walk import provide_walk, walked
 from treadle.engines.native.pool import pool
 from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
-from treadle.engines.native.routines.compiled import compiled
 from treadle.engines.native.run import PositionError, beside, memory_of
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.leaves import Unbound
-from treadle.graph.op import Op
-from treadle.graph.outline import Outline
-from treadle.graph.resident import Future, Futures, Resident, array_of
+from treadle.graph.resident import Future, Resident, array_of
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
 from treadle.rewrite.record import recording
@@ -67,8 +57,6 @@ class Native(Engine):
     name = "native"
 
     def __init__(self) -> None:
-        provide_nodes()
-        provide_walk()
         self._thread = threading.local()
         self._kept = Programs(), Residuals()
         # Those of a recording, for what runs inside it alone.
@@ -173,30 +161,8 @@ class Native(Engine):
         self._thread.linked = found[0]
         return found[0]
 
-    def columns(self, roots: Sequence[Tensor]) -> Columns:
-        return walked(roots)
-
-    def compiled(self, routine: _F) -> _F:
-        return compiled(routine)
-
-    def forget(self, nodes: list[Tensor]) -> None:
-        forgotten(nodes)
-
-    def leave(
-        self, nodes: list[Tensor], arrays: Sequence[Any], run: Futures | None, leaf: Op
-    ) -> None:
-        left(nodes, arrays, run, leaf)
-
-    def outline(self, roots: list[Tensor], most: int) -> Outline | None:
-        return outlined(roots, most)
-
     def beside(self) -> bool:
         return beside()
-
-    def in_place(
-        self, versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
-    ) -> bool:
-        return lies(versions, values, counts)
 
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]

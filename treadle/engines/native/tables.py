@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.engines.native.objects.arrays import addresses_of
+from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.pool import arrived
 from treadle.graph.claim import InPlace
 from treadle.program.layout import laid

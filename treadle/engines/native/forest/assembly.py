@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
-from treadle.base.routine import Numbers
 from treadle.batch.columns import order_of
 from treadle.engines.native.forest.bases import (
     ARENA,

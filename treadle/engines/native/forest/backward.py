@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Groups
 from treadle.batch.live import living

@@ -6,7 +6,7 @@ in a fixed place has its true address, which is less than any of these.
 
 from __future__ import annotations
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 
 __all__ = [
     "ARENA",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 from treadle.engines.base import are_below
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.timing import Told

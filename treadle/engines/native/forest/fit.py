@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.forest.compiled import (
     FUNCTION,

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
 from treadle.base.options import current
-from treadle.base.routine import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.room import room
 from treadle.batch.units import Leaves, View
+from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.run import memory_of
 from treadle.engines.native.tables import memory_under, straight
 

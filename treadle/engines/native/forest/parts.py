@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
 from treadle.base.locks import lock
 from treadle.base.options import current
-from treadle.base.routine import Numbers
 from treadle.batch.room import steps_of
 from treadle.engines.native.forest.assembly import once
 from treadle.engines.native.forest.compiled import Compiled, Sample, Source

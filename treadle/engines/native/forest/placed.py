@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treadle.base.routine import Numbers
+from treadle.base.arrays import Numbers
 from treadle.batch.forest import Groups
 from treadle.batch.part import Part
 from treadle.engines.native.forest.assembly import Assembly

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
-from treadle.base.routine import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.live import Live

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.options import current
-from treadle.base.routine import Numbers
 from treadle.base.types import Type
 from treadle.batch.room import COARSE, room
+from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
     ARENA,
@@ -25,7 +26,6 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
-from treadle.engines.native.objects.arrays import addresses_of
 from treadle.engines.native.pool import Held, Limit, pool
 from treadle.engines.native.run import beside
 from treadle.engines.native.tables import memory_under, straight

@@ -1,10 +1,11 @@
-"""Machine code reads the same of a graph as Python does."""
+"""The core reads the same of a graph as Python does, and leaves the same."""
 
 from __future__ import annotations
 
 import copy
 import sys
 import threading
+import weakref
 from dataclasses import fields
 from operator import is_
 from typing import Any
@@ -15,17 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treadle as td
+from tests.core.twins import in_python, needs_core
 from treadle.autodiff.tape import spent_by
+from treadle.batch import columns as fields_of
 from treadle.batch.columns import Columns, columns
-from treadle.engines.native.objects import left, lies, walk
-from treadle.engines.native.objects.layout import offsets, usable
-from treadle.graph import traversal
+from treadle.core import native
+from treadle.engines.native import addresses
+from treadle.graph import outline, references, tensor, traversal
 from treadle.graph.claim import InPlace
-from treadle.graph.references import in_place
 from treadle.graph.resident import Future, Runs
-from treadle.graph.tensor import Tensor, leave_late
-
-needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
+from treadle.graph.tensor import Tensor, forget, leave_late
 
 
 def _first(numbers: Any) -> Any:
@@ -35,8 +35,9 @@ def _first(numbers: Any) -> Any:
 
 
 def assert_same(roots: list[Tensor]) -> Columns:
-    python = columns(roots)
-    machine = walk.walked(roots)
+    with in_python(fields_of):
+        python = columns(roots)
+    machine = columns(roots)
     assert len(python.nodes) == len(machine.nodes)
     pairs = zip(python.nodes, machine.nodes, strict=True)
     assert all(x is y for x, y in pairs)
@@ -52,11 +53,6 @@ def assert_same(roots: list[Tensor]) -> Columns:
     # The second reader finds each node in the list of the first one, too.
     np.testing.assert_array_equal(python.references + 1, machine.references)
     return machine
-
-
-@needs_layout
-def test_fields_are_found() -> None:
-    assert offsets()
 
 
 @settings(deadline=None)
@@ -75,14 +71,13 @@ def test_random_graphs(edges: list[tuple[int, int]]) -> None:
     assert_same([nodes[0], nodes[0]])
 
 
-@needs_layout
+@needs_core
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60),
     st.booleans(),
 )
 def test_walks_find_the_same_nodes(edges: list[tuple[int, int]], derive: bool) -> None:
-    td.tanh(1.0).numpy()  # the engine is there
     x = td.param("x", init=1.0)
     nodes: list[Any] = [x.node(), td.constant([2.0, 3.0])]
     for a, b in edges:
@@ -93,7 +88,7 @@ def test_walks_find_the_same_nodes(edges: list[tuple[int, int]], derive: bool) -
     if derive:
         roots = [*roots, *td.grad(nodes[-1].sum(), [x], unused="zero")]
     found = []
-    for many in (10**9, 0):  # Python's walk, and the machine's
+    for many in (10**9, 0):  # Python's walk, and the core's
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(traversal, "MANY", many)
             found.append((traversal.pending(roots), traversal.reach(roots)))
@@ -102,14 +97,47 @@ def test_walks_find_the_same_nodes(edges: list[tuple[int, int]], derive: bool) -
         assert all(map(is_, python, machine))
 
 
-def test_more_nodes_than_there_was_room_for() -> None:
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60),
+    st.integers(1, 4),
+    st.sampled_from([5, 1024]),
+)
+def test_outlines(edges: list[tuple[int, int]], count: int, most: int) -> None:
+    nodes: list[Any] = [td.constant(1.0), td.constant([2.0, 3.0])]
+    for a, b in edges:
+        nodes.append(nodes[a % len(nodes)] * nodes[b % len(nodes)])
+        if a == b:
+            nodes[-1].numpy()
+    roots = nodes[-count:]
+    held = nodes[::3]
+    del nodes
+    with in_python(outline):
+        python = outline.outline(roots, most)
+    serials = None if python is None else [x.serial for x in python.nodes]
+    if python is not None:
+        python.nodes.clear()  # the core counts what refers to nodes, too
+    core = outline.outline(roots, most)
+    if python is None or core is None:
+        assert python is core
+        return
+    assert serials == [x.serial for x in core.nodes]
+    assert all(map(is_, python.ops, core.ops)) and len(python.ops) == len(core.ops)
+    for name in ("leaves", "others", "held"):
+        assert getattr(python, name) == getattr(core, name), name
+    for name in ("parts", "heads", "ages"):
+        assert getattr(python, name).tolist() == getattr(core, name).tolist(), name
+    assert held
+
+
+def test_a_large_graph_after_a_small_one_and_before_it() -> None:
     x = td.constant(1.0)
     found = [x]
-    for _ in range(3 * walk.FIRST):
+    for _ in range(12_000):
         found.append(found[-1] + x)
     wide = td.concat([td.reshape(y, (1,)) for y in found])
-    machine = assert_same([wide])
-    assert len(machine.nodes) > 6 * walk.FIRST
+    assert_same([x + x])
+    assert len(assert_same([wide]).nodes) > 24_000
     assert_same([x + x])  # the table is empty again
 
 
@@ -134,47 +162,59 @@ def test_threads_walk_at_once() -> None:
     assert not failures
 
 
-def test_python_reads_where_the_layout_is_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(walk, "machine", lambda routine: None)
+def test_what_a_walk_is_given() -> None:
+    if native is None:
+        pytest.skip("the core was not built")
+    for wrong in ([1], [None], [td.constant(1.0), "x"]):
+        for walk in (native.columns, lambda x: native.walk(x, False)):
+            with pytest.raises(TypeError):
+                walk(wrong)
+    assert native.walk([], True) == []
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_nodes_are_forgotten_the_last_one_first(core: bool) -> None:
     x = td.constant(1.0)
-    found = walk.walked([x + x])
-    assert [len(node.inputs) for node in found.nodes] == [0, 2]
-    assert found.waiting.tolist() == [False, True]
+    order: list[int] = []
+    nodes = [x * float(k) for k in range(40)]
+    kept = nodes[3]
+    for k, node in enumerate(nodes):
+        weakref.finalize(node, order.append, k)
+    del node
+    with in_python(*[] if core else [tensor]):
+        forget(nodes)
+    assert nodes == [] and order == [k for k in range(39, -1, -1) if k != 3]
+    assert kept.inputs
 
 
-@needs_layout
-def test_a_walk_that_was_interrupted_leaves_nothing_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    native = walk.machine(walk.walk)
-    assert native is not None
-
-    def interrupted(*args: Any) -> int:
-        native(*args)
-        raise KeyboardInterrupt
-
-    x = td.constant(np.ones(3))
-    monkeypatch.setattr(walk, "machine", lambda routine: interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        walk.walked([td.exp(x) + x])
-    monkeypatch.undo()
-    y = td.sin(x) * x
-    assert len(assert_same([y]).nodes) == 3
+def test_a_finalizer_adds_to_what_is_forgotten() -> None:
+    nodes: list[Any] = [td.constant(float(k)) * 2.0 for k in range(20)]
+    weakref.finalize(nodes[10], lambda: nodes.extend([td.ones(1), td.ones(2)]))
+    weakref.finalize(nodes[5], nodes.clear)
+    forget(nodes)
+    assert nodes == []
 
 
-@needs_layout
+def test_where_arrays_lie() -> None:
+    arrays = [np.ones(3)[1:], np.zeros(0), np.ones((2, 2)).T]
+    want = [x.ctypes.data for x in arrays]
+    assert addresses.addresses_of(arrays).tolist() == want
+    with in_python(addresses):
+        assert addresses.addresses_of(tuple(arrays)).tolist() == want
+
+
+@needs_core
 @pytest.mark.parametrize("late", [True, False])
-@pytest.mark.parametrize("leave", [leave_late, left.left])
-def test_nodes_are_left_with_what_a_run_writes(leave: Any, late: bool) -> None:
+@pytest.mark.parametrize("core", [False, True])
+def test_nodes_are_left_with_what_a_run_writes(core: bool, late: bool) -> None:
     x = td.constant(np.ones(2))
     nodes = [td.exp(x), td.sin(x) * x, td.exp(x)]
     nodes[1].mark = {"program": 1, "other": 2}
     arrays = [np.full(2, k, np.float32) for k in range(3)]
     spent = spent_by()
     counts, runs = sys.getrefcount(spent), Runs()
-    leave(nodes, arrays, runs if late else None, spent)
+    with in_python(*[] if core else [tensor]):
+        leave_late(nodes, arrays, runs if late else None, spent)
     for k in range(3):  # no pair refers to an array
         node, array = nodes[k], arrays[k]
         assert node.op is spent and node.inputs == () and node.array is array
@@ -205,8 +245,8 @@ HOLD = {
 
 @pytest.mark.parametrize(("hold", "alone"), HOLD.values(), ids=list(HOLD))
 @pytest.mark.parametrize("which", range(3))
-@pytest.mark.parametrize("ask", [in_place, lies.lies])
-def test_who_looks_at_variables(ask: Any, which: int, hold: Any, alone: bool) -> None:
+@pytest.mark.parametrize("core", [False, True])
+def test_who_looks_at_variables(core: bool, which: int, hold: Any, alone: bool) -> None:
     variables = tuple([td.Variable(np.arange(6.0).reshape(2, 3)) for _ in range(3)])
     versions = [v.committed for v in variables]
     arrays: list[Any] = [x.array for x in versions]
@@ -218,10 +258,11 @@ def test_who_looks_at_variables(ask: Any, which: int, hold: Any, alone: bool) ->
     counts = np.zeros(3, np.int64)
 
     def asked() -> bool:
-        found: bool = ask(together.before, together.futures, counts.tobytes())
-        return found
+        told = counts.tobytes()
+        return references.in_place(together.before, together.futures, told)
 
-    assert together.take_if(asked) is alone
+    with in_python(*[] if core else [references]):
+        assert together.take_if(asked) is alone
     if alone:
         together.finish()
     del kept

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.native.objects.layout import usable
+from tests.core.twins import needs_core
 from treadle.graph.op import registry
-
-needs_layout = pytest.mark.skipif(not usable(), reason="no layout known here")
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def cells() -> Any:
     return join, table, weight
 
 
-@needs_layout
+@needs_core
 def test_the_results_of_a_cell_are_not_seen_either() -> None:
     (td.ones(2) + td.ones(2)).numpy()
 
@@ -63,7 +61,7 @@ def forest(join: Any, table: Any) -> list[Any]:
     return [tree(4) for _ in range(6)]
 
 
-@needs_layout
+@needs_core
 def test_closed_nodes_are_not_seen() -> None:
     (td.ones(2) + td.ones(2)).numpy()
     x = td.constant([1.0])
@@ -107,7 +105,7 @@ def test_a_batched_run_is_freed_by_counts(counting: None, gradient: bool) -> Non
     assert not any(ref() for ref in refs)
 
 
-@needs_layout
+@needs_core
 def test_rows_are_seen_when_something_older_refers_to_them() -> None:
     join, table, weight = cells()
     roots = forest(join, table)

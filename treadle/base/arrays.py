@@ -1,0 +1,12 @@
+"""What arrays of integers and of marks are called in annotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Marks", "Numbers"]
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Marks = np.ndarray[Any, np.dtype[np.bool_]]

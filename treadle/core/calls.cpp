@@ -1,0 +1,632 @@
+// Calls that are not run by Python: those whose nodes a plan tells (graph/calls.py), and
+// of what has notes of its own (graph/noted.py). All others are left to Python.
+#include "objects.hpp"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace treadle {
+namespace {
+
+// How an argument is told, and where something was seen (graph/calls.py).
+enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME };
+enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
+constexpr size_t LONGEST = 64;  // numbers of a signature
+
+// What calls need of the graph.
+struct Graph {
+  PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *constant,
+      *whole, *changes;
+  Slot now, seen, committed;
+};
+Graph graph;
+
+PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); }
+
+// -- plans -----------------------------------------------------------------------------
+
+struct Step {
+  PyObject *op, *type;
+  bool closed;
+  std::vector<size_t> places;
+};
+
+struct Seen {
+  long where;
+  PyObject *owner, *name, *value;
+};
+
+// A Plan of graph/calls.py, as it is followed.
+struct Written {
+  size_t given = 0;
+  int64_t form = OTHER;
+  bool traces = false;  // whether a trace would be another call
+  std::vector<PyObject*> variables;  // or the place in the key of one, as an int
+  std::vector<PyObject*> captured;
+  std::vector<Step> steps;
+  std::vector<size_t> results, data;
+  std::vector<Seen> seen;
+  PyObject *holds = nullptr, *things = nullptr;
+
+  size_t size() const {
+    return given + variables.size() + captured.size() + steps.size();
+  }
+  template <typename F>
+  void each(F f) {
+    for (auto* list : {&variables, &captured})
+      for (PyObject*& x : *list) f(x);
+    for (Step& step : steps) f(step.op), f(step.type);
+    for (Seen& s : seen) f(s.owner), f(s.name), f(s.value);
+    f(holds), f(things);
+  }
+};
+
+struct PlanObject {
+  PyObject_HEAD
+  Written* plan;
+};
+
+int plan_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Written* plan = reinterpret_cast<PlanObject*>(self)->plan;
+  int answer = 0;
+  if (plan)
+    plan->each([&](PyObject*& x) {
+      if (x && !answer) answer = visit(x, arg);
+    });
+  return answer;
+}
+
+int plan_clear(PyObject* self) {
+  // Finalizers may come here again: there is no plan then.
+  std::unique_ptr<Written> plan(
+      std::exchange(reinterpret_cast<PlanObject*>(self)->plan, nullptr));
+  if (plan) plan->each([](PyObject*& x) { Py_CLEAR(x); });
+  return 0;
+}
+
+void plan_free(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  plan_clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyType_Slot plan_slots[] = {{Py_tp_doc, const_cast<char*>("A plan, as it is followed.")},
+                            {Py_tp_traverse, reinterpret_cast<void*>(plan_traverse)},
+                            {Py_tp_clear, reinterpret_cast<void*>(plan_clear)},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(plan_free)},
+                            {0, nullptr}};
+PyType_Spec plan_spec = {"treadle.core.native.Plan", sizeof(PlanObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                         plan_slots};
+PyTypeObject* plan_type;
+
+bool read_places(PyObject* tuple, std::vector<size_t>& places) {
+  Ref every(PySequence_Fast(tuple, "places are a tuple"));
+  if (!every) return false;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(every.get()); k++) {
+    size_t place = PyLong_AsSize_t(PySequence_Fast_GET_ITEM(every.get(), k));
+    if (PyErr_Occurred()) return false;
+    places.push_back(place);
+  }
+  return true;
+}
+
+bool read_things(PyObject* tuple, std::vector<PyObject*>& things) {
+  Ref every(PySequence_Fast(tuple, "things are a tuple"));
+  if (!every) return false;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(every.get()); k++)
+    things.push_back(Py_NewRef(PySequence_Fast_GET_ITEM(every.get(), k)));
+  return true;
+}
+
+bool read_steps(PyObject* tuple, Written& plan) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
+    PyObject *op, *places, *type;
+    int closed;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, k), "OOOp", &op, &places, &type,
+                          &closed))
+      return false;
+    plan.steps.push_back({Py_NewRef(op), Py_NewRef(type), closed != 0, {}});
+    if (!read_places(places, plan.steps.back().places)) return false;
+  }
+  return true;
+}
+
+bool read_seen(PyObject* tuple, Written& plan) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
+    Seen s;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, k), "lOOO", &s.where, &s.owner, &s.name,
+                          &s.value))
+      return false;
+    Py_INCREF(s.owner), Py_INCREF(s.name), Py_INCREF(s.value);
+    plan.seen.push_back(s);
+  }
+  return true;
+}
+
+// Whether each place is of a value that is there by then.
+bool is_sound(const Written& plan) {
+  size_t there = plan.size() - plan.steps.size();
+  for (const Step& step : plan.steps) {
+    for (size_t place : step.places)
+      if (place >= there) return false;
+    there++;
+  }
+  for (const auto* places : {&plan.results, &plan.data})
+    for (size_t place : *places)
+      if (place >= there) return false;
+  return !plan.results.empty() && plan.size() <= LONGEST;
+}
+
+PyObject* plan(PyObject*, PyObject* args) {
+  Ref made(plan_type->tp_alloc(plan_type, 0));
+  if (!made) return nullptr;
+  auto* own = reinterpret_cast<PlanObject*>(made.get())->plan = new Written;
+  PyObject *variables, *captured, *steps, *results, *data, *seen, *holds, *things;
+  Py_ssize_t given;
+  long long form;
+  if (!PyArg_ParseTuple(args, "nOOO!LOOO!OO", &given, &variables, &captured,
+                        &PyTuple_Type, &steps, &form, &results, &data, &PyTuple_Type,
+                        &seen, &holds, &things))
+    return nullptr;
+  own->given = static_cast<size_t>(given);
+  own->form = form;
+  own->holds = holds == Py_None ? nullptr : Py_NewRef(holds);
+  own->things = Py_NewRef(things);
+  if (!read_things(variables, own->variables) || !read_things(captured, own->captured) ||
+      !read_steps(steps, *own) || !read_places(results, own->results) ||
+      !read_places(data, own->data) || !read_seen(seen, *own))
+    return nullptr;
+  if (!is_sound(*own)) {
+    PyErr_SetString(PyExc_ValueError, "a plan reads what is not there");
+    return nullptr;
+  }
+  own->traces = !own->seen.empty() || own->holds || !own->variables.empty();
+  return made.release();
+}
+
+// -- signatures ------------------------------------------------------------------------
+
+// The key of a call, and the tensors and the data among its arguments, borrowed.
+struct Signature {
+  int64_t key[LONGEST + 2];
+  PyObject* values[LONGEST];
+  size_t length = 0, seen = 0;
+
+  // Tells some arguments, and puts down the tensors and the data among them; whether
+  // there is room for them.
+  bool tell(PyObject* const* things, Py_ssize_t count, bool data) {
+    for (Py_ssize_t k = 0; k < count; k++) {
+      if (length >= LONGEST || seen >= LONGEST) return false;
+      PyObject* x = things[k];
+      PyTypeObject* kind = Py_TYPE(x);
+      if (kind == nodes.kind || kind == reinterpret_cast<PyTypeObject*>(graph.item)) {
+        size_t first = 0;
+        while (first < seen && values[first] != x) first++;
+        if (first == seen)
+          put(TENSOR, reinterpret_cast<intptr_t>(nodes.type.of(x)));
+        else
+          put(SAME, static_cast<int64_t>(first));
+        values[seen++] = x;
+      } else if (data && kind == &PyLong_Type) {
+        put(NUMBER, 0);
+        values[seen++] = x;
+      } else {
+        put(OTHER, reinterpret_cast<intptr_t>(x));
+      }
+    }
+    return true;
+  }
+
+  // Tells the arguments of a call, the items of tuples and lists included.
+  bool tell_all(PyObject* const* args, Py_ssize_t count, bool data) {
+    for (Py_ssize_t k = 0; k < count; k++) {
+      PyObject* x = args[k];
+      if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
+        if (length >= LONGEST) return false;
+        put(PyTuple_CheckExact(x) ? TUPLE : LIST, PySequence_Fast_GET_SIZE(x));
+        if (!tell(PySequence_Fast_ITEMS(x), PySequence_Fast_GET_SIZE(x), data))
+          return false;
+      } else if (!tell(args + k, 1, data)) {
+        return false;
+      }
+    }
+    return length <= LONGEST;
+  }
+
+  bool is(PyObject* bytes) const {
+    return static_cast<size_t>(PyBytes_GET_SIZE(bytes)) == length * sizeof *key &&
+           !std::memcmp(PyBytes_AS_STRING(bytes), key, length * sizeof *key);
+  }
+
+ private:
+  void put(int64_t how, int64_t what) {
+    key[length] = how;
+    key[length + 1] = what;
+    length += 2;
+  }
+};
+
+// -- whether a plan holds --------------------------------------------------------------
+
+enum Answer { NO, YES, RAISED };
+
+Answer says(PyObject* what) {
+  Ref said(PyObject_CallNoArgs(what));
+  if (!said) return RAISED;
+  return said.get() == Py_True ? YES : NO;
+}
+
+// Whether a thread is in no trace, and has assigned nothing that waits.
+Answer is_outside() {
+  PyObject* state = own_state();
+  if (!state) return RAISED;
+  PyObject* frames = states.frames.of(state);
+  PyObject* frame = PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
+  bool outside = states.tracing.of(frame) == Py_False &&
+                 PyDict_GET_SIZE(states.versions.of(frame)) == 0;
+  return outside ? YES : NO;
+}
+
+Answer is_there(const Seen& s) {
+  Ref found;
+  switch (s.where) {
+    case STAMP:
+      if (graph.now.of(graph.changes) == graph.seen.of(s.owner)) return YES;
+      return says(s.owner);
+    case ITEM:
+      found = Ref::to(PyDict_GetItemWithError(s.owner, s.name));
+      break;
+    case MODE: {
+      PyObject* modes = nullptr;
+      if (PyContextVar_Get(s.owner, nullptr, &modes) < 0) return RAISED;
+      Ref held(modes);
+      if (held) found = Ref(PyObject_GetAttr(modes, s.name));
+      break;
+    }
+    default:
+      found = PyCell_Check(s.owner) ? Ref(PyCell_Get(s.owner))
+                                    : Ref(PyObject_GetAttr(s.owner, s.name));
+  }
+  if (!found) PyErr_Clear();  // nothing is there
+  return found.get() == s.value ? YES : NO;
+}
+
+Answer holds(const Written& plan) {
+  if (PyList_GET_SIZE(graph.watchers) || PyList_GET_SIZE(graph.holding)) return NO;
+  if (plan.traces) {
+    Answer answer = is_outside();
+    if (answer != YES) return answer;
+  }
+  for (const Seen& s : plan.seen) {
+    Answer answer = is_there(s);
+    if (answer != YES) return answer;
+  }
+  return plan.holds ? says(plan.holds) : YES;
+}
+
+// -- the user's line -------------------------------------------------------------------
+
+struct Site {
+  Ref code, offset;
+};
+
+// The innermost frame whose code is not the library's.
+bool locate(Site& site) {
+  static PyObject* const filename = interned("co_filename");
+  Ref frame = Ref::to(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame) {
+    auto* own = reinterpret_cast<PyFrameObject*>(frame.get());
+    Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(own)));
+    Ref file(PyObject_GetAttr(code.get(), filename));
+    PyObject* ours = file ? PyDict_GetItemWithError(graph.library, file.get()) : nullptr;
+    if (ours == Py_False) {
+      site.code = std::move(code);
+      site.offset = Ref(PyLong_FromLong(PyFrame_GetLasti(own)));
+      return static_cast<bool>(site.offset);
+    }
+    if (ours != Py_True) break;  // a file that was never asked for
+    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(own)));
+  }
+  if (PyErr_Occurred()) return false;
+  static PyObject* const above = PyLong_FromLong(1);
+  Ref pair(PyObject_CallOneArg(graph.capture, above));
+  if (!pair) return false;
+  site.code = Ref::to(PyTuple_GET_ITEM(pair.get(), 0));
+  site.offset = Ref::to(PyTuple_GET_ITEM(pair.get(), 1));
+  return true;
+}
+
+// -- what a plan comes to --------------------------------------------------------------
+
+PyObject* leaf_of(PyObject* x, const Site& site, PyObject* notes, bool plain) {
+  Ref array = Ref::to(PyDict_GetItemWithError(graph.integers, x));
+  if (!array && PyErr_Occurred()) return nullptr;
+  if (!array) array = Ref(PyObject_CallOneArg(graph.integer, x));
+  Ref empty(PyTuple_New(0));
+  if (!array || !empty) return nullptr;
+  return make({nodes.kind, graph.constant, empty.get(), graph.whole, array.get(), 0,
+               site.code.get(), site.offset.get(), notes, plain});
+}
+
+// The values of a call, of which a plan has at most LONGEST; references are let go of.
+class Values {
+ public:
+  ~Values() {
+    while (count_) Py_DECREF(values_[--count_]);
+  }
+  void push(PyObject* owned) { values_[count_++] = owned; }
+  void put(size_t k, PyObject* owned) { Py_DECREF(std::exchange(values_[k], owned)); }
+  PyObject* operator[](size_t k) const { return values_[k]; }
+
+ private:
+  PyObject* values_[LONGEST];
+  size_t count_ = 0;
+};
+
+PyObject* formed(const Written& plan, const Values& values) {
+  auto count = static_cast<Py_ssize_t>(plan.results.size());
+  if (plan.form != TUPLE && plan.form != LIST)
+    return Py_NewRef(values[plan.results[0]]);
+  Ref made(plan.form == TUPLE ? PyTuple_New(count) : PyList_New(count));
+  if (!made) return nullptr;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject* x = Py_NewRef(values[plan.results[static_cast<size_t>(k)]]);
+    if (plan.form == TUPLE)
+      PyTuple_SET_ITEM(made.get(), k, x);
+    else
+      PyList_SET_ITEM(made.get(), k, x);
+  }
+  if (plan.form == TUPLE) hide(made.get());
+  return made.release();
+}
+
+PyObject* follow(const Written& plan, const Signature& call) {
+  PyObject* state = own_state();
+  Site site;
+  if (!state) return nullptr;
+  Ref notes = Ref::to(states.notes.of(state));
+  if (!locate(site)) return nullptr;
+  const bool plain = are_plain(notes.get());
+  Values values;
+  for (size_t k = 0; k < plan.given; k++) values.push(Py_NewRef(call.values[k]));
+  for (PyObject* told : plan.variables) {
+    if (PyLong_CheckExact(told))
+      told = reinterpret_cast<PyObject*>(call.key[PyLong_AsSize_t(told)]);
+    values.push(Py_NewRef(graph.committed.of(told)));
+  }
+  for (PyObject* x : plan.captured) values.push(Py_NewRef(x));
+  for (size_t place : plan.data) {
+    PyObject* leaf = leaf_of(values[place], site, notes.get(), plain);
+    if (!leaf) return nullptr;
+    values.put(place, leaf);
+  }
+  for (const Step& step : plan.steps) {
+    Ref inputs(PyTuple_New(static_cast<Py_ssize_t>(step.places.size())));
+    if (!inputs) return nullptr;
+    for (size_t k = 0; k < step.places.size(); k++)
+      PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(k),
+                       Py_NewRef(values[step.places[k]]));
+    PyObject* made = make({nodes.kind, step.op, inputs.get(), step.type, Py_None,
+                           depth_over(inputs.get()), site.code.get(), site.offset.get(),
+                           notes.get(), plain && step.closed});
+    if (!made) return nullptr;
+    values.push(made);
+  }
+  return formed(plan, values);
+}
+
+// -- calls -----------------------------------------------------------------------------
+
+// A function that follows the plans of one that is `Called`, and leaves all other calls
+// to its long way; `plans` has them by key, `latest` the key and the plan of the last.
+struct CallObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject *plans, *latest, *longway;
+  bool data;
+};
+
+// The plan of a call, a reference; null if there is none.
+PyObject* planned(CallObject* own, const Signature& call) {
+  if (call.is(PyList_GET_ITEM(own->latest, 0)))
+    return Py_NewRef(PyList_GET_ITEM(own->latest, 1));
+  Ref key(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(call.key),
+                                    static_cast<Py_ssize_t>(call.length * sizeof(int64_t))));
+  if (!key) return nullptr;
+  Ref plan = Ref::to(PyDict_GetItemWithError(own->plans, key.get()));
+  if (!plan) return nullptr;
+  PyList_SetItem(own->latest, 0, key.release());
+  PyList_SetItem(own->latest, 1, Py_NewRef(plan.get()));
+  return plan.release();
+}
+
+PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  auto* own = reinterpret_cast<CallObject*>(self);
+  Ref alive = Ref::to(self);
+  Signature call;
+  if (!names && call.tell_all(args, PyVectorcall_NARGS(flags), own->data)) {
+    Ref plan(planned(own, call));
+    if (!plan && PyErr_Occurred()) return nullptr;
+    if (plan) {
+      Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
+      Answer answer = written ? holds(*written) : NO;
+      if (answer == RAISED) return nullptr;
+      if (answer == YES) return follow(*written, call);
+    }
+  }
+  return PyObject_Vectorcall(own->longway, args, flags, names);
+}
+
+int call_traverse(PyObject* self, visitproc visit, void* arg) {
+  auto* own = reinterpret_cast<CallObject*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(own->plans);
+  Py_VISIT(own->latest);
+  Py_VISIT(own->longway);
+  return 0;
+}
+
+int call_clear(PyObject* self) {
+  auto* own = reinterpret_cast<CallObject*>(self);
+  Py_CLEAR(own->plans);
+  Py_CLEAR(own->latest);
+  Py_CLEAR(own->longway);
+  return 0;
+}
+
+void call_free(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  call_clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// As a function of Python, it is a method of the object that it is asked of.
+PyObject* bound(PyObject* self, PyObject* x, PyObject*) {
+  return x && x != Py_None ? PyMethod_New(self, x) : Py_NewRef(self);
+}
+
+PyMemberDef call_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CallObject, vectorcall), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT, offsetof(CallObject, longway), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot call_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A function that follows plans.")},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(bound)},
+    {Py_tp_members, call_members},
+    {Py_tp_traverse, reinterpret_cast<void*>(call_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(call_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(call_free)},
+    {0, nullptr}};
+PyType_Spec call_spec = {"treadle.core.native.Call", sizeof(CallObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                             Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                         call_slots};
+PyTypeObject* call_type;
+
+PyObject* call(PyObject*, PyObject* args) {
+  PyObject *plans, *latest, *longway;
+  int data;
+  if (!PyArg_ParseTuple(args, "O!O!Op", &PyDict_Type, &plans, &PyList_Type, &latest,
+                        &longway, &data))
+    return nullptr;
+  PyObject* made = call_type->tp_alloc(call_type, 0);
+  if (!made) return nullptr;
+  auto* own = reinterpret_cast<CallObject*>(made);
+  own->vectorcall = call_call;
+  own->plans = Py_NewRef(plans);
+  own->latest = Py_NewRef(latest);
+  own->longway = Py_NewRef(longway);
+  own->data = data != 0;
+  return made;
+}
+
+// -- calls of what has notes of its own ------------------------------------------------
+
+// Has the thread's new nodes carry other notes; whether that could be done.
+bool carry(PyObject* notes) {
+  PyObject* state = own_state();
+  if (state) states.notes.put(state, notes);
+  return state != nullptr;
+}
+
+// What an object keeps of its notes, if it is for these around and its path.
+Ref known_notes(PyObject* x, PyObject* around) {
+  static PyObject *const notes = interned("_notes"), *const path = interned("_path");
+  Ref found(PyObject_GetAttr(x, notes));
+  if (found && PyTuple_CheckExact(found.get()) && PyTuple_GET_SIZE(found.get()) == 3) {
+    Ref own(PyObject_GetAttr(x, path));
+    if (own && PyTuple_GET_ITEM(found.get(), 0) == around &&
+        PyTuple_GET_ITEM(found.get(), 1) == own.get())
+      return Ref::to(PyTuple_GET_ITEM(found.get(), 2));
+  }
+  PyErr_Clear();
+  return Ref();
+}
+
+PyObject* enter(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  static PyObject* const forward = interned("forward");
+  PyObject* state = PyVectorcall_NARGS(flags) ? own_state() : nullptr;
+  Ref before = Ref::to(state ? states.notes.of(state) : nullptr);
+  Ref notes = before ? known_notes(args[0], before.get()) : Ref();
+  if (!notes) {  // Python raises again what was raised
+    PyErr_Clear();
+    return PyObject_Vectorcall(reinterpret_cast<CallObject*>(self)->longway, args, flags,
+                               names);
+  }
+  if (!carry(notes.get())) return nullptr;
+  Ref result(PyObject_VectorcallMethod(forward, args, flags, names));
+  PyObject *kind, *error, *trace;
+  PyErr_Fetch(&kind, &error, &trace);  // notes are put back whatever was raised
+  bool back = carry(before.get());
+  if (!result) {
+    if (!back) PyErr_Clear();
+    PyErr_Restore(kind, error, trace);
+    return nullptr;
+  }
+  return back ? result.release() : nullptr;
+}
+
+PyObject* entered(PyObject*, PyObject* longway) {
+  PyObject* made = call_type->tp_alloc(call_type, 0);
+  if (!made) return nullptr;
+  auto* own = reinterpret_cast<CallObject*>(made);
+  own->vectorcall = enter;
+  own->longway = Py_NewRef(longway);
+  return made;
+}
+
+PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names[] = {"item",     "library",  "capture",  "watchers",
+                                "holding",  "integers", "integer",  "constant",
+                                "whole",    "changes",  "again",    "variable",
+                                nullptr};
+  Graph found;
+  PyObject *again, *variable;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, keywords, "OO!OO!O!O!OOOOOO", const_cast<char**>(names), &found.item,
+          &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
+          &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
+          &found.constant, &found.whole, &found.changes, &again, &variable))
+    return nullptr;
+  auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
+  if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
+      !found.committed.find(variable, "committed"))
+    return nullptr;
+  for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
+                      found.holding, found.integers, found.integer, found.constant,
+                      found.whole, found.changes})
+    Py_INCREF(x);
+  graph = found;
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+bool add_call_types(PyObject* module) {
+  plan_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
+  call_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&call_spec));
+  return plan_type && call_type && PyModule_AddType(module, plan_type) == 0 &&
+         PyModule_AddType(module, call_type) == 0;
+}
+
+PyMethodDef call_functions[] = {
+    {"bind_calls",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind_calls)),
+     METH_VARARGS | METH_KEYWORDS, "bind_calls(**things): what calls need of the graph."},
+    {"plan", plan, METH_VARARGS,
+     "plan(given, variables, captured, steps, form, results, data, seen, holds, things)"},
+    {"call", call, METH_VARARGS, "call(plans, latest, long, data): follows plans."},
+    {"entered", entered, METH_O, "entered(long): a method that has notes carried."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace treadle

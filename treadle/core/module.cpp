@@ -1,0 +1,19 @@
+// The extension module treadle.core.native.
+#define TREADLE_IMPORTS_ARRAYS
+#include "arrays.hpp"
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "treadle.core.native",
+    "Nodes, walks, values and calls in C++ (treadle/core/README.md).", -1,
+    nullptr, nullptr, nullptr, nullptr, nullptr};
+
+PyMODINIT_FUNC PyInit_native() {
+  import_array();
+  PyObject* module = PyModule_Create(&definition);
+  if (!module) return nullptr;
+  for (PyMethodDef* functions : {treadle::node_functions, treadle::walk_functions,
+                                 treadle::value_functions, treadle::call_functions,
+                                 treadle::row_functions})
+    if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
+  return treadle::add_call_types(module) ? module : nullptr;
+}

@@ -1,0 +1,204 @@
+// Nodes as Python's objects. One that is closed is not seen by the cyclic collector: it
+// refers to older nodes and plain data, so counting references is enough for it.
+#include "objects.hpp"
+
+namespace treadle {
+
+Nodes nodes;
+States states;
+
+bool Slot::find(PyObject* kind, const char* name) {
+  Ref found(PyObject_GetAttrString(kind, name));
+  if (!found) return false;
+  if (Py_TYPE(found.get()) != &PyMemberDescr_Type) {
+    PyErr_Format(PyExc_TypeError, "%R has no slot %s", kind, name);
+    return false;
+  }
+  offset_ = reinterpret_cast<PyMemberDescrObject*>(found.get())->d_member->offset;
+  return true;
+}
+
+long long depth_over(PyObject* inputs) {
+  long long depth = 0;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(inputs); k++) {
+    long long below = number(nodes.depth.of(PyTuple_GET_ITEM(inputs, k)));
+    if (below >= depth) depth = below + 1;
+  }
+  return depth;
+}
+
+void hide(PyObject* tuple) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++)
+    if (PyObject_GC_IsTracked(PyTuple_GET_ITEM(tuple, k))) return;
+  if (PyTuple_GET_SIZE(tuple)) PyObject_GC_UnTrack(tuple);
+}
+
+bool are_plain(PyObject* notes) {
+  if (notes == Py_None) return true;
+  static PyObject* const closed = PyUnicode_InternFromString("closed");
+  Ref told(PyObject_GetAttr(notes, closed));
+  if (!told) PyErr_Clear();
+  return told.get() == Py_True;
+}
+
+// The state that was asked for last, and its thread, whose number never comes again.
+PyObject* own_state() {
+  static PyObject* state = nullptr;
+  static uint64_t thread = 0;
+  uint64_t own = PyThreadState_GetID(PyThreadState_Get());
+  if (state && thread == own) return state;
+  PyObject* found = PyObject_CallNoArgs(states.ask);
+  if (!found) return nullptr;
+  PyObject* before = std::exchange(state, found);
+  thread = own;
+  Py_XDECREF(before);
+  // What was let go of may have asked, too, in a thread of its own.
+  return thread == own ? state : own_state();
+}
+
+// The number of the next node: it orders all nodes, of all threads.
+static long long serials = 0;
+
+PyObject* make(const New& made) {
+  Ref node(PyType_GenericAlloc(made.kind, 0));
+  if (!node) return nullptr;
+  PyObject* x = node.get();
+  nodes.op.of(x) = Py_NewRef(made.op);
+  nodes.inputs.of(x) = Py_NewRef(made.inputs);
+  nodes.type.of(x) = Py_NewRef(made.type);
+  nodes.stored.of(x) = Py_NewRef(made.stored);
+  nodes.code.of(x) = Py_NewRef(made.code);
+  nodes.offset.of(x) = Py_NewRef(made.offset);
+  nodes.metadata.of(x) = Py_NewRef(made.notes);
+  nodes.name.of(x) = Py_NewRef(Py_None);
+  nodes.mark.of(x) = Py_NewRef(Py_None);
+  nodes.depth.of(x) = PyLong_FromLongLong(made.depth);
+  const long long serial = serials++;
+  nodes.serial.of(x) = PyLong_FromLongLong(serial);
+  if (!nodes.serial.of(x) || !nodes.depth.of(x)) return nullptr;
+  if ((serial & nodes.every) == nodes.every) {
+    Ref said(PyObject_CallOneArg(nodes.warn, x));
+    if (!said) return nullptr;
+  }
+  if (made.hidden) {
+    PyObject_GC_UnTrack(x);
+    if (PyTuple_GET_SIZE(made.inputs)) PyObject_GC_UnTrack(made.inputs);
+  }
+  return node.release();
+}
+
+namespace {
+
+bool counted(const char* name, Py_ssize_t given, Py_ssize_t asked) {
+  if (given == asked) return true;
+  PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, asked, given);
+  return false;
+}
+
+PyObject* bind_nodes(PyObject*, PyObject* args) {
+  PyObject *kind, *warn;
+  long long every;
+  if (!PyArg_ParseTuple(args, "O!OL", &PyType_Type, &kind, &warn, &every))
+    return nullptr;
+  Nodes found;
+  found.kind = reinterpret_cast<PyTypeObject*>(kind);
+  const std::pair<Slot*, const char*> names[] = {
+      {&found.op, "op"},         {&found.inputs, "inputs"},
+      {&found.type, "type"},     {&found.serial, "serial"},
+      {&found.depth, "depth"},   {&found.stored, "stored"},
+      {&found.mark, "mark"},     {&found.code, "_code"},
+      {&found.offset, "_offset"}, {&found.name, "_name"},
+      {&found.metadata, "_metadata"}};
+  for (auto& [slot, name] : names)
+    if (!slot->find(kind, name)) return nullptr;
+  found.warn = Py_NewRef(warn);
+  found.every = every;
+  Py_INCREF(kind);
+  nodes = found;
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_states(PyObject*, PyObject* args) {
+  PyObject *ask, *state, *frame;
+  if (!PyArg_ParseTuple(args, "OOO", &ask, &state, &frame)) return nullptr;
+  States found;
+  if (!found.notes.find(state, "notes") || !found.frames.find(state, "frames") ||
+      !found.tracing.find(frame, "tracing") || !found.versions.find(frame, "versions"))
+    return nullptr;
+  found.ask = Py_NewRef(ask);
+  states = found;
+  Py_RETURN_NONE;
+}
+
+PyObject* next_serial(PyObject*, PyObject*) { return PyLong_FromLongLong(serials++); }
+
+PyObject* node(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  if (!counted("node", given, 9)) return nullptr;
+  if (!PyTuple_CheckExact(args[2])) {
+    PyErr_SetString(PyExc_TypeError, "the inputs of a node are a tuple");
+    return nullptr;
+  }
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args[2]); k++)
+    if (!PyObject_TypeCheck(PyTuple_GET_ITEM(args[2], k), nodes.kind)) {
+      PyErr_SetString(PyExc_AttributeError, "the inputs of a node are nodes");
+      return nullptr;
+    }
+  return make({reinterpret_cast<PyTypeObject*>(args[0]), args[1], args[2], args[3],
+               args[4], depth_over(args[2]), args[5], args[6], args[7],
+               args[8] == Py_True});
+}
+
+PyObject* results(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  if (!counted("results", given, 3)) return nullptr;
+  PyObject *node = args[1], *ops = args[2], *types = nodes.type.of(node);
+  bool hidden = !PyObject_GC_IsTracked(node);
+  long long depth = number(nodes.depth.of(node)) + 1;
+  Ref found(PyTuple_New(PyTuple_GET_SIZE(ops)));
+  if (!found) return nullptr;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(ops); k++) {
+    Ref inputs(PyTuple_Pack(1, node));
+    if (!inputs) return nullptr;
+    PyObject* made = make({reinterpret_cast<PyTypeObject*>(args[0]),
+                           PyTuple_GET_ITEM(ops, k), inputs.get(),
+                           PyTuple_GET_ITEM(types, k), Py_None, depth,
+                           nodes.code.of(node), nodes.offset.of(node),
+                           nodes.metadata.of(node), hidden});
+    if (!made) return nullptr;
+    PyTuple_SET_ITEM(found.get(), k, made);
+  }
+  hide(found.get());
+  return found.release();
+}
+
+void show(PyObject* x) {
+  if (!PyObject_GC_IsTracked(x)) PyObject_GC_Track(x);
+}
+
+PyObject* track(PyObject*, PyObject* x) {
+  if (PyTuple_CheckExact(x)) {
+    if (PyTuple_GET_SIZE(x)) show(x);
+  } else if (PyObject_TypeCheck(x, nodes.kind)) {
+    show(x);
+    PyObject* inputs = nodes.inputs.of(x);
+    if (PyTuple_GET_SIZE(inputs)) show(inputs);
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+PyMethodDef node_functions[] = {
+    {"bind_nodes", bind_nodes, METH_VARARGS,
+     "bind_nodes(Tensor, warn, every): what nodes are made of."},
+    {"next_serial", next_serial, METH_NOARGS, "next_serial(): the number of a next node."},
+    {"bind_states", bind_states, METH_VARARGS,
+     "bind_states(thread_state, ThreadState, Frame): where threads have their notes."},
+    {"node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(node)), METH_FASTCALL,
+     "node(class, op, inputs, type, stored, code, offset, notes, closed)"},
+    {"results", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(results)),
+     METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
+    {"track", track, METH_O,
+     "track(x): let the collector see a tuple, or a node and what it reads."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace treadle

@@ -1,0 +1,108 @@
+// What the core knows of Python's objects: references that are owned, and the slots of
+// our own classes at the offsets that their member descriptors tell. The public C API
+// only.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TREADLE_PREFETCH(p) __builtin_prefetch(p)
+#else
+#define TREADLE_PREFETCH(p) ((void)(p))
+#endif
+
+namespace treadle {
+
+// A reference that is owned here; null where Python has raised something.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : x_(owned) {}
+  Ref(Ref&& other) noexcept : x_(other.release()) {}
+  Ref(const Ref&) = delete;
+  Ref& operator=(const Ref&) = delete;
+  Ref& operator=(Ref&& other) noexcept {
+    PyObject* before = std::exchange(x_, other.release());
+    Py_XDECREF(before);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(x_); }
+
+  static Ref to(PyObject* borrowed) { return Ref(Py_XNewRef(borrowed)); }
+  PyObject* get() const { return x_; }
+  PyObject* release() { return std::exchange(x_, nullptr); }
+  explicit operator bool() const { return x_ != nullptr; }
+
+ private:
+  PyObject* x_ = nullptr;
+};
+
+// A slot of a class in Python.
+class Slot {
+ public:
+  // Finds the slot of a name; whether there is one (else an exception is set).
+  bool find(PyObject* kind, const char* name);
+
+  PyObject*& of(PyObject* x) const {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(x) + offset_);
+  }
+  // Puts something there, and lets go of what was there before.
+  void put(PyObject* x, PyObject* value) const {
+    PyObject*& place = of(x);
+    PyObject* before = place;
+    place = Py_NewRef(value);
+    Py_XDECREF(before);
+  }
+
+ private:
+  Py_ssize_t offset_ = 0;
+};
+
+// The slots of a node (graph/tensor.py), and what every new one needs.
+struct Nodes {
+  PyTypeObject* kind = nullptr;
+  Slot op, inputs, type, serial, depth, stored, mark, code, offset, name, metadata;
+  PyObject* warn = nullptr;  // called with every so many nodes
+  long long every = 0;       // a mask of serials
+};
+extern Nodes nodes;
+
+inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
+inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }
+
+// A node with all its fields, out of the collector's sight if it is to be hidden; null
+// where Python has raised something.
+struct New {
+  PyTypeObject* kind;
+  PyObject *op, *inputs, *type, *stored;
+  long long depth;
+  PyObject *code, *offset, *notes;
+  bool hidden;
+};
+PyObject* make(const New& made);
+long long depth_over(PyObject* inputs);
+// Hides a tuple of nodes from the collector, which sees none of these.
+void hide(PyObject* tuple);
+// Whether notes are none, or plain data alone.
+bool are_plain(PyObject* notes);
+
+// The state of this thread (graph/thread.py), borrowed; null where Python has raised.
+struct States {
+  PyObject* ask = nullptr;
+  Slot notes, frames, tracing, versions;
+};
+extern States states;
+PyObject* own_state();
+
+// The functions of each file, and what it needs of the graph's classes.
+extern PyMethodDef node_functions[], walk_functions[], value_functions[];
+extern PyMethodDef call_functions[], row_functions[];
+bool add_call_types(PyObject* module);
+
+}  // namespace treadle

@@ -1,0 +1,155 @@
+// Values of nodes: what a run leaves, who looks at it, and letting go of many nodes.
+#include "arrays.hpp"
+
+#include <cstring>
+
+namespace treadle {
+namespace {
+
+// The slots of a Future (graph/resident.py).
+struct Futures {
+  PyTypeObject* kind = nullptr;
+  Slot type, home, array, before, run, node;
+};
+Futures futures;
+
+PyObject* bind_futures(PyObject*, PyObject* kind) {
+  Futures found;
+  if (!PyType_Check(kind) || !found.type.find(kind, "type") ||
+      !found.home.find(kind, "home") || !found.array.find(kind, "array") ||
+      !found.before.find(kind, "before") || !found.run.find(kind, "run") ||
+      !found.node.find(kind, "_node"))
+    return nullptr;
+  found.kind = reinterpret_cast<PyTypeObject*>(Py_NewRef(kind));
+  futures = found;
+  Py_RETURN_NONE;
+}
+
+PyObject* forget(PyObject*, PyObject* list) {
+  if (!PyList_Check(list)) return PyErr_BadArgument(), nullptr;
+  for (Py_ssize_t k = PyList_GET_SIZE(list) - 1; k >= 0; k--) {
+    if (k >= PyList_GET_SIZE(list)) continue;  // a finalizer has taken some
+    // The memory of what goes soon is fetched, and what a nearer one refers to.
+    if (k >= 15) TREADLE_PREFETCH(PyList_GET_ITEM(list, k - 15));
+    PyObject* near = k >= 7 ? PyList_GET_ITEM(list, k - 7) : nullptr;
+    if (near && PyObject_TypeCheck(near, nodes.kind)) {
+      TREADLE_PREFETCH(nodes.inputs.of(near));
+      TREADLE_PREFETCH(nodes.serial.of(near));
+    }
+    PyObject* x = PyList_GET_ITEM(list, k);
+    PyList_SET_ITEM(list, k, Py_NewRef(Py_None));
+    Py_DECREF(x);
+  }
+  if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) < 0) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// A Future of an array that a run writes. It is in no cycle, so the collector need not
+// see it.
+PyObject* future_of(PyObject* node, PyObject* array, PyObject* run) {
+  PyObject* made = PyType_GenericAlloc(futures.kind, 0);
+  if (!made) return nullptr;
+  futures.type.of(made) = Py_NewRef(nodes.type.of(node));
+  futures.home.of(made) = Py_NewRef(Py_None);
+  futures.array.of(made) = Py_NewRef(array);
+  futures.before.of(made) = Py_NewRef(Py_None);
+  futures.run.of(made) = Py_NewRef(run);
+  futures.node.of(made) = Py_NewRef(Py_None);
+  PyObject_GC_UnTrack(made);
+  return made;
+}
+
+PyObject* leave(PyObject*, PyObject* args) {
+  PyObject *every, *arrays, *run, *leaf;
+  if (!PyArg_ParseTuple(args, "O!O!OO", &PyList_Type, &every, &PyList_Type, &arrays, &run,
+                        &leaf))
+    return nullptr;
+  const Py_ssize_t count = PyList_GET_SIZE(every);
+  if (PyList_GET_SIZE(arrays) != count) {
+    PyErr_SetString(PyExc_ValueError, "as many nodes as arrays are to be left");
+    return nullptr;
+  }
+  // All that can fail comes first: nodes are left together or not at all.
+  Ref values(PyList_New(count)), empty(PyTuple_New(0));
+  if (!values || !empty) return nullptr;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject *node = PyList_GET_ITEM(every, k), *array = PyList_GET_ITEM(arrays, k);
+    PyObject* made = future_of(node, array, run);
+    if (!made) return nullptr;
+    PyList_SET_ITEM(values.get(), k, made);
+  }
+  long marked = 0;
+  for (Py_ssize_t k = 0; k < count && k < PyList_GET_SIZE(every); k++) {
+    Ref node = Ref::to(PyList_GET_ITEM(every, k));
+    nodes.stored.put(node.get(), PyList_GET_ITEM(values.get(), k));
+    nodes.op.put(node.get(), leaf);
+    nodes.inputs.put(node.get(), empty.get());
+    marked += nodes.mark.of(node.get()) != Py_None;
+  }
+  return PyLong_FromLong(marked);
+}
+
+bool is_array(PyObject* x) { return Py_TYPE(x) == &PyArray_Type; }
+
+// Whether one alone refers to an array, and to each whose memory it is part of.
+bool is_alone(PyObject* array) {
+  for (PyObject* under = array; under && (under == array || is_array(under));
+       under = PyArray_BASE(array_of(under)))
+    if (!is_array(under) || Py_REFCNT(under) != 1) return false;
+  return true;
+}
+
+PyObject* in_place(PyObject*, PyObject* args) {
+  PyObject *versions, *values;
+  const char* bytes;
+  Py_ssize_t length;
+  if (!PyArg_ParseTuple(args, "O!O!y#", &PyTuple_Type, &versions, &PyTuple_Type, &values,
+                        &bytes, &length))
+    return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(versions);
+  if (PyTuple_GET_SIZE(values) != count ||
+      length != count * static_cast<Py_ssize_t>(sizeof(int64_t)))
+    return PyErr_BadArgument(), nullptr;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject *version = PyTuple_GET_ITEM(versions, k), *value = PyTuple_GET_ITEM(values, k);
+    int64_t held;
+    std::memcpy(&held, bytes + k * sizeof held, sizeof held);
+    // Three refer to a value: two versions and the tuple.
+    if (Py_REFCNT(version) != held + 1 || nodes.stored.of(version) != value ||
+        Py_REFCNT(value) != 3 || !is_alone(futures.array.of(value)))
+      Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
+PyObject* addresses(PyObject*, PyObject* arrays) {
+  Ref every(PySequence_Fast(arrays, "arrays are in a sequence"));
+  if (!every) return nullptr;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(every.get());
+  Numbers made(static_cast<size_t>(count));
+  if (!made) return nullptr;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject* x = PySequence_Fast_GET_ITEM(every.get(), k);
+    if (!PyArray_Check(x)) {
+      PyErr_SetString(PyExc_TypeError, "only arrays have an address");
+      return nullptr;
+    }
+    made.data[k] = reinterpret_cast<intptr_t>(PyArray_DATA(array_of(x)));
+  }
+  return made.release();
+}
+
+}  // namespace
+
+PyMethodDef value_functions[] = {
+    {"bind_futures", bind_futures, METH_O, "bind_futures(Future): values yet to come."},
+    {"forget", forget, METH_O, "forget(nodes): empty a list, the last node first."},
+    {"leave", leave, METH_VARARGS,
+     "leave(nodes, arrays, run, leaf): nodes become leaves with Futures of a run; how "
+     "many are marked."},
+    {"in_place", in_place, METH_VARARGS,
+     "in_place(versions, values, counts): as graph/references.py."},
+    {"addresses", addresses, METH_O, "addresses(arrays): where their elements begin."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace treadle

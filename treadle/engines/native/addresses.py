@@ -1,0 +1,26 @@
+"""Where NumPy's arrays keep their data: thousands of them asked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.arrays import Numbers
+from treadle.core import native
+
+__all__ = ["addresses_of"]
+
+
+def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
+    """Where the first element of each array lies.
+
+    >>> x, y = np.zeros(3), np.ones(2)
+    >>> addresses_of([x, y]).tolist() == [x.ctypes.data, y.ctypes.data]
+    True
+    """
+    if native is None:
+        return np.array([x.ctypes.data for x in arrays], np.int64)
+    found: Numbers = native.addresses(arrays)
+    return found
