@@ -256,12 +256,12 @@ PyObject* columns(PyObject*, PyObject* roots) {
 constexpr int64_t ageless = int64_t{1} << 62;  // graph/outline.py: AGELESS
 
 struct Outline {
-  std::vector<int64_t> parts, heads, ages, others, leaves, first, held;
+  std::vector<int64_t> parts, heads, ages, others, leaves, first, held, open;
 };
 
-// Puts down all nodes below the roots; false where there are too many, or one without a
-// value is marked or reads nothing.
-bool outlined(Walk& w, Outline& o, PyObject* roots, size_t most) {
+// Puts down all nodes below the roots, behind values too if that is the whole; false
+// where there are too many, or one without a value is marked or reads nothing.
+bool outlined(Walk& w, Outline& o, PyObject* roots, size_t most, bool whole) {
   const auto given = static_cast<size_t>(PySequence_Fast_GET_SIZE(roots));
   for (size_t k = 0; k < given; k++)
     w.nodes.of(PySequence_Fast_GET_ITEM(roots, static_cast<Py_ssize_t>(k)));
@@ -271,14 +271,16 @@ bool outlined(Walk& w, Outline& o, PyObject* roots, size_t most) {
     PyObject* x = w.nodes[k];
     o.others[k] += Py_REFCNT(x);
     o.heads.push_back(static_cast<int64_t>(o.parts.size()));
-    if (!waits(x)) {
+    PyObject* inputs = nodes.inputs.of(x);
+    const bool pending = waits(x), open = !pending && whole && PyTuple_GET_SIZE(inputs);
+    if (!pending && !open) {
       o.ages.push_back(ageless);
       o.parts.push_back(0);
       o.leaves.push_back(static_cast<int64_t>(k));
       continue;
     }
-    PyObject* inputs = nodes.inputs.of(x);
-    if (nodes.mark.of(x) != Py_None || !PyTuple_GET_SIZE(inputs)) return false;
+    if (open) o.open.push_back(static_cast<int64_t>(k));
+    if (pending && (nodes.mark.of(x) != Py_None || !PyTuple_GET_SIZE(inputs))) return false;
     o.ages.push_back(number(nodes.serial.of(x)));
     const size_t before = w.things.size();
     o.parts.push_back(w.things.of(nodes.op.of(x)));
@@ -291,7 +293,7 @@ bool outlined(Walk& w, Outline& o, PyObject* roots, size_t most) {
     }
   }
   for (size_t k = given; k < w.nodes.size(); k++)
-    if (o.ages[k] != ageless && o.others[k] > 0)
+    if (waits(w.nodes[k]) && o.others[k] > 0)
       o.held.push_back(static_cast<int64_t>(k));
   return true;
 }
@@ -310,18 +312,20 @@ PyObject* numbers_of(const std::vector<int64_t>& numbers) {
 PyObject* outline(PyObject*, PyObject* args) {
   PyObject* roots;
   Py_ssize_t most;
-  if (!PyArg_ParseTuple(args, "On", &roots, &most) || !are_nodes(roots))
+  int whole;
+  if (!PyArg_ParseTuple(args, "Onp", &roots, &most, &whole) || !are_nodes(roots))
     return nullptr;
   Lease w;
   Outline o;
-  if (!outlined(*w, o, roots, static_cast<size_t>(most))) Py_RETURN_NONE;
+  if (!outlined(*w, o, roots, static_cast<size_t>(most), whole)) Py_RETURN_NONE;
   std::vector<PyObject*> found, ops;
   for (size_t k = 0; k < w->nodes.size(); k++) found.push_back(w->nodes[k]);
   for (int64_t k : o.first) ops.push_back(nodes.op.of(found[static_cast<size_t>(k)]));
   Ref every(listed(found)), distinct(listed(ops));
   if (!every || !distinct) return nullptr;
-  return Py_BuildValue("NNNNNNNN", every.release(), distinct.release(),
-                       numbers_of(o.leaves), numbers_of(o.others), numbers_of(o.held),
+  return Py_BuildValue("NNNNNNNNN", every.release(), distinct.release(),
+                       numbers_of(o.leaves), numbers_of(o.open), numbers_of(o.others),
+                       numbers_of(o.held),
                        Numbers(o.parts).release(), Numbers(o.heads).release(),
                        Numbers(o.ages).release());
 }
@@ -333,7 +337,7 @@ PyMethodDef walk_functions[] = {
      "walk(roots, whole): nodes in creation order, to where values begin or all."},
     {"columns", columns, METH_O, "columns(roots): the fields of Columns in turn."},
     {"outline", outline, METH_VARARGS,
-     "outline(roots, most): the fields of Outline in turn, or None."},
+     "outline(roots, most, whole): the fields of Outline in turn, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

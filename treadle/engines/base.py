@@ -118,6 +118,9 @@ class Engine:
         """What `run` would run for these nodes; None where a run is more than that."""
         return None
 
+    def derived(self, nodes: Sequence[Tensor]) -> None:
+        """Know that gradients of values have followed: more may."""
+
     def beside(self) -> bool:
         """Whether what is begun goes on beside the caller."""
         return False

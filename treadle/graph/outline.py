@@ -25,7 +25,8 @@ class Outline:
 
     `parts` has of each node in turn, from `heads[k]` on, which of the `ops` it has, and
     then the places of what it reads. One with a value is a leaf: it has 0 there, and
-    reads nothing. `ages` are serials. By place, `others` counts the references to a
+    reads nothing, but for those that are `open`: what they were made of is told, too.
+    `ages` are serials. By place, `others` counts the references to a
     node but for those of these nodes and of the list of roots, `held` lists the nodes
     without a value, behind the roots, that have any.
     """
@@ -33,6 +34,7 @@ class Outline:
     nodes: list[Tensor]
     ops: list[Op]
     leaves: list[int]
+    open: list[int]
     others: list[int]
     held: list[int]
     parts: Numbers
@@ -40,12 +42,13 @@ class Outline:
     ages: Numbers
 
 
-def outline(roots: Sequence[Tensor], most: int) -> Outline | None:
-    """The graph below a list of different roots; None of one that has more than so many
-    nodes, or one without a value that is marked or reads nothing.
+def outline(roots: Sequence[Tensor], most: int, whole: bool = False) -> Outline | None:
+    """The graph below a list of different roots, to where values begin unless it is the
+    `whole`; None of one that has more than so many nodes, or one without a value that
+    is marked or reads nothing.
     """
     if native is not None:
-        found = native.outline(roots, most)
+        found = native.outline(roots, most, whole)
         return None if found is None else Outline(*found)
     nodes, ops, first = list(roots), list[Op](), len(roots)
     place = {node.serial: k for k, node in enumerate(nodes)}
@@ -54,16 +57,20 @@ def outline(roots: Sequence[Tensor], most: int) -> Outline | None:
     parts: list[int] = []
     heads: list[int] = []
     leaves: list[int] = []
+    opened: list[int] = []
     ages: list[int] = []
     for k, node in enumerate(nodes):
         heads.append(len(parts))
         waits = node.stored is None
-        ages.append(node.serial if waits else AGELESS)
-        if not waits:
+        is_leaf = not waits and not (whole and node.inputs)
+        ages.append(AGELESS if is_leaf else node.serial)
+        if is_leaf:
             parts.append(0)
             leaves.append(k)
             continue
-        if node.mark is not None or not node.inputs:
+        if not waits:
+            opened.append(k)
+        elif node.mark is not None or not node.inputs:
             return None
         number = numbers.setdefault(id(node.op), len(ops))
         if number == len(ops):
@@ -80,7 +87,7 @@ def outline(roots: Sequence[Tensor], most: int) -> Outline | None:
             return None
     node = x = None  # type: ignore[assignment]
     others = [count - own for count, own in zip(counted(nodes), uses, strict=True)]
-    waiting = (k for k in range(first, len(nodes)) if ages[k] != AGELESS)
+    waiting = (k for k in range(first, len(nodes)) if nodes[k].stored is None)
     held = [k for k in waiting if others[k] > 0]
     arrays = [np.array(x, np.int64) for x in (parts, heads, ages)]
-    return Outline(nodes, ops, leaves, others, held, *arrays)
+    return Outline(nodes, ops, leaves, opened, others, held, *arrays)

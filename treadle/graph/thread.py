@@ -112,6 +112,23 @@ class Frame:
             mark.carried_out(taken)
         return taken
 
+    def alone(self) -> bool:
+        """Whether all versions that are seen are to be carried out here, one of each
+        Variable.
+        """
+        seen = self.versions
+        if len(seen) != len(self.pending):
+            return False
+        return all(seen.get(id(x.op.variable)) is x for x in self.pending)  # type: ignore[attr-defined]
+
+    def drop(self, updates: Sequence[Tensor]) -> None:
+        """See what was carried out no more."""
+        gone = set(map(id, updates))
+        self.pending = [x for x in self.pending if id(x) not in gone]
+        for mark in self.marks or ():
+            mark.carried_out(updates)
+        self.forget(updates)
+
     def forget(self, updates: Iterable[Tensor]) -> None:
         """See the versions before these updates, where no later ones are seen."""
         for update in sorted(updates, key=attrgetter("serial"), reverse=True):

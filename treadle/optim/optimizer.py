@@ -44,7 +44,7 @@ from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
 from treadle.runtime.again import Plans
 from treadle.runtime.evaluate import run
-from treadle.runtime.look import Look, look, settings
+from treadle.runtime.look import Look, Owned, look, settings
 from treadle.runtime.recorder import recording
 
 __all__ = ["Optimizer"]
@@ -194,10 +194,9 @@ class Optimizer(OptimizerState):
         # What the rate is made of is the same each time, but with a schedule.
         now = None if all(g.owns_rate for g in self.groups) else self._now()
         seen = self._seen(loss, only, now.roots() if now else [])
-        if seen is not None and self._plans.run(*seen):
+        if seen is not None and self._plans.run(*seen[:2]):
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
-        note = seen and self._plans.note(*seen, self._owned())
-        del seen
+        note = seen and self._plans.note(*seen)
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now)
@@ -337,7 +336,7 @@ class Optimizer(OptimizerState):
 
     def _seen(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
-    ) -> tuple[Any, Look] | None:
+    ) -> tuple[Any, Look, Owned] | None:
         """How a step looks, by its graph, that of its `rates`, and by all else that
         decides what it does; None where it cannot be told."""
         controls, around = self.controls.sign(), settings()
@@ -345,8 +344,9 @@ class Optimizer(OptimizerState):
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
-        own, since = self._owned(), self._plans.since
-        found = look(asked, rates, own, loss is not None, since)
+        updates, since = top().pending, self._plans.since
+        own = self._plans.owned(self._owned(), updates)
+        found = look(asked, rates, own, loss is not None, since, updates)
         ours = all(group.rule.fixed for group in self.groups)
         if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
             return None
@@ -357,7 +357,7 @@ class Optimizer(OptimizerState):
             tuple([group.sign() for group in self.groups]),
             (controls, around, self.sparse_updates, self.parted),
         )
-        return key, found
+        return key, found, own
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)

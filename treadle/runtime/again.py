@@ -8,45 +8,33 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, ParamSpec
+from itertools import count
+from typing import Any
 
-from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import Tape, is_spent, spent_by
 from treadle.base.caches import Cache
-from treadle.base.options import current
-from treadle.base.types import TupleType
-from treadle.engines.base import Failed, Found, chosen
-from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
-from treadle.graph.resident import soon
+from treadle.engines.base import Failed
+from treadle.graph.carried import Carried
+from treadle.graph.numbers import number
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach, uses
-from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.forests import Rows
-from treadle.runtime.history import depends
+from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.look import Look, Owned
-from treadle.runtime.moved import Moved, Together, let_go
-from treadle.runtime.recorder import Read, Recorder, recording
+from treadle.runtime.moved import Together, let_go
+from treadle.runtime.recorder import recording
+from treadle.runtime.recording import Recording
 from treadle.runtime.steps import (
-    Change,
-    Computed,
-    Part,
     Plan,
-    Pulled,
-    Rowed,
-    Slot,
-    Source,
 )
 
-__all__ = ["Plans", "Recording"]
+__all__ = ["Plans"]
 
 PLANS = 256  # of one caller: sentences have as many lengths
+WRITTEN = 4096  # Variables that are assigned before a step
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
-_Told = ParamSpec("_Told")
+_numbers = count()  # of Variables that are assigned
 
 
 class Plans:
@@ -57,6 +45,9 @@ class Plans:
     def __init__(self) -> None:
         self._table: Cache[Any, Plan | bool] = Cache("plans of steps", PLANS)
         self._together: dict[tuple[int, ...], Together] = {}
+        # Variables that were assigned before a run, by id, with numbers for keys.
+        self._assigned: Cache[int, tuple[Variable, tuple[int, int]]]
+        self._assigned = Cache("variables assigned before steps", WRITTEN)
         self.since = newest_serial()  # when the last run was over
         self.hits = self.misses = 0
 
@@ -65,6 +56,20 @@ class Plans:
 
     def __reduce__(self) -> Any:
         return Plans, ()
+
+    def owned(self, own: Owned, updates: Sequence[Tensor]) -> Owned:
+        """What a caller owns, and what was assigned, with numbers for keys."""
+        more = {}
+        for x in updates:
+            variable = variable_of(x)
+            assert variable is not None
+            known = self._assigned.get(id(variable))
+            if known is None:
+                k = next(_numbers)
+                pair = number(("assigned", k)), number(("assigned", k, "fixed"))
+                known = self._assigned[id(variable)] = variable, pair
+            more[id(variable)] = known[1]
+        return {**more, **own} if more else own
 
     def run(self, key: Any, look: Look) -> bool:
         """Run a graph as one that looked alike, if there was one; whether it ran."""
@@ -75,7 +80,8 @@ class Plans:
         if any(x.serial not in roots for x in endangered(look.nodes[: look.asked])):
             return False
         try:
-            plan.run(look)
+            if not _carried_out(plan, look):
+                return False
         except Failed:
             del self._table[key]
             return False
@@ -95,7 +101,7 @@ class Plans:
             seen = self.hits + TRIED > self.misses
             self._table[key] = True
         found = Recording(key, look, own, first) if seen is True else None
-        look.nodes = []  # what it holds would count as asked for
+        look.nodes, look.updates = [], []  # what it holds would count as asked for
         return found
 
     @contextmanager
@@ -113,246 +119,17 @@ class Plans:
             self._table[note.key] = note.plan() or note.first
 
 
-class _Unforeseen(Exception):
-    """Something that another run of a graph that looks alike would not read."""
-
-
-def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
-    """Give up at the first thing that is not foreseen."""
-
-    @wraps(tell)
-    def told(*given: _Told.args, **more: _Told.kwargs) -> None:
-        own: Any = given[0]
-        if own.possible:
-            try:
-                tell(*given, **more)
-            except _Unforeseen:
-                own.possible = False
-
-    return told
-
-
-class Recording(Recorder):
-    """A run of which a plan is made. What depends on the `chosen` Variables is cut.
-
-    Where that cannot be at the `first` sight, it may be at the second.
-    """
-
-    def __init__(self, key: Any, look: Look, own: Owned, first: bool = False) -> None:
-        self.key, self.own, self.first = key, own, first
-        self.asked, self.held = look.asked, look.held
-        self.place = {x.serial: k for k, x in enumerate(look.nodes)}
-        self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
-        read = uses(x for x in look.nodes if x.stored is None)
-        self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
-        self.chosen: set[int] = set()
-        self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)
-        self.parts: list[Part] = []
-        self.changes: dict[Slot, Change] = {}
-        self.made: dict[int, Slot] = {}  # by serial
-        self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
-        self.below: dict[Slot, int] = {}  # what integers of a slot are below of
-        self.leaves: dict[int, Cut] = {}  # what nodes are cut to
-        self.stale: set[int] = set()
-        self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
-        self.tapes: dict[int, int] = {}
-        # Of each forest: the Variables it reads, and its exits.
-        self.reads: list[tuple[set[int], set[int]]] = []
-        # Of the newest program: Variables by id that it can write over, as which
-        # argument; and those that plans move at once.
-        self.over: dict[int, tuple[int, Variable]] = {}
-        self.together: dict[tuple[int, ...], Together] = {}
-        self.slots = 0
-        self.possible = True
-
-    @_foreseen
-    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
-        found = chosen(current().engine, nodes).program(nodes, keep)
-        if found is None:
-            raise _Unforeseen
-        sources = [self._source(x) for x in found.arguments]
-        updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
-        reused = {k: n for k, n in sorted(found.reused.items()) if updates}
-        trained, by = depends(nodes), self._trained_by()
-        self._train(nodes)
-        self.stale |= _stale(nodes, self.chosen, self._stale())
-        results = []
-        for node in nodes:
-            serial = node.serial
-            if serial not in keep or isinstance(node.type, TupleType):
-                continue
-            results.append((found.results[serial], self._slot(serial)))
-            if serial in updates:
-                place = self.place.get(node.inputs[0].serial, -1)
-                change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
-                self.changes[self.made[serial]] = change
-            elif serial in self.place:
-                self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
-            elif updates:  # others hold it
-                raise _Unforeseen
-        over = [(k, sources[k], self._reads(sources[k])) for k in reused]
-        needs = self._needs(found, sources)
-        part = Computed(found.program, sources, results, over, needs)
-        of = {k: self.changes.get(slot) for k, slot in results}
-        self.over = {}
-        for k, number in reused.items():
-            made = of.get(number)
-            if made is not None and found.arguments[k].op is made.variable.version:
-                self.over[id(made.variable)] = k, made.variable
-        self.parts.append(part)
-
-    @_foreseen
-    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
-        if tape is None or rows.moves:
-            raise _Unforeseen
-        number = self.tapes[tape.number] = len(self.tapes)
-        leaves, shared = [[self._source(x) for x in own] for own in read]
-        exits = []
-        for k, node in enumerate(rows.exits.nodes):
-            exits.append((k, self._slot(node.serial)))
-            self.leaves[node.serial] = spent_by(self._trained_by())
-        ids = []
-        for part in tape.parts:
-            if part.ids is not None:
-                slot = self._slot(None)
-                # A node has the array itself when that is there.
-                for x in (part.ids, soon(part.ids)):
-                    self.arrays[id(x)] = x, slot
-                self.below[slot] = part.source.type.shape[0]
-                ids.append((part.source.serial, slot))
-        variables = {id(variable_of(x)) for x in tape.sources}
-        serials = {node.serial for node in rows.exits.nodes}
-        self.reads.append((variables, serials))
-        self.trained |= dict.fromkeys(serials, trainable(behind([tape])))
-        self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
-
-    @_foreseen
-    def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
-        op: Any = pull.op
-        pairs = zip(op.places, pull.inputs, strict=False)
-        given = {k: self._source(x) for k, x in pairs}
-        slots = [(k, self._slot(node.serial)) for k, node in results]
-        number = self.tapes[op.tape.number]
-        self.parts.append(Pulled(number, given, op.asked, slots))
-
-    def plan(self) -> Plan | None:
-        """The plan of what has run; None where it is not to be foretold."""
-        if not self.possible or not self.changes:
-            return None
-        serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
-        nodes = []
-        for k in [*range(self.asked), *self.held]:
-            serial = serials[k]
-            if k < self.asked and k in self.known:
-                continue
-            stale = k < self.asked or serial in all_stale
-            if serial not in self.leaves or not stale:
-                return None
-            if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
-                return None  # others are trained by it yet
-            leaf = self.leaves[serial]
-            if k < self.asked:  # others may be behind it
-                leaf = cut_of(leaf.of, leaf.carried)
-            nodes.append((self.made[serial], k, leaf))
-        *before, last = self.parts
-        slots = {slot for _, slot in getattr(last, "results", ())}
-        if not isinstance(last, Computed) or not slots >= self.changes.keys():
-            return None
-        for part in before:  # the run waits for them itself
-            if isinstance(part, Computed):
-                part.begins = True
-        last.changes = list(self.changes.values())
-        # Who reads what else it computes waits for it.
-        last.begins = slots == self.changes.keys()
-        if len(self.over) == len(self.changes):
-            last.moved = self._moved(last.sources)
-        rows = [(slot, k) for slot, k, leaf in nodes if is_spent(leaf)]
-        others = [x for x in nodes if not is_spent(x[2])]
-        whole = any(k < self.asked for _, k in rows)
-        spent = spent_by(None if whole else self._trained_by())
-        return Plan(self.parts, self.slots, rows, others, spent)
-
-    def _moved(self, sources: Sequence[Source]) -> Moved | None:
-        """The Variables of the last part, if that writes over all their arrays."""
-        variables = [x.variable for x in self.changes.values()]
-        if any(type(v).commit is not Variable.commit for v in variables):
-            return None
-        key, new = tuple(sorted(self.over)), Together(variables)
-        together = self.together.setdefault(key, new)
-        numbers = [self.over[id(v)][0] for v in together.variables]
-        return Moved(together, numbers, sources, self.uses)
-
-    def _trained_by(self) -> frozenset[int] | None:
-        """What is behind the nodes that are cut, where nothing was cut before."""
-        return None if self.cut else frozenset(self.chosen)
-
-    def _reads(self, source: Source) -> int:
-        """How often the graph reads a version in it."""
-        return self.uses[source] if type(source) is int else 0
-
-    def _train(self, nodes: Sequence[Tensor]) -> None:
-        """Note which Variables are trained by what others hold."""
-        among = set(self.held)
-        held = {serial for serial, k in self.place.items() if k in among}
-        for node in nodes:
-            if node.serial in held:
-                self.trained[node.serial] = trainable(reach([node]))
-
-    def _stale(self) -> set[int]:
-        """What is known to depend on the chosen Variables."""
-        rows = [own for read, own in self.reads if not self.chosen.isdisjoint(read)]
-        return self.stale.union(*rows)
-
-    def _slot(self, serial: int | None) -> Slot:
-        slot = Slot(self.slots)
-        self.slots += 1
-        if serial is not None:
-            self.made[serial] = slot
-        return slot
-
-    def _needs(
-        self, found: Found, sources: Sequence[Source]
-    ) -> list[tuple[Source, int]] | None:
-        """What is to be looked at before a run, for it to find nothing wrong."""
-        needs = []
-        for k, extent in found.needs or ():
-            source = sources[k]
-            if type(source) is Slot:
-                if self.below.get(source) != extent:
-                    return None
-            elif found.arguments[k].op is CONSTANT:
-                needs.append((source, extent))
-            else:
-                return None
-        return None if found.needs is None else needs
-
-    def _source(self, node: Tensor) -> Source:
-        """Where the value of a node comes from; raises _Unforeseen."""
-        made = self.made.get(node.serial)
-        if made is not None:
-            return made
-        place = self.place.get(node.serial)
-        if place in self.known:
-            return place
-        if type(node.op) is Version and id(node.op.variable) in self.own:
-            return node.op.variable
-        if node.op is CONSTANT or node.op is LITERAL:
-            _, slot = self.arrays.get(id(node.stored), (None, None))
-            return node.stored if slot is None else slot
-        raise _Unforeseen
-
-
-def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
-    """The trainable Variables, by id, that some nodes are versions of."""
-    every = [variable_of(x) for x in nodes]
-    return frozenset([id(v) for v in every if v is not None and v.trainable])
-
-
-def _stale(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:
-    """The nodes that depend on these Variables, or on nodes that are known to."""
-    found = set(known)
-    for node in nodes:
-        variable = variable_of(node)
-        if id(variable) in cuts or any(x.serial in found for x in node.inputs):
-            found.add(node.serial)
-    return found
+def _carried_out(plan: Plan, look: Look) -> bool:
+    """Run a plan, with what was assigned before; not where another run does so."""
+    if not look.updates:
+        plan.run(look)
+        return True
+    carried = Carried()
+    with carried.lock:
+        try:
+            if carried.take(look.updates) is not None:
+                return False
+            plan.run(look)
+        finally:
+            carried.leave()
+    return True

@@ -10,11 +10,12 @@ import numpy as np
 
 from treadle.base import events
 from treadle.base.caches import Cache
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import TupleType, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.numbers import number, number_of
+from treadle.graph.op import Op
 from treadle.graph.outline import AGELESS, MOST, Outline, outline
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
@@ -24,6 +25,8 @@ from treadle.runtime.evaluate import observers
 __all__ = ["Look", "Owned", "look", "settings"]
 
 KNOWN = 1 << 12  # types of data
+SEEN = 2  # references of a frame to what was assigned
+_RECIPE = {"carried", "program"}  # the marks of what has run
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
 
 # Of Variables by id: the number of each while it trains, and while it does not.
@@ -34,13 +37,15 @@ Owned = Mapping[int, tuple[int, int]]
 class Look:
     """A graph that is to run: its key, and its nodes, of which others may hold some.
 
-    The first `asked` nodes are those whose values are asked for. By place, `others`
+    The first `asked` nodes are those whose values are asked for; `updates` are what was
+    assigned and waits for the run. By place, `others`
     counts the references to a node but for those of nodes that the run does away with,
     `held` lists the nodes without a value that have any.
     """
 
     nodes: list[Tensor]
     asked: int
+    updates: list[Tensor]
     others: list[int]
     held: list[int]
     key: tuple[Any, ...]
@@ -52,9 +57,10 @@ def look(
     own: Owned,
     derived: bool,
     since: int = 0,
+    updates: Sequence[Tensor] = (),
 ) -> Look | None:
-    """How the graph below what is asked for, and below `more` that its run reads,
-    looks; None if there is more to its run than values.
+    """How the graph below what is asked for, and below `more` that its run reads and
+    the `updates` that wait for it, looks; None if there is more to its run than these.
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
     is taken. Of the Variables in `own` it matters which they are. `since` is the newest
@@ -63,8 +69,10 @@ def look(
     made = asked[0].serial - since if asked else 0
     if made > MADE or len({*map(id, asked), *map(id, more)}) < len(asked) + len(more):
         return None
-    found = outline([*asked, *more], MOST)
-    if found is None or any(type(op) is Update for op in found.ops):
+    found = outline([*asked, *more, *updates], MOST, True)
+    if found is None or not _are_all(updates, found, len(asked) + len(more)):
+        return None
+    if not all(_can_be_derived(found.nodes[k]) for k in found.open):
         return None
     nodes, parts, leaves, ages = found.nodes, found.parts, found.leaves, found.ages
     numbers = []
@@ -84,9 +92,33 @@ def look(
     # Cotangents are summed, and parameters listed, in the order of their making.
     # They mostly lie in runs of falling ones, which a stable sort takes as they are.
     aged = ages.argsort(kind="stable")[: np.count_nonzero(ages != AGELESS)]
-    ops, order = tuple(map(number_of, found.ops)), (len(asked), len(more))
-    key = *order, ops, tuple(found.held), parts.tobytes(), aged.tobytes()
-    return Look(nodes, len(asked), *_left(found), key)
+    ops = tuple([_op(x, own) for x in found.ops])
+    order = len(asked), len(more), len(updates)
+    places = tuple(found.open), tuple(found.held)
+    key = *order, ops, *places, parts.tobytes(), aged.tobytes()
+    return Look(nodes, len(asked), list(updates), *_left(found), key)
+
+
+def _are_all(updates: Sequence[Tensor], found: Outline, first: int) -> bool:
+    """Whether these are all Updates of a graph, from place `first` on, and nothing but
+    the frame refers to them: it sees them, and has them carried out.
+    """
+    if sum(type(op) is Update for op in found.ops) != len(updates):
+        return False
+    return all(found.others[first + k] == SEEN for k in range(len(updates)))
+
+
+def _op(op: Op, own: Owned) -> int:
+    """The number of an op; of an Update it matters of which Variable it is."""
+    if type(op) is Update:
+        return number(("update", own[id(op.variable)][0]))
+    return number_of(op)
+
+
+def _can_be_derived(node: Tensor) -> bool:
+    """Whether no more is known of how a node with a value was made than its recipe."""
+    mark = node.mark
+    return not mark or _RECIPE.issuperset(mark)
 
 
 def _left(found: Outline) -> tuple[list[int], list[int]]:
@@ -148,7 +180,9 @@ def settings() -> tuple[Any, ...] | None:
     """What decides beside a graph what its run is; None where more is made of it than
     values, or somebody looks on."""
     frame, now = top(), current()
-    if frame.tracing or frame.versions or observers.every or events.watchers:
+    if frame.tracing or observers.every or events.watchers:
+        return None
+    if frame.versions and (modes.get().transactions or not frame.alone()):
         return None
     if watchers or now.eager or now.check or now.check_numerics:
         return None

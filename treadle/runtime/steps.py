@@ -9,10 +9,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from treadle.base.dtypes import OWN
-from treadle.base.options import modes
+from treadle.base.options import current, modes
 from treadle.base.types import Type
-from treadle.engines.base import Failed, Program, are_below
+from treadle.engines.base import Failed, Program, are_below, engine
 from treadle.graph.claim import Claim, InPlace
+from treadle.graph.frame import top
 from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import Future, Futures, LateError, Resident, soon
@@ -266,8 +267,10 @@ class Plan:
     parts: list[Part]
     slots: int
     rows: list[tuple[Slot, int]]  # place
-    nodes: Sequence[tuple[Slot, int, Op]]  # place, what it is cut to
+    # What is made of a node, if it has no value, its place, and what it is cut to.
+    nodes: Sequence[tuple[Slot | None, int, Op]]
     spent: Op  # what rows are cut to
+    open: Sequence[int] = ()  # places of values whose gradient this is
 
     def run(self, look: Look) -> None:
         """Run all parts for this graph, settle and cut its nodes, and commit."""
@@ -276,10 +279,13 @@ class Plan:
             self._run_parts(values)
             mark_run()
             nodes, made = look.nodes, values.made
+            if self.open:
+                engine(current().engine).derived([nodes[k] for k in self.open])
             rows = [nodes[place] for _, place in self.rows]
             leave(rows, [values.there(slot) for slot, _ in self.rows], self.spent)
             for slot, place, leaf in self.nodes:
-                settle(nodes[place], made[slot])
+                if slot is not None:
+                    settle(nodes[place], made[slot])
                 cut(nodes[place], leaf)
         except BaseException as error:
             failed = isinstance(error, (Failed, LateError))
@@ -290,6 +296,8 @@ class Plan:
             if isinstance(error, LateError) and error.ticket in runs:
                 raise Failed from None
             raise
+        if look.updates:
+            top().drop(look.updates)
         claim = values.claim
         changed = None if claim is None else claim.finish()
         if claim is not None and claim.copies is not None:

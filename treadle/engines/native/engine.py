@@ -161,6 +161,9 @@ class Native(Engine):
         self._thread.linked = found[0]
         return found[0]
 
+    def derived(self, nodes: Sequence[Tensor]) -> None:
+        self.residuals.renew(nodes)
+
     def beside(self) -> bool:
         return beside()
 

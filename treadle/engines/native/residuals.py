@@ -130,6 +130,14 @@ class Residuals:
             found = self._seen[key] = _effects(made.nodes)
         return found
 
+    def renew(self, nodes: Iterable[Tensor]) -> None:
+        """Know that gradients of evaluated nodes have followed."""
+        keys = {x.mark[NOTE][0] for x in nodes if x.mark and NOTE in x.mark}
+        with self._lock:
+            for wish in map(self._wishes.get, keys):
+                if wish is not None:
+                    wish.idle = 0
+
     def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
         """Tell evaluated nodes how they were made, for a gradient to come."""
         for serial in keep:

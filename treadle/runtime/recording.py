@@ -1,0 +1,301 @@
+"""A run told part by part, of which a plan is made for graphs that look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import wraps
+from typing import Any, ParamSpec
+
+from treadle.autodiff.dependence import behind
+from treadle.autodiff.tape import Tape, is_spent, spent_by
+from treadle.base.options import current
+from treadle.base.types import TupleType
+from treadle.engines.base import Found, chosen
+from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
+from treadle.graph.op import Op
+from treadle.graph.resident import soon
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach, uses
+from treadle.graph.variable import Update, Variable, variable_of
+from treadle.runtime.forests import Rows
+from treadle.runtime.history import depends
+from treadle.runtime.look import Look, Owned
+from treadle.runtime.moved import Moved, Together
+from treadle.runtime.recorder import Read, Recorder
+from treadle.runtime.steps import (
+    Change,
+    Computed,
+    Part,
+    Plan,
+    Pulled,
+    Rowed,
+    Slot,
+    Source,
+)
+
+__all__ = ["Recording"]
+
+_Told = ParamSpec("_Told")
+
+
+class _Unforeseen(Exception):
+    """Something that another run of a graph that looks alike would not read."""
+
+
+def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
+    """Give up at the first thing that is not foreseen."""
+
+    @wraps(tell)
+    def told(*given: _Told.args, **more: _Told.kwargs) -> None:
+        own: Any = given[0]
+        if own.possible:
+            try:
+                tell(*given, **more)
+            except _Unforeseen:
+                own.possible = False
+
+    return told
+
+
+class Recording(Recorder):
+    """A run of which a plan is made. What depends on the `chosen` Variables is cut.
+
+    Where that cannot be at the `first` sight, it may be at the second.
+    """
+
+    def __init__(self, key: Any, look: Look, own: Owned, first: bool = False) -> None:
+        self.key, self.own, self.first = key, own, first
+        self.asked, self.held = look.asked, look.held
+        self.place = {x.serial: k for k, x in enumerate(look.nodes)}
+        self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
+        read = uses(look.nodes)
+        self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
+        # What has a value and a recipe, and the Variables that this trains.
+        self.open = {
+            k: (x.op.name, _carries(x), trainable(reach([x])))
+            for k, x in enumerate(look.nodes)
+            if x.stored is not None and x.inputs
+        }
+        self.chosen: set[int] = set()
+        self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)
+        self.parts: list[Part] = []
+        self.changes: dict[Slot, Change] = {}
+        self.made: dict[int, Slot] = {}  # by serial
+        self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
+        self.below: dict[Slot, int] = {}  # what integers of a slot are below of
+        self.leaves: dict[int, Cut] = {}  # what nodes are cut to
+        self.stale: set[int] = set()
+        self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
+        self.tapes: dict[int, int] = {}
+        # Of each forest: the Variables it reads, and its exits.
+        self.reads: list[tuple[set[int], set[int]]] = []
+        # Of the newest program: Variables by id that it can write over, as which
+        # argument; and those that plans move at once.
+        self.over: dict[int, tuple[int, Variable]] = {}
+        self.together: dict[tuple[int, ...], Together] = {}
+        self.slots = 0
+        self.possible = True
+
+    @_foreseen
+    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
+        found = chosen(current().engine, nodes).program(nodes, keep)
+        if found is None:
+            raise _Unforeseen
+        sources = [self._source(x) for x in found.arguments]
+        updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
+        reused = {k: n for k, n in sorted(found.reused.items()) if updates}
+        trained, by = depends(nodes), self._trained_by()
+        self._train(nodes)
+        self.stale |= _stale(nodes, self.chosen, self._stale())
+        results = []
+        for node in nodes:
+            serial = node.serial
+            if serial not in keep or isinstance(node.type, TupleType):
+                continue
+            results.append((found.results[serial], self._slot(serial)))
+            if serial in updates:
+                place = self.place.get(node.inputs[0].serial, -1)
+                change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
+                self.changes[self.made[serial]] = change
+            elif serial in self.place:
+                self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
+            elif updates:  # others hold it
+                raise _Unforeseen
+        over = [(k, sources[k], self._reads(sources[k])) for k in reused]
+        needs = self._needs(found, sources)
+        part = Computed(found.program, sources, results, over, needs)
+        of = {k: self.changes.get(slot) for k, slot in results}
+        self.over = {}
+        for k, result in reused.items():
+            made = of.get(result)
+            if made is not None and found.arguments[k].op is made.variable.version:
+                self.over[id(made.variable)] = k, made.variable
+        self.parts.append(part)
+
+    @_foreseen
+    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
+        if tape is None or rows.moves:
+            raise _Unforeseen
+        number = self.tapes[tape.number] = len(self.tapes)
+        leaves, shared = [[self._source(x) for x in own] for own in read]
+        exits = []
+        for k, node in enumerate(rows.exits.nodes):
+            exits.append((k, self._slot(node.serial)))
+            self.leaves[node.serial] = spent_by(self._trained_by())
+        ids = []
+        for part in tape.parts:
+            if part.ids is not None:
+                slot = self._slot(None)
+                # A node has the array itself when that is there.
+                for x in (part.ids, soon(part.ids)):
+                    self.arrays[id(x)] = x, slot
+                self.below[slot] = part.source.type.shape[0]
+                ids.append((part.source.serial, slot))
+        variables = {id(variable_of(x)) for x in tape.sources}
+        serials = {node.serial for node in rows.exits.nodes}
+        self.reads.append((variables, serials))
+        self.trained |= dict.fromkeys(serials, trainable(behind([tape])))
+        self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
+
+    @_foreseen
+    def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
+        op: Any = pull.op
+        pairs = zip(op.places, pull.inputs, strict=False)
+        given = {k: self._source(x) for k, x in pairs}
+        slots = [(k, self._slot(node.serial)) for k, node in results]
+        number = self.tapes[op.tape.number]
+        self.parts.append(Pulled(number, given, op.asked, slots))
+
+    def plan(self) -> Plan | None:
+        """The plan of what has run; None where it is not to be foretold."""
+        if not self.possible or not self.changes:
+            return None
+        serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
+        nodes: list[tuple[Slot | None, int, Op]] = []
+        for k, (name, carried, trained) in self.open.items():
+            if k >= self.asked and self.chosen.isdisjoint(trained):
+                continue
+            if k >= self.asked and not trained <= self.chosen:
+                return None  # others are trained by it yet
+            by = None if k < self.asked else self._trained_by()
+            nodes.append((None, k, cut_of(name, carried, by)))
+        for k in [*range(self.asked), *self.held]:
+            serial = serials[k]
+            if k < self.asked and k in self.known:
+                continue
+            stale = k < self.asked or serial in all_stale
+            if serial not in self.leaves or not stale:
+                return None
+            if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
+                return None  # others are trained by it yet
+            leaf = self.leaves[serial]
+            if k < self.asked:  # others may be behind it
+                leaf = cut_of(leaf.of, leaf.carried)
+            nodes.append((self.made[serial], k, leaf))
+        *before, last = self.parts
+        slots = {slot for _, slot in getattr(last, "results", ())}
+        if not isinstance(last, Computed) or not slots >= self.changes.keys():
+            return None
+        for part in before:  # the run waits for them itself
+            if isinstance(part, Computed):
+                part.begins = True
+        last.changes = list(self.changes.values())
+        # Who reads what else it computes waits for it.
+        last.begins = slots == self.changes.keys()
+        if len(self.over) == len(self.changes):
+            last.moved = self._moved(last.sources)
+        rows = [(s, k) for s, k, leaf in nodes if s is not None and is_spent(leaf)]
+        others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
+        whole = any(k < self.asked for _, k in rows)
+        spent = spent_by(None if whole else self._trained_by())
+        return Plan(self.parts, self.slots, rows, others, spent, list(self.open))
+
+    def _moved(self, sources: Sequence[Source]) -> Moved | None:
+        """The Variables of the last part, if that writes over all their arrays."""
+        variables = [x.variable for x in self.changes.values()]
+        if any(type(v).commit is not Variable.commit for v in variables):
+            return None
+        key, new = tuple(sorted(self.over)), Together(variables)
+        together = self.together.setdefault(key, new)
+        numbers = [self.over[id(v)][0] for v in together.variables]
+        return Moved(together, numbers, sources, self.uses)
+
+    def _trained_by(self) -> frozenset[int] | None:
+        """What is behind the nodes that are cut, where nothing was cut before."""
+        return None if self.cut else frozenset(self.chosen)
+
+    def _reads(self, source: Source) -> int:
+        """How often the graph reads a version in it."""
+        return self.uses[source] if type(source) is int else 0
+
+    def _train(self, nodes: Sequence[Tensor]) -> None:
+        """Note which Variables are trained by what others hold."""
+        among = set(self.held)
+        held = {serial for serial, k in self.place.items() if k in among}
+        for node in nodes:
+            if node.serial in held:
+                self.trained[node.serial] = trainable(reach([node]))
+
+    def _stale(self) -> set[int]:
+        """What is known to depend on the chosen Variables."""
+        rows = [own for read, own in self.reads if not self.chosen.isdisjoint(read)]
+        return self.stale.union(*rows)
+
+    def _slot(self, serial: int | None) -> Slot:
+        slot = Slot(self.slots)
+        self.slots += 1
+        if serial is not None:
+            self.made[serial] = slot
+        return slot
+
+    def _needs(
+        self, found: Found, sources: Sequence[Source]
+    ) -> list[tuple[Source, int]] | None:
+        """What is to be looked at before a run, for it to find nothing wrong."""
+        needs = []
+        for k, extent in found.needs or ():
+            source = sources[k]
+            if type(source) is Slot:
+                if self.below.get(source) != extent:
+                    return None
+            elif found.arguments[k].op is CONSTANT:
+                needs.append((source, extent))
+            else:
+                return None
+        return None if found.needs is None else needs
+
+    def _source(self, node: Tensor) -> Source:
+        """Where the value of a node comes from; raises _Unforeseen."""
+        made = self.made.get(node.serial)
+        if made is not None:
+            return made
+        place = self.place.get(node.serial)
+        if place in self.known:
+            return place
+        if type(node.op) is Version and id(node.op.variable) in self.own:
+            return node.op.variable
+        if node.op is CONSTANT or node.op is LITERAL:
+            _, slot = self.arrays.get(id(node.stored), (None, None))
+            return node.stored if slot is None else slot
+        raise _Unforeseen
+
+
+def _carries(node: Tensor) -> bool:
+    """Whether an evaluated node depends on what was trainable."""
+    return bool(node.mark and node.mark.get("carried"))
+
+
+def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
+    """The trainable Variables, by id, that some nodes are versions of."""
+    every = [variable_of(x) for x in nodes]
+    return frozenset([id(v) for v in every if v is not None and v.trainable])
+
+
+def _stale(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:
+    """The nodes that depend on these Variables, or on nodes that are known to."""
+    found = set(known)
+    for node in nodes:
+        variable = variable_of(node)
+        if id(variable) in cuts or any(x.serial in found for x in node.inputs):
+            found.add(node.serial)
+    return found
