@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import treadle as td
 from tests.engines import interrupts
 from treadle.base.caches import Cache
+from treadle.engines.native import tables
 
 
 @pytest.mark.parametrize("number", range(len(interrupts.MODULES)))
@@ -33,3 +35,25 @@ def test_no_python_code_runs_where_something_dies() -> None:
         python = [call for call in calls if isinstance(call, FunctionType)]
         assert {call.__qualname__.partition(".")[0] for call in python} <= {"Called"}
         assert any(calls)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_arrays_whose_addresses_were_not_filled_in(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is interrupted does not take its arrays for those of the next one."""
+    one, two = (td.constant(np.arange(5.0) + k) for k in (0, 10))
+    find = tables.addresses_of
+
+    def interrupted(arrays: Any) -> Any:
+        if late:
+            find(arrays)
+        raise KeyboardInterrupt
+
+    (one * 2.0 + 1.0).numpy()
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "addresses_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            (two * 2.0 + 1.0).numpy()
+    np.testing.assert_array_equal((two * 2.0 + 1.0).numpy(), 2 * np.arange(5.0) + 21)
+    np.testing.assert_array_equal((one * 2.0 + 1.0).numpy(), 2 * np.arange(5.0) + 1)

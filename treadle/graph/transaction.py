@@ -172,7 +172,9 @@ class Transaction:
         frame = top()
         waiting = frame.carry()
         frame.pending = [x for x in waiting if x.serial not in self.own]
-        frame.forget([x for x in waiting if x.serial in self.own])
+        # Also what was carried out already: an interrupt may have come before it went.
+        seen = list(frame.versions.values())
+        frame.forget([x for x in (*waiting, *seen) if x.serial in self.own])
         alive = [x for ref in self.own.values() if (x := ref()) is not None]
         left = [x for x in alive if type(x.op) is Update and not x.op.explicit]
         carried = Carried()

@@ -189,10 +189,12 @@ class Run:
         over = self.tables.over(held)
         places = range(len(arrays)) if over is None else over.rest
         fresh = [k for k in places if arrays[k] is not self.given[k]]
-        for k in fresh:
-            self.given[k] = arrays[k]
         if fresh:
+            for k in fresh:  # until it has its address: an interrupt may come
+                self.given[k] = None
             self.tables.take(fresh, arrays, self.own)
+            for k in fresh:
+                self.given[k] = arrays[k]
         alive = self.own.copy()
         if over is None:
             results, idle = self._shared(alive, spent)
@@ -211,9 +213,9 @@ class Run:
             number = -1
             if self.lease is None:
                 self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
-                addresses[-2] = self.lease.scratch
         except OutOfMemoryError as error:
             raise linked.located(error, number) from error.__cause__
+        addresses[-2] = self.lease.scratch
         addresses[linked.placed] = self.lease.addresses[linked.places]
         changing = results.values()
         panels = self.kept.place(alive, changing, addresses, memory.results.lend)

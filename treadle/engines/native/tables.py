@@ -62,7 +62,7 @@ class Tables:
     ) -> None:
         """Put arguments into `own` by their buffers, as kernels read them, and fill in
         their addresses."""
-        numbers, found = [], []
+        numbers, found, now = [], [], []
         for k in places:
             x, n, known = arrays[k], self._arguments[k], self._known[k]
             if known is not None and known() is x:
@@ -76,9 +76,12 @@ class Tables:
                 own[n] = flat = straight(x)
             numbers.append(n)
             found.append(flat)
-            self._known[k] = weakref.ref(x) if flat is x else None
+            self._known[k] = None  # until it has its address: an interrupt may come
+            now.append((k, weakref.ref(x) if flat is x else None))
         if found:
             self.addresses[numbers] = addresses_of(found)
+            for k, ref in now:
+                self._known[k] = ref
 
     def over(self, held: InPlace | None) -> Over | None:
         """What is known of runs over these arrays, if the last run was one: they have
