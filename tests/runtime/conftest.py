@@ -11,13 +11,15 @@ from treadle.runtime import look, steps
 
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A list with an entry for each run that went by a plan."""
+    """A list with an entry for each step that went by a plan."""
     found: list[Any] = []
     run = steps.Plan.run
 
-    def counted(self: steps.Plan, look: look.Look) -> None:
-        run(self, look)
-        found.append(None)
+    def counted(self: steps.Plan, look: look.Look) -> Any:
+        done = run(self, look)
+        if self.values is None:
+            found.append(None)
+        return done
 
     monkeypatch.setattr(steps.Plan, "run", counted)
     return found

@@ -31,7 +31,7 @@ def both(asked: list[Any], more: list[Any], own: Any) -> list[Look | None]:
     found = []
     for modules in ([outline], []):
         with in_python(*modules):
-            found.append(look(asked, more, own, True, asked[0].serial - 1))
+            found.append(look(asked, more, own, True))
         if found[-1] is not None:
             found[-1].nodes = [x.serial for x in found[-1].nodes]  # type: ignore[misc]
     return found

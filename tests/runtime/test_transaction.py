@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ import pytest
 
 import treadle as td
 from treadle.base.options import modes
+from treadle.graph.carried import Carried
+from treadle.graph.frame import top
+from treadle.graph.thread import Frame
 from treadle.nn.functional import cross_entropy
 
 
@@ -391,3 +395,28 @@ def test_tasks_have_transactions_of_their_own() -> None:
 
     asyncio.run(both())
     assert (float(v), float(w)) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("owner", [Carried, Frame])
+def test_an_interrupt_once_something_was_carried_out(
+    owner: Any, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was assigned is committed then, and seen as such, or goes back."""
+    v, w = td.Variable(1.0), td.Variable(2.0)
+    name = "leave" if owner is Carried else "forget"
+    whole, left = getattr(owner, name), [1]
+
+    def interrupted(self: Any, *given: Any) -> Any:
+        if left.pop() if left else False:
+            raise KeyboardInterrupt
+        return whole(self, *given)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        td.transaction() if inside else nullcontext(),
+    ):
+        v.assign(v * 3.0)
+        w.numpy()
+    assert not top().versions and v.item() == (1.0 if inside else 3.0)

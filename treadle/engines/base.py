@@ -57,7 +57,9 @@ class Found:
 
     Where a run raises `Failed`, the engine's `run` tells what is wrong. It does not if
     all integers of the arguments in `needs` are below the number given there; None says
-    nothing.
+    nothing. It gives nodes `more` values, for gradients to come, as long as that is
+    `still` wanted; values are `noted` to be made by a key, with the numbers of nodes by
+    serial, and those that were given.
     """
 
     program: Program
@@ -65,6 +67,9 @@ class Found:
     results: Mapping[int, int]
     reused: Mapping[int, int]
     needs: Sequence[tuple[int, int]] | None = None
+    more: Sequence[int] = ()
+    noted: tuple[Any, Mapping[int, int], Any] | None = None
+    still: Callable[[], bool] | None = None
 
 
 class Failed(Exception):

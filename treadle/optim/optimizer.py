@@ -194,7 +194,7 @@ class Optimizer(OptimizerState):
         # What the rate is made of is the same each time, but with a schedule.
         now = None if all(g.owns_rate for g in self.groups) else self._now()
         seen = self._seen(loss, only, now.roots() if now else [])
-        if seen is not None and self._plans.run(*seen[:2]):
+        if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         note = seen and self._plans.note(*seen)
         with recording(note):
@@ -344,9 +344,9 @@ class Optimizer(OptimizerState):
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
-        updates, since = top().pending, self._plans.since
+        updates = top().pending
         own = self._plans.owned(self._owned(), updates)
-        found = look(asked, rates, own, loss is not None, since, updates)
+        found = look(asked, rates, own, loss is not None, updates, True)
         ours = all(group.rule.fixed for group in self.groups)
         if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
             return None

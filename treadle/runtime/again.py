@@ -18,7 +18,6 @@ from treadle.base.caches import Cache
 from treadle.engines.base import Failed
 from treadle.graph.carried import Carried
 from treadle.graph.numbers import number
-from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.look import Look, Owned
@@ -48,7 +47,6 @@ class Plans:
         # Variables that were assigned before a run, by id, with numbers for keys.
         self._assigned: Cache[int, tuple[Variable, tuple[int, int]]]
         self._assigned = Cache("variables assigned before steps", WRITTEN)
-        self.since = newest_serial()  # when the last run was over
         self.hits = self.misses = 0
 
     def __deepcopy__(self, memo: object) -> Plans:
@@ -71,28 +69,30 @@ class Plans:
             more[id(variable)] = known[1]
         return {**more, **own} if more else own
 
-    def run(self, key: Any, look: Look) -> bool:
-        """Run a graph as one that looked alike, if there was one; whether it ran."""
+    def run(self, key: Any, look: Look) -> list[Tensor] | None:
+        """Run a graph as one that looked alike, and tell which nodes have values now;
+        None if there was none.
+        """
         plan = self._table.get(key)
         if not isinstance(plan, Plan):
-            return False
+            return None
         roots = {node.serial for node in look.nodes[: look.asked]}
         if any(x.serial not in roots for x in endangered(look.nodes[: look.asked])):
-            return False
+            return None
         try:
-            if not _carried_out(plan, look):
-                return False
+            done = _carried_out(plan, look)
         except Failed:
-            del self._table[key]
-            return False
-        self._table.move_to_end(key)
-        self.hits += 1
-        self.since = newest_serial()
-        return True
+            self._table.pop(key, None)
+            return None
+        if done is not None:
+            self.hits += 1
+        return done
 
-    def note(self, key: Any, look: Look, own: Owned) -> Recording | None:
+    def note(
+        self, key: Any, look: Look, own: Owned, spends: bool = True
+    ) -> Recording | None:
         """Who is to be told of the run of a graph that looks like this; its nodes are
-        let go of.
+        let go of. One that `spends` what it reads may write over it.
         """
         seen = self._table.get(key)
         first = seen is None
@@ -100,36 +100,36 @@ class Plans:
         if first:
             seen = self.hits + TRIED > self.misses
             self._table[key] = True
-        found = Recording(key, look, own, first) if seen is True else None
+        found = Recording(key, look, own, spends, first) if seen is True else None
         look.nodes, look.updates = [], []  # what it holds would count as asked for
         return found
 
     @contextmanager
-    def kept(self, note: Recording | None, chosen: set[int]) -> Iterator[None]:
-        """Tell `note` of the run inside, which cuts what depends on the `chosen`
-        Variables, and keep the plan for the next ones.
+    def kept(
+        self, note: Recording | None, chosen: set[int] | None = None
+    ) -> Iterator[None]:
+        """Tell `note` of the run inside, and keep the plan for the next ones. It cuts
+        what depends on the `chosen` Variables, or it is of values, which stay.
         """
-        let_go(chosen)
+        let_go(chosen or set())
         if note is not None:
-            note.chosen, note.together = chosen, self._together
+            note.values, note.together = chosen is None, self._together
+            note.chosen = chosen or set()
         with recording(note):
             yield
-        self.since = newest_serial()
         if note is not None:
             self._table[note.key] = note.plan() or note.first
 
 
-def _carried_out(plan: Plan, look: Look) -> bool:
+def _carried_out(plan: Plan, look: Look) -> list[Tensor] | None:
     """Run a plan, with what was assigned before; not where another run does so."""
     if not look.updates:
-        plan.run(look)
-        return True
+        return plan.run(look)
     carried = Carried()
     with carried.lock:
         try:
             if carried.take(look.updates) is not None:
-                return False
-            plan.run(look)
+                return None
+            return plan.run(look)
         finally:
             carried.leave()
-    return True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.graph.thread import orphans
 from treadle.graph.traversal import few, pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
+from treadle.runtime.again import Plans
 from treadle.runtime.history import (
     depends,
     keep_inside,
@@ -34,8 +34,9 @@ from treadle.runtime.history import (
     trained_by,
     trains,
 )
+from treadle.runtime.look import look, settings
 from treadle.runtime.numerics import refuse_pulled, run_rows
-from treadle.runtime.recorder import recorder
+from treadle.runtime.recorder import observers, recorder
 from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
 from treadle.runtime.written import check_bases, commit, held, owned, spent_of, taken
@@ -43,14 +44,7 @@ from treadle.runtime.written import check_bases, commit, held, owned, spent_of, 
 __all__ = ["evaluate"]
 
 
-class _Observers(threading.local):
-    """Those who see what this thread runs, before, and are called again after."""
-
-    def __init__(self) -> None:
-        self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []
-
-
-observers = _Observers()
+_plans = Plans()  # of what runs by itself: optimizers have their own
 
 
 @held_back
@@ -68,23 +62,49 @@ def run(
     that its old array may be overwritten where nothing else refers to it. A failing run
     drops the thread's pending updates: the Variables stay as they were.
     """
+    told = feeds or spent or recorder() is not None  # who is told wants to know of all
+    around = None if told else settings()
+    if around is None:
+        return _run_anew(roots, feeds, spent, cuts)
+    updates = top().pending
+    own = _plans.owned({}, updates)
+    seen = look(roots, (), own, False, updates)
+    if seen is None:
+        return _run_anew(roots, feeds, spent, cuts)
+    key = seen.key, around, cuts
+    done = _plans.run(key, seen)
+    if done is not None:
+        return done
+    note = _plans.note(key, seen, own, cuts)
+    with _plans.kept(note):
+        return _run_anew(roots, feeds, spent, cuts)
+
+
+def _run_anew(
+    roots: Sequence[Tensor],
+    feeds: Mapping[int, Any] | None = None,
+    spent: Sequence[Tensor] = (),
+    cuts: bool = False,
+) -> list[Tensor]:
+    """As `run`, whatever has run before."""
     frame = top()
     left = [] if frame.tracing else orphans()
     if left:  # by themselves: what fails in this run is no fault of theirs
-        run(left)
+        _run_anew(left)
     updates = [] if frame.tracing else frame.carry()
-    carried = Carried()
+    carried, changes = Carried(), list[Tensor]()
     with carried.lock:
         try:
             if frame.versions and not _is_free(carried, [*roots, *updates]):
                 return _beside(roots)
-            done, changes = _run(roots, updates, feeds, spent, cuts)
+            done = _run(roots, updates, feeds, spent, cuts, changes)
+            frame.forget([*changes, *updates])
         except BaseException:
-            frame.forget(updates)
+            ran = [x for x in changes if x.stored is not None]
+            frame.forget([*ran, *updates])
             raise
         finally:
             carried.leave()
-        frame.forget([*changes, *updates])
     return done
 
 
@@ -110,7 +130,7 @@ def _beside(roots: Sequence[Tensor]) -> list[Tensor]:
     updates = [x for x in pending(roots) if isinstance(x.op, Update)]
     places = {x.serial: x.op.variable.committed for x in updates}  # type: ignore[attr-defined]
     found = rebuild(roots, places)
-    run(found)
+    _run_anew(found)
     for x, y in zip(roots, found, strict=True):
         waits = x.stored is None and not isinstance(x.op, Update)
         if waits and y.stored is not None:
@@ -124,8 +144,9 @@ def _run(
     feeds: Mapping[int, Any] | None,
     spent: Sequence[Tensor],
     cuts: bool,
-) -> tuple[list[Tensor], list[Tensor]]:
-    """As `run`, and the updates that were carried out."""
+    changes: list[Tensor],
+) -> list[Tensor]:
+    """As `run`; the updates that it carries out are added to `changes`."""
     wanted = list(roots)
     if cuts or spent:
         wanted += endangered(wanted)
@@ -138,7 +159,7 @@ def _run(
     asked = frozenset(node.serial for node in wanted)
     nodes, keep = work(wanted)
     # What was assigned has its value where rows have read it, and is committed here.
-    changes = [node for node in nodes if isinstance(node.op, Update)]
+    changes += [node for node in nodes if isinstance(node.op, Update)]
     check_bases(changes)
     claim = taken(changes if spent else [])
     try:
@@ -160,7 +181,7 @@ def _run(
     for tell in noted:
         tell()
     commit(changes, claim)
-    return done, changes
+    return done
 
 
 def _settled(

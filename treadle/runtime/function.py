@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -68,19 +68,26 @@ class Traced:
             node = new_node(self.op, inputs, self.type, 4)
             chosen = self.selections
             found = (node,) if chosen is None else results(node, chosen)
+            del node  # what is held is given a value, and not written over
         if self.flat:
             return found
         if self.single:
             return found[0]
-        every = found if self.plain else self._carried_out(found)
-        return trees.unflatten(self.structure, every)
+        if self.plain:
+            return trees.unflatten(self.structure, found)
+        own = list(found)
+        del found, inputs
+        return trees.unflatten(self.structure, self._carried_out(own))
 
-    def _carried_out(self, results: Sequence[Tensor]) -> list[Any]:
-        """The leaves of the result once Variables are assigned and steps are run."""
+    def _carried_out(self, results: list[Tensor]) -> list[Any]:
+        """The leaves of the result once Variables are assigned and steps are run; the
+        list of results is emptied."""
         for variable, k in self.trace.assigned:
             variable.assign(results[k])
         first = iter(results)
         found = [next(first) if s is None else s for s in self.static]
+        del first
+        results.clear()
         if self.runs:
             if top().tracing:
                 top().runs = True

@@ -12,6 +12,7 @@ from treadle.base import events
 from treadle.base.caches import Cache
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType, Type
+from treadle.graph import serials
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.numbers import number, number_of
@@ -20,7 +21,7 @@ from treadle.graph.outline import AGELESS, MOST, Outline, outline
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Update
-from treadle.runtime.evaluate import observers
+from treadle.runtime.recorder import observers
 
 __all__ = ["Look", "Owned", "look", "settings"]
 
@@ -56,20 +57,25 @@ def look(
     more: Sequence[Tensor],
     own: Owned,
     derived: bool,
-    since: int = 0,
     updates: Sequence[Tensor] = (),
+    whole: bool = False,
 ) -> Look | None:
     """How the graph below what is asked for, and below `more` that its run reads and
     the `updates` that wait for it, looks; None if there is more to its run than these.
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
-    is taken. Of the Variables in `own` it matters which they are. `since` is the newest
-    serial after the run before.
+    is taken: then, and if it is to be the `whole`, that goes on behind values. Of the
+    Variables in `own` it matters which they are.
     """
-    made = asked[0].serial - since if asked else 0
-    if made > MADE or len({*map(id, asked), *map(id, more)}) < len(asked) + len(more):
+    made = asked[0].serial - serials.last_run if asked else 0
+    count = len(asked) + len(more) + len(updates)
+    if made > MADE or len({*map(id, (*asked, *more, *updates))}) < count:
         return None
-    found = outline([*asked, *more, *updates], MOST, True)
+    whole = whole or derived
+    found = outline([*asked, *more, *updates], MOST, whole)
+    if found is not None and not whole and _derives(found):
+        found = None  # its list would count
+        found = outline([*asked, *more, *updates], MOST, True)
     if found is None or not _are_all(updates, found, len(asked) + len(more)):
         return None
     if not all(_can_be_derived(found.nodes[k]) for k in found.open):
@@ -97,6 +103,11 @@ def look(
     places = tuple(found.open), tuple(found.held)
     key = *order, ops, *places, parts.tobytes(), aged.tobytes()
     return Look(nodes, len(asked), list(updates), *_left(found), key)
+
+
+def _derives(found: Outline) -> bool:
+    """Whether derivatives are yet to be written out, which go on behind values."""
+    return any(op.family == "derivative" for op in found.ops)
 
 
 def _are_all(updates: Sequence[Tensor], found: Outline, first: int) -> bool:
@@ -155,8 +166,6 @@ def _constant(t: Type) -> int:
 def _leaf(node: Tensor, own: Owned, derived: bool) -> int | None:
     """The number of a node with a value; None where a derivative goes on behind it."""
     op, t, stored = node.op, node.type, node.stored
-    if node.inputs:
-        return None
     if not isinstance(stored, np.ndarray):
         if type(stored) is not Future:
             return None
@@ -170,6 +179,9 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> int | None:
         if known is None:
             return number(("version", variable.trainable, t.shape, t.dtype, t.axes))
         return known[not variable.trainable] if variable.committed is node else None
+    if node.inputs:  # it is read as it is
+        carried = bool(node.mark and node.mark.get("carried"))
+        return number(("value", carried, t.shape, t.dtype, t.axes))
     carried = isinstance(op, Cut) and op.carried
     if not op.closed or (carried and derived):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
 from treadle.runtime.forests import Rows
 
-__all__ = ["Read", "Recorder", "recorder", "recording"]
+__all__ = ["Read", "Recorder", "observers", "recorder", "recording"]
 
 Read = tuple[Sequence[Tensor], Sequence[Tensor]]  # leaves, and what rows share
 
@@ -27,6 +27,16 @@ class Recorder(Protocol):
 
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         """A TapeGradient has run: its results by position."""
+
+
+class _Observers(threading.local):
+    """Those who see what this thread runs, before, and are called again after."""
+
+    def __init__(self) -> None:
+        self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []
+
+
+observers = _Observers()
 
 
 class _Now(threading.local):

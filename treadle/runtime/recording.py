@@ -25,12 +25,14 @@ from treadle.runtime.recorder import Read, Recorder
 from treadle.runtime.steps import (
     Change,
     Computed,
+    Noted,
     Part,
     Plan,
     Pulled,
     Rowed,
     Slot,
     Source,
+    Valued,
 )
 
 __all__ = ["Recording"]
@@ -58,13 +60,20 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
 
 
 class Recording(Recorder):
-    """A run of which a plan is made. What depends on the `chosen` Variables is cut.
+    """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
+    for one of `values`. If it `spends` what it reads, that may be written over.
 
     Where that cannot be at the `first` sight, it may be at the second.
     """
 
-    def __init__(self, key: Any, look: Look, own: Owned, first: bool = False) -> None:
+    def __init__(
+        self, key: Any, look: Look, own: Owned, spends: bool, first: bool
+    ) -> None:
         self.key, self.own, self.first = key, own, first
+        self.values, self.spends = False, spends
+        self.carried: set[int] = set()  # serials of what depends on trainable Variables
+        self.kept: list[int] = []  # of what is kept for gradients besides
+        self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
@@ -99,15 +108,22 @@ class Recording(Recorder):
     @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         found = chosen(current().engine, nodes).program(nodes, keep)
-        if found is None:
+        if found is None or (found.more and not self.values):
             raise _Unforeseen
         sources = [self._source(x) for x in found.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
-        reused = {k: n for k, n in sorted(found.reused.items()) if updates}
+        writes = updates if self.spends else ()
+        reused = {k: n for k, n in sorted(found.reused.items()) if writes}
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= _stale(nodes, self.chosen, self._stale())
-        results = []
+        self.carried |= trained
+        results = [(found.results[s], self._slot(s)) for s in found.more]
+        self.kept += found.more
+        if found.noted is not None:
+            key, places, leaves = found.noted
+            at = [(self.place[s], n) for s, n in places.items() if s in self.place]
+            self.noted = key, at, leaves
         for node in nodes:
             serial = node.serial
             if serial not in keep or isinstance(node.type, TupleType):
@@ -123,7 +139,7 @@ class Recording(Recorder):
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
         needs = self._needs(found, sources)
-        part = Computed(found.program, sources, results, over, needs)
+        part = Computed(found.program, sources, results, over, needs, still=found.still)
         of = {k: self.changes.get(slot) for k, slot in results}
         self.over = {}
         for k, result in reused.items():
@@ -168,7 +184,11 @@ class Recording(Recorder):
 
     def plan(self) -> Plan | None:
         """The plan of what has run; None where it is not to be foretold."""
-        if not self.possible or not self.changes:
+        if not self.possible:
+            return None
+        if self.values:
+            return self._plan_of_values()
+        if not self.changes:
             return None
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         nodes: list[tuple[Slot | None, int, Op]] = []
@@ -209,6 +229,41 @@ class Recording(Recorder):
         whole = any(k < self.asked for _, k in rows)
         spent = spent_by(None if whole else self._trained_by())
         return Plan(self.parts, self.slots, rows, others, spent, list(self.open))
+
+    def _plan_of_values(self) -> Plan | None:
+        """The plan where values keep their recipes, and what was assigned before is
+        carried out."""
+        if not self.parts or not all(type(x) is Computed for x in self.parts):
+            return None
+        serials = list(self.place)
+        values = []
+        for k in [*range(self.asked), *self.held]:
+            if k not in self.known:
+                slot = self.made.get(serials[k])
+                if slot is None:
+                    return None
+                values.append((slot, k, serials[k] in self.carried))
+        more = []
+        for serial in self.kept:
+            if serial not in self.place:
+                return None
+            carried = serial in self.carried
+            more.append((self.made[serial], self.place[serial], carried))
+        last: Any = self.parts[-1]
+        slots = {slot for _, slot in last.results}
+        variables = [x.variable for x in self.changes.values()]
+        if any(type(v).commit is not Variable.commit for v in variables):
+            return None
+        if not slots >= self.changes.keys():
+            return None
+        last.changes = list(self.changes.values())
+        if self.changes and len(self.over) == len(self.changes):
+            last.moved = self._moved(last.sources)
+        noted = self.noted if len(self.parts) == 1 else None
+        own = Valued(values, more, noted)
+        return Plan(
+            self.parts, self.slots, [], [], spent_by(None), list(self.open), own
+        )
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays."""

@@ -16,7 +16,8 @@ from treadle.graph.leaves import Leaf, constant_node
 from treadle.graph.tensor import Tensor, copied, noted
 from treadle.graph.traversal import opened, pending
 from treadle.graph.variable import Update
-from treadle.runtime.evaluate import observers, run
+from treadle.runtime.evaluate import run
+from treadle.runtime.recorder import observers
 
 __all__ = ["RecordedRun", "Recording", "record"]
 

@@ -21,11 +21,23 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import Rows, RowsRun
+from treadle.runtime.history import keep_residual
 from treadle.runtime.look import Look
 from treadle.runtime.moved import Moved, let_go
 from treadle.runtime.written import outdated
 
-__all__ = ["Change", "Computed", "Part", "Plan", "Pulled", "Rowed", "Slot", "Source"]
+__all__ = [
+    "Change",
+    "Computed",
+    "Noted",
+    "Part",
+    "Plan",
+    "Pulled",
+    "Rowed",
+    "Slot",
+    "Source",
+    "Valued",
+]
 
 
 # A program is begun that took longer than so many seconds in each of some runs: to
@@ -107,6 +119,7 @@ class Computed:
     results: Slots
     reused: list[tuple[int, Source, int]]
     needs: list[tuple[Source, int]] | None = None
+    still: Callable[[], bool] | None = None  # whether it is what is wanted
     begins: bool = False
     changes: list[Change] = field(default_factory=list)
     moved: Moved | None = None
@@ -114,6 +127,8 @@ class Computed:
     seconds: float = math.inf  # that the quickest of them took
 
     def run(self, values: Values) -> None:
+        if self.still is not None and not self.still():
+            raise Failed
         begins = self.begins or (self._is_worth_it() and self.is_sure(values))
         if values.begun and not begins:
             values.begun[-1].wait()
@@ -259,6 +274,35 @@ class Change(NamedTuple):
     number: int
 
 
+# How nodes were made: a key, the numbers of some by place, and those that were given.
+Noted = tuple[Any, list[tuple[int, int]], Any]
+
+
+class Valued(NamedTuple):
+    """The nodes that have values after a run and keep their recipes, those that do for
+    a gradient to come, and how they are noted to have been made: what is made, the
+    place, and whether it depends on what is trained.
+    """
+
+    nodes: list[tuple[Slot, int, bool]]
+    more: list[tuple[Slot, int, bool]]
+    noted: Noted | None
+
+    def settle(self, nodes: Sequence[Tensor], made: Sequence[Any]) -> list[Tensor]:
+        """Give nodes their values; the first of them."""
+        marks = {}
+        if self.noted is not None and any(carried for _, _, carried in self.nodes):
+            key, places, leaves = self.noted
+            known = {nodes[k].serial: n for k, n in places}
+            marks = {"program": (key, known, leaves)}
+        for slot, place, carried in self.nodes:
+            settle(nodes[place], made[slot])
+            nodes[place].mark = {**marks, "carried": carried}
+        for slot, place, carried in self.more:
+            keep_residual(nodes[place], made[slot], carried)
+        return [nodes[place] for _, place, _ in self.nodes]
+
+
 @dataclass
 class Plan:
     """A run: its parts, of which the last makes the next values of Variables; the rows
@@ -271,10 +315,13 @@ class Plan:
     nodes: Sequence[tuple[Slot | None, int, Op]]
     spent: Op  # what rows are cut to
     open: Sequence[int] = ()  # places of values whose gradient this is
+    values: Valued | None = None  # of a run that cuts nothing
 
-    def run(self, look: Look) -> None:
-        """Run all parts for this graph, settle and cut its nodes, and commit."""
+    def run(self, look: Look) -> list[Tensor]:
+        """Run all parts for this graph, settle and cut its nodes, and commit; the nodes
+        that keep their recipes."""
         values = Values(look, self.slots)
+        done: list[Tensor] = []
         try:
             self._run_parts(values)
             mark_run()
@@ -287,6 +334,10 @@ class Plan:
                 if slot is not None:
                     settle(nodes[place], made[slot])
                 cut(nodes[place], leaf)
+            if self.values is not None:
+                done = self.values.settle(nodes, made)
+            if look.updates:
+                top().drop(look.updates)
         except BaseException as error:
             failed = isinstance(error, (Failed, LateError))
             if values.claim is not None:
@@ -296,14 +347,13 @@ class Plan:
             if isinstance(error, LateError) and error.ticket in runs:
                 raise Failed from None
             raise
-        if look.updates:
-            top().drop(look.updates)
         claim = values.claim
         changed = None if claim is None else claim.finish()
         if claim is not None and claim.copies is not None:
             let_go(set(map(id, claim.variables)))
         if changed is not None:
             raise outdated(changed).located("step", repr(changed.type))
+        return done
 
     def _run_parts(self, values: Values) -> None:
         """Begin all parts, and be there until nothing can be found wrong any more: what

@@ -139,19 +139,26 @@ class Native(Engine):
         made = structure(nodes, {}, keep)
         key = made.key(keep, *_settings())
         more, beside = self.residuals.kept(key, made)
-        if beside or more - keep:
+        if beside or known(made):
             return None
-        make = partial(self._linked, key, _Wanted(made, {}, keep))
+        still = self.residuals.wanted(key)
+        noted = key, made.place, made.leaves
+        more -= keep
+        if more:
+            loose = sorted(made.place[s] for s in more)
+            key = made.key(keep | more, *_settings(), *loose)
+        make = partial(self._linked, key, _Wanted(made, {}, keep, more))
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
         order = made.nodes
-        numbers = {s: made.place[s] for s in keep}
+        numbers = {s: made.place[s] for s in keep | more}
         over = {argument: result for result, argument in linked.program.shared}
         results = {n: number for number, n, _ in linked.program.results}
         arguments = enumerate(linked.program.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
         program = _Known(self, key, leaves)
         given = [order[k] for k in leaves]
-        return Found(program, given, numbers, reused, linked.needs)
+        tell = sorted(more), noted, still
+        return Found(program, given, numbers, reused, linked.needs, *tell)
 
     def known(self, key: tuple[int, ...], leaves: list[int]) -> Linked | None:
         """A program while it is kept, for the thread that is about to run it."""

@@ -8,7 +8,7 @@ node in the graph: it is kept as results of another call, beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +129,21 @@ class Residuals:
         if found is None:
             found = self._seen[key] = _effects(made.nodes)
         return found
+
+    def wanted(self, key: Key) -> Callable[[], bool]:
+        """Whether what is kept by a program is what it is now, asked at each run."""
+        wish = self._wishes.get(key)
+        before = None if wish is None else (set(wish.places), set(wish.inside))
+
+        def still() -> bool:
+            with self._lock:
+                now = self._wishes.get(key)
+                if now is None:
+                    return before is None
+                now.idle += 1
+                return now.idle <= IDLE and (now.places, now.inside) == before
+
+        return still
 
     def renew(self, nodes: Iterable[Tensor]) -> None:
         """Know that gradients of evaluated nodes have followed."""
