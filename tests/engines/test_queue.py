@@ -181,7 +181,7 @@ def test_a_failure_just_after_what_is_waited_for_is_told(
     def late(address: int, number: int) -> None:
         """The other run is over, too, before anybody has looked."""
         wait(address, number)
-        wait(address, pools[2]._count)
+        wait(address, pools[2]._state.queued.value)
 
     fine, steps = Steps(), Steps()
     steps.add("fail", 9, 9, steps.status)

@@ -256,6 +256,8 @@ class Recording(Recorder):
             return None
         if not slots >= self.changes.keys():
             return None
+        for part in self.parts:
+            part.waits = True  # type: ignore[union-attr]
         last.changes = list(self.changes.values())
         if self.changes and len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)

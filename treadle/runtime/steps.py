@@ -121,6 +121,7 @@ class Computed:
     needs: list[tuple[Source, int]] | None = None
     still: Callable[[], bool] | None = None  # whether it is what is wanted
     begins: bool = False
+    waits: bool = False  # for what it makes, which somebody is about to look at
     changes: list[Change] = field(default_factory=list)
     moved: Moved | None = None
     runs: int = 0  # that were waited for
@@ -130,6 +131,7 @@ class Computed:
         if self.still is not None and not self.still():
             raise Failed
         begins = self.begins or (self._is_worth_it() and self.is_sure(values))
+        begins = begins and not self.waits
         if values.begun and not begins:
             values.begun[-1].wait()
         start = perf_counter()

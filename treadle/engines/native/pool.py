@@ -22,7 +22,7 @@ import ctypes
 import sys
 import threading
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -115,8 +115,6 @@ class Pool:
         self._native: Any = None  # the runner; None until started
         self._state: _State | None = None
         self._jobs: deque[_Job] = deque()
-        self._holds: Counter[Limit] = Counter()  # bytes
-        self._count = 0  # runs ever queued
         self._owner = 0  # the thread whose runs are queued
         self._lost = range(0)  # the runs that failed last, or were left out then
         _pools.add(self)
@@ -177,16 +175,23 @@ class Pool:
                 self.reached(self._jobs[0].ticket.number)
             self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
-            ticket = Ticket(self, self._count + 1)
+            ticket = Ticket(self, state.queued.value + 1)
             if claim is not None:
                 claim.begin(lambda: ticket.is_queued, ticket)
-            state.queue(state.address, *pointers)
-            # After it: this thread may come to wait in between, in a finalizer.
-            self._count += 1
-            self._jobs.append(_Job(ticket, done, status_pointer, held))
-            self._holds[held.limit] += held.bytes
-            _queued.add(self)
+            try:
+                state.queue(state.address, *pointers)
+                # After it: this thread may come to wait in between, in a finalizer.
+                self._jobs.append(_Job(ticket, done, status_pointer, held))
+                _queued.add(self)
+            except BaseException:  # an interrupt: nobody may be told of what is queued
+                if ticket.is_queued:
+                    state.wait(state.address, ticket.number)
+                raise
         return ticket
+
+    def _held(self, limit: Limit) -> int:
+        """The bytes that runs of a kind hold."""
+        return sum(x.held.bytes for x in list(self._jobs) if x.held.limit == limit)
 
     def make_room(self, wanted: Held) -> None:
         """Be there until a run may hold this too: runs of its kind that go on hold no
@@ -195,11 +200,11 @@ class Pool:
         """
         state, limit = self._state, wanted.limit
         most, bytes = limit.bytes, wanted.bytes
-        if self._holds[limit] <= most // 8 - bytes:
+        if self._held(limit) <= most // 8 - bytes:
             return
         if state:
             self.reached(state.over.value)
-        while 0 < self._holds[limit] > most - bytes:
+        while 0 < self._held(limit) > most - bytes:
             with _order:
                 own = [x.ticket.number for x in self._jobs if x.held.limit == limit]
                 if own:
@@ -241,7 +246,6 @@ class Pool:
             _late.setdefault(self._owner, error)
         while self._jobs and self._jobs[0].ticket.number <= over:
             job = self._jobs.popleft()
-            self._holds[job.held.limit] -= job.held.bytes
             job.done(job.ticket.number not in self._lost)
         if not self._jobs:
             _queued.discard(self)
@@ -266,7 +270,6 @@ class Pool:
     def _forget(self) -> None:
         """In a forked child, where the workers are not, and nothing is queued."""
         self._native = self._state = None
-        self._count = 0
 
 
 class _State:
@@ -361,7 +364,7 @@ def _finish() -> None:
     """Be there until all that is queued is over, and raise nothing."""
     for one in list(_queued):
         if one._state is not None:
-            one._wait(one._state, one._count)
+            one._wait(one._state, one._state.queued.value)
 
 
 def _tell() -> None:
