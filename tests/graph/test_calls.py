@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.core.twins import needs_core
 from treadle.graph.calls import LONGEST, Called, signature
 from treadle.graph.tensor import watchers
 from treadle.graph.traversal import reach
 from treadle.nn.linear import affine
+
+pytestmark = needs_core  # Python alone follows no plans
 
 
 def x(*shape: int) -> Any:

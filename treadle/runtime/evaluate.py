@@ -44,7 +44,8 @@ from treadle.runtime.written import check_bases, commit, held, owned, spent_of, 
 __all__ = ["evaluate"]
 
 
-_plans = Plans()  # of what runs by itself: optimizers have their own
+# Of values. Who has Variables assigned has plans of its own, which hold these.
+_plans = Plans()
 
 
 @held_back
@@ -54,29 +55,32 @@ def run(
     *,
     spent: Sequence[Tensor] = (),
     cuts: bool = False,
+    plans: Plans | None = None,
 ) -> list[Tensor]:
     """Evaluate the roots and the thread's pending updates; the nodes that were settled.
 
     With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
     are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
-    that its old array may be overwritten where nothing else refers to it. A failing run
+    that its old array may be overwritten where nothing else refers to it. Runs with
+    assignments come again by `plans`, which hold their Variables. A failing run
     drops the thread's pending updates: the Variables stay as they were.
     """
+    updates = top().pending
     told = feeds or spent or recorder() is not None  # who is told wants to know of all
-    around = None if told else settings()
+    around = None if told or (updates and plans is None) else settings()
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
-    updates = top().pending
-    own = _plans.owned({}, updates)
+    plans = plans or _plans
+    own = plans.owned({}, updates)
     seen = look(roots, (), own, False, updates)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     key = seen.key, around, cuts
-    done = _plans.run(key, seen)
+    done = plans.run(key, seen)
     if done is not None:
         return done
-    note = _plans.note(key, seen, own, cuts)
-    with _plans.kept(note):
+    note = plans.note(key, seen, own, cuts)
+    with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
 
 

@@ -25,6 +25,7 @@ from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
 from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
+from treadle.runtime.again import Plans
 from treadle.runtime.evaluate import run
 from treadle.runtime.guard import Guard, Wrapper
 from treadle.runtime.history import forget
@@ -53,6 +54,7 @@ class Traced:
         self.structure = structure
         self.static = static  # results that are no tensors, None where one is
         self.runs = runs
+        self.plans = Plans() if runs else None  # of what a step in it assigns
         self.plain = not (runs or traced.assigned or any(s is not None for s in static))
         self.alive: list[Any] = []
         self.single = self.plain and structure == "leaf"
@@ -93,7 +95,8 @@ class Traced:
                 top().runs = True
             else:
                 # A step is over: what it used is let go, its results keep their values.
-                for y in run([y for y in found if isinstance(y, Tensor)], cuts=True):
+                own = [y for y in found if isinstance(y, Tensor)]
+                for y in run(own, cuts=True, plans=self.plans):
                     forget(y)
         return found
 
