@@ -228,3 +228,15 @@ def test_plans_keep_no_variable_alive() -> None:
     refs = use()
     gc.collect()
     assert all(ref() is None for ref in refs)
+
+
+def test_the_plan_that_was_used_last_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = again.Plans()
+    monkeypatch.setattr(evaluate, "_plans", plans)
+    xs = [td.constant(np.ones(n)) for n in (2, 3)]
+    for _ in range(3):
+        for x in xs:
+            float(td.sum(x))
+    first, second = plans._table
+    float(td.sum(xs[0]))
+    assert list(plans._table) == [second, first]

@@ -22,6 +22,16 @@ struct Graph {
 };
 Graph graph;
 
+// Frees an object of one of the types here, whose members are cleared first.
+template <int (*clear)(PyObject*)>
+void freed(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
 PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); }
 
 // -- plans -----------------------------------------------------------------------------
@@ -86,18 +96,10 @@ int plan_clear(PyObject* self) {
   return 0;
 }
 
-void plan_free(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  plan_clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 PyType_Slot plan_slots[] = {{Py_tp_doc, const_cast<char*>("A plan, as it is followed.")},
                             {Py_tp_traverse, reinterpret_cast<void*>(plan_traverse)},
                             {Py_tp_clear, reinterpret_cast<void*>(plan_clear)},
-                            {Py_tp_dealloc, reinterpret_cast<void*>(plan_free)},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(freed<plan_clear>)},
                             {0, nullptr}};
 PyType_Spec plan_spec = {"treadle.core.native.Plan", sizeof(PlanObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
@@ -480,14 +482,6 @@ int call_clear(PyObject* self) {
   return 0;
 }
 
-void call_free(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  call_clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 // As a function of Python, it is a method of the object that it is asked of.
 PyObject* bound(PyObject* self, PyObject* x, PyObject*) {
   return x && x != Py_None ? PyMethod_New(self, x) : Py_NewRef(self);
@@ -504,7 +498,7 @@ PyType_Slot call_slots[] = {
     {Py_tp_members, call_members},
     {Py_tp_traverse, reinterpret_cast<void*>(call_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(call_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(call_free)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(freed<call_clear>)},
     {0, nullptr}};
 PyType_Spec call_spec = {"treadle.core.native.Call", sizeof(CallObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |

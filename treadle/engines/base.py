@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from treadle.graph.claim import Claim, InPlace
 from treadle.graph.tensor import Tensor
 
 Values = dict[int, Any]
-_F = TypeVar("_F", bound=Callable[..., Any])
 MANY = 50_000  # nodes of a graph that takes seconds to compile
 TINY = 256  # bytes of a node on average
 
@@ -124,7 +123,7 @@ class Engine:
         return None
 
     def derived(self, nodes: Sequence[Tensor]) -> None:
-        """Know that gradients of values have followed: more may."""
+        """Keep on what is kept for gradients of these: one was computed."""
 
     def beside(self) -> bool:
         """Whether what is begun goes on beside the caller."""

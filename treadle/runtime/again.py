@@ -9,7 +9,7 @@ of their results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -86,6 +86,8 @@ class Plans:
             return None
         if done is not None:
             self.hits += 1
+            with suppress(KeyError):  # another thread may have emptied the table
+                self._table.move_to_end(key)
         return done
 
     def note(

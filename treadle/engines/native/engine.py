@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +47,6 @@ from treadle.ops.call import place_inside
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Native(Engine):
