@@ -29,6 +29,72 @@ def test_a_network_comes_back(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_loading_copies_and_runs_nothing(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*given: object) -> None:
+        raise AssertionError("an engine was asked to run something")
+
+    a, b, c = (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(3))
+    path = tmp_path / f"a{ending}"
+    td.save(path, a)
+    state = a.state_dict()
+    monkeypatch.setattr("treadle.runtime.values.chosen", asked)
+    loaded = td.load(path, b)
+    c.load_state_dict(state)
+    assert loaded.keys() == state.keys()
+    for array in (*loaded.values(), *state.values()):
+        if array.flags.writeable:
+            array[...] = 7  # a copy of what the networks have
+    for module in (b, c):
+        for name, value in module._state_variables().items():
+            array = value.committed.array
+            assert array is not None and not array.flags.writeable
+            assert np.array_equal(array, a._state_variables()[name].committed.array)
+
+
+def test_what_was_assigned_before_is_carried_out_first() -> None:
+    layer = nn.Linear(1, 1)
+    state = {"weight": np.full((1, 1), 5.0), "bias": np.zeros(1)}
+    layer.weight.assign(layer.weight * 0 + 2)
+    before = layer.weight * 10
+    layer.load_state_dict(state)
+    assert float(layer.weight.sum()) == 5.0 and float(before.sum()) == 20.0
+
+
+def test_a_transaction_takes_back_what_it_has_loaded() -> None:
+    layer = nn.Linear(1, 1)
+    before = layer.state_dict()
+    with pytest.raises(ZeroDivisionError), td.transaction():
+        layer.load_state_dict({k: v + 1 for k, v in before.items()})
+        assert layer.weight.numpy() == before["weight"] + 1
+        raise ZeroDivisionError
+    assert layer.weight.numpy() == before["weight"]
+
+
+def test_training_goes_on_from_what_was_loaded_between_steps() -> None:
+    layer, optimizer = nn.Linear(2, 1), td.optim.SGD(lr=0.5)
+    state = layer.state_dict()
+    x = np.ones((4, 2), np.float32)
+    first = [float(optimizer.step((layer(x) ** 2).mean())) for _ in range(5)]
+    layer.load_state_dict(state)
+    again = [float(optimizer.step((layer(x) ** 2).mean())) for _ in range(5)]
+    assert again == first
+    assert len(set(first)) > 1
+
+
+def test_what_is_no_state_is_none_by_any_path() -> None:
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            self.register_buffer("passing", [1.0], persistent=False)
+            self.register_buffer("kept", [2.0])
+
+    net = nn.Module()
+    net.a = net.b = Part()
+    assert list(net.state_dict()) == ["a.kept", "b.kept"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_training_goes_on_alike(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"run{ending}"
     x = np.ones((2, 3), "f4")

@@ -99,6 +99,8 @@ def as_dtype(dtype: Any) -> DType:
     >>> as_dtype("bfloat16").name, as_dtype(bool).name
     ('bfloat16', 'bool')
     """
+    if isinstance(dtype, np.dtype) and dtype in OWN:
+        return OWN[dtype]
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
     try:

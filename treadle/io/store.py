@@ -19,10 +19,10 @@ from treadle.io.source import Buffer, is_buffer, place_of
 from treadle.io.tensors import check_size, listed, read_item, write_file
 from treadle.nn.module import Module
 from treadle.nn.state import Keys, Rename, choose, compare, one_value
-from treadle.optim.groups import store
 from treadle.optim.state import OptimizerState
 from treadle.runtime.computation import Computation
 from treadle.runtime.evaluate import evaluate
+from treadle.runtime.store import store
 
 __all__ = ["Arrays", "load", "save"]
 
@@ -268,6 +268,8 @@ def _joined(prefix: str, name: str) -> str:
 
 def _stateful(name: str, what: Any) -> Stateful:
     """What values can be loaded into."""
+    if isinstance(what, Module) and _is_plain(type(what)):
+        return _Variables(what._state_variables(), type(what).__name__)
     if hasattr(what, "check_state"):
         found: Stateful = what
         return found
@@ -286,11 +288,19 @@ def _stateful(name: str, what: Any) -> Stateful:
     )
 
 
+def _is_plain(kind: type[Module]) -> bool:
+    """Whether its state is its Variables, to be looked for once, and no more."""
+    names = "check_state", "load_state_dict"
+    return all(getattr(kind, n) is getattr(Module, n) for n in names)
+
+
 class _Variables:
     """Variables by name, as something with a state."""
 
-    def __init__(self, variables: Mapping[str, Variable]) -> None:
-        self.variables = variables
+    def __init__(
+        self, variables: Mapping[str, Variable], who: str = "the variables"
+    ) -> None:
+        self.variables, self.who = variables, who
 
     def state_dict(self) -> dict[str, Array]:
         named = self.variables
@@ -300,7 +310,7 @@ class _Variables:
         self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()
     ) -> Keys:
         own = {name: v.type for name, v in self.variables.items()}
-        return compare(own, types, strict, "the variables", wrong)
+        return compare(own, types, strict, self.who, wrong)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         known = self.variables.items()

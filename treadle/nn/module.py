@@ -13,7 +13,6 @@ from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import as_dtype, kind, whole
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
-from treadle.graph.frame import explicit_updates
 from treadle.graph.noted import Noted
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.nn.state import (
@@ -27,7 +26,8 @@ from treadle.nn.state import (
     one_value,
 )
 from treadle.nn.trained import released, settle, trains
-from treadle.runtime.evaluate import evaluate, run
+from treadle.runtime.evaluate import evaluate
+from treadle.runtime.store import store
 
 __all__ = ["Keys", "Module"]
 
@@ -162,14 +162,19 @@ class Module(Noted):
         """This module and all below it."""
         return (module for _, module in self.named_modules())
 
-    def _named_variables(self, once: bool = True) -> Iterator[tuple[str, Variable]]:
+    def _named_variables(
+        self, once: bool = True, passing: bool = True
+    ) -> Iterator[tuple[str, Variable]]:
         seen: set[int] = set()
 
         def visit(prefix: str, module: Module) -> Iterator[tuple[str, Variable]]:
             if id(module) in above:
                 return
             above.add(id(module))
+            left = () if passing else module._passing
             for name, value in module._attributes():
+                if name in left or not isinstance(value, _HOLDERS):
+                    continue
                 for path, item in members(_joined(prefix, name), value, Module):
                     if isinstance(item, Module):
                         yield from visit(path, item)
@@ -224,13 +229,7 @@ class Module(Noted):
     # -- state ---------------------------------------------------------------------
 
     def _state_variables(self) -> dict[str, Variable]:
-        passing = {
-            _joined(path, name)
-            for path, module in self.named_modules()
-            for name in module._passing
-        }
-        named = self._named_variables(once=False)
-        return {k: v for k, v in named if k not in passing}
+        return dict(self._named_variables(once=False, passing=False))
 
     def state_dict(self) -> State:
         """The values of all parameters and buffers at one moment: path -> array.
@@ -285,11 +284,9 @@ class Module(Noted):
             else None
             for name in taken.names
         }
-        keys = self.check_state(types, strict, taken.wrong)
-        distinct = one_value([(k, own[k], array) for k, array in arrays.items()])
-        with explicit_updates():
-            updates = [variable.assign(array) for variable, array in distinct]
-        run(updates)
+        known, who = {k: v.type for k, v in own.items()}, type(self).__name__
+        keys = compare(known, types, strict, who, taken.wrong)
+        store(one_value([(k, own[k], array) for k, array in arrays.items()]))
         return keys
 
     # -- modes ---------------------------------------------------------------------
@@ -391,3 +388,6 @@ def _joined(prefix: str, name: str) -> str:
 
 def _is_parameter(v: Variable) -> bool:
     return isinstance(v, Parameter) or v.wanted
+
+
+_HOLDERS = (Variable, Module, list, tuple, dict)  # what has Variables in it

@@ -17,8 +17,9 @@ from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.optim.groups import parameters_of, store
+from treadle.optim.groups import parameters_of
 from treadle.runtime.evaluate import run
+from treadle.runtime.store import store
 
 __all__ = ["ConjugateGradient", "FullBatch", "joined"]
 

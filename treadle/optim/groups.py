@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,59 +10,26 @@ import numpy as np
 
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
-from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.optim.transform import Transform
-from treadle.runtime.evaluate import run
-from treadle.runtime.written import outdated
+from treadle.runtime.store import store
 
 __all__ = [
-    "Changes",
     "Group",
     "Now",
     "Rate",
     "Rule",
     "Work",
-    "each_once",
     "groups_of",
     "named",
     "parameters_of",
-    "store",
-    "updates_of",
 ]
 
 Rate = Any
 Rule = Callable[..., Transform]
-Changes = list[tuple[Variable, Any]]  # the next versions, as expressions
-
-
-def each_once(pairs: Iterable[tuple[Variable, Any]]) -> Changes:
-    """The pairs without those of a Variable that has another one after them."""
-    return [*{id(v): (v, value) for v, value in pairs}.values()]
-
-
-def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
-    """Assign values at once, so that a later failing run cannot drop them."""
-    pairs = each_once(pairs)
-    if top().tracing:
-        for variable, value in pairs:
-            variable.assign(value)
-        return
-    run(updates_of(pairs))
-
-
-def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
-    """Explicit Updates; refused where a version is newer than those of serials up to
-    `since`, which the values were made from."""
-    with explicit_updates():
-        updates = [variable.assign(value) for variable, value in changes]
-    for (variable, _), update in zip(changes, updates, strict=True):
-        if since is not None and update.inputs[0].serial > since:
-            raise outdated(variable).located("step", repr(variable.type))
-    return updates
 
 
 class Group:

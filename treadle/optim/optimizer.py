@@ -23,18 +23,14 @@ from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
 from treadle.optim.groups import (
-    Changes,
     Group,
     Now,
     Rate,
     Rule,
     Work,
-    each_once,
     groups_of,
     named,
     parameters_of,
-    store,
-    updates_of,
 )  # fmt: skip
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
@@ -46,6 +42,7 @@ from treadle.runtime.again import Plans
 from treadle.runtime.evaluate import run
 from treadle.runtime.look import Look, Owned, look, settings
 from treadle.runtime.recorder import recording
+from treadle.runtime.store import Changes, each_once, store, updates_of
 
 __all__ = ["Optimizer"]
 

@@ -16,11 +16,12 @@ from treadle.graph.numbers import number
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
-from treadle.optim.groups import Group, Work, store
+from treadle.optim.groups import Group, Work
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.look import Owned
+from treadle.runtime.store import store
 
 __all__ = ["OptimizerState"]
 
