@@ -43,8 +43,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--python", action="append", default=[], metavar="NAME=PATH",
         help="the interpreter that has a library; also TREADLE_BENCH_PYTHON_NAME",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, help="alternations (7; quick: 2)")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--rounds", type=int, help="alternations (7; quick or ordinary: 2)"
+    )
+    parser.add_argument("--threads", type=int, help="of each process (2; ordinary: 1)")
     parser.add_argument(
         "--quiet", type=float, default=math.inf, metavar="N",
         help="repeat what is measured while others use more than N processors",
@@ -75,15 +77,17 @@ def main() -> int:
         return 0
     console = Console(stderr=True, highlight=False, markup=False)
     work = workload(chosen.workload)
+    ordinary = work.steps is not None
+    threads = chosen.threads or (1 if ordinary else 2)
     setting = Setting(
-        chosen.threads, sizes, chosen.quick, chosen.check, chosen.quiet, chosen.only
+        threads, sizes, chosen.quick, chosen.check, chosen.quiet, chosen.only
     )
     peers = find(work, chosen.peer, interpreters(chosen.python))
     for name, why in peers.missing.items():
         console.print(f"missing: {name}: {why}")
     if chosen.check:
         return 0 if check(work, setting, peers, console.print) else 1
-    rounds = chosen.rounds or (2 if chosen.quick else 7)
+    rounds = chosen.rounds or (2 if chosen.quick or ordinary else 7)
     own = not chosen.peers_only
     outcome = compare(work, setting, peers, rounds, own, console.print)
     show(outcome)

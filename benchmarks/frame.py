@@ -47,6 +47,11 @@ class Outcome:
         return collect(self.raw, self.workload.together)
 
     @property
+    def measured(self) -> set[str]:
+        """The implementations that have figures."""
+        return {process["implementation"] for process in self.raw}
+
+    @property
     def findings(self) -> list[Finding]:
         """What became of the claims."""
         samples = self.samples

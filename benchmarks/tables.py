@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.frame import Outcome
 from benchmarks.report import WIDTH, machine, short
-from benchmarks.verdict import Finding, best_peer, in_turn, quartiles
+from benchmarks.verdict import Finding, best_peer, in_turn, least_in_turn, quartiles
 
 __all__ = [
     "RESULTS",
@@ -25,6 +25,7 @@ __all__ = [
     "figures_table",
     "keep",
     "kept_name",
+    "ordinary_table",
     "show",
 ]
 
@@ -66,6 +67,35 @@ def figures_table(outcome: Outcome) -> Table:
             table.add_row(*row)
             label = ""
         table.add_section()
+    return table
+
+
+def ordinary_table(outcome: Outcome) -> Table:
+    """Microseconds of a step, a case a row, the least of all turns; treadle's ratio to
+    each peer, the least of all turns; below, of cases that are alike, the worst over
+    the best."""
+    table = Table(title=f"{outcome.workload.name}, sizes {outcome.setting.sizes}")
+    names = [n for n in outcome.workload.implementations if n in outcome.measured]
+    own = "treadle" in names
+    peers = [n for n in names if n != "treadle" and own]
+    for column in ("case", *(f"{n} us" for n in names), *(f"/ {n}" for n in peers)):
+        side: Any = "left" if column == "case" else "right"
+        table.add_column(column, justify=side, no_wrap=True)
+    spread: dict[str, list[float]] = {n: [] for n in names}
+    for (case, _), figures in outcome.samples.items():
+        least = {n: min(found) * 1e3 for n, found in figures.items()}
+        row = [short(least.get(n)) for n in names]
+        for n in peers:
+            both = figures.get("treadle"), figures.get(n)
+            row.append(f"{least_in_turn(*both):.2f}" if all(both) else "")
+        table.add_row(case, *row)
+        if case in outcome.workload.alike:
+            for n, figure in least.items():
+                spread[n].append(figure)
+    if outcome.workload.alike:
+        table.add_section()
+        worst = [f"{max(x) / min(x):.2f} x" if x else "" for x in spread.values()]
+        table.add_row("alike: worst / best", *worst)
     return table
 
 
@@ -123,7 +153,8 @@ def show(outcome: Outcome) -> None:
     """Print the tables there is something for."""
     console = Console()
     console.width = max(console.width, WIDTH)
-    console.print(figures_table(outcome))
+    ordinary = outcome.workload.steps is not None
+    console.print((ordinary_table if ordinary else figures_table)(outcome))
     if outcome.workload.counts:
         console.print(counts_table(outcome))
     if outcome.findings:

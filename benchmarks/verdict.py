@@ -16,6 +16,7 @@ __all__ = [
     "best_peer",
     "in_turn",
     "judge",
+    "least_in_turn",
     "quartiles",
     "verdict",
 ]
@@ -63,6 +64,15 @@ def in_turn(own: Sequence[float], other: Sequence[float]) -> float:
     2.0
     """
     return statistics.median(a / b for a, b in zip(own, other, strict=False))
+
+
+def least_in_turn(own: Sequence[float], other: Sequence[float]) -> float:
+    """The least of the ratios of each turn: what others do on a machine adds to one.
+
+    >>> least_in_turn([2.0, 40.0], [1.0, 10.0])
+    2.0
+    """
+    return min(a / b for a, b in zip(own, other, strict=False))
 
 
 @dataclass(frozen=True)

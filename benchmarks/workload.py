@@ -92,7 +92,9 @@ class Workload:
     processes of its own. `iterations` of a case make one sample; None chooses them so
     that a sample takes `seconds`. `warm` runs come before the first sample. Where they
     go `together`, processes stay and take turns for each sample of a case. `source`
-    tells where the data is from, where that can differ.
+    tells where the data is from, where that can differ. Of an ordinary program so many
+    `steps` are timed one by one, in processor time (`ordinary.py`); its cases that are
+    `alike` record the same nodes.
     """
 
     name: str
@@ -109,6 +111,8 @@ class Workload:
     warm: int = 3
     together: bool = False
     source: Callable[[], str] | None = None
+    steps: int | None = None
+    alike: tuple[str, ...] = ()
 
 
 def stepping(

@@ -6,11 +6,12 @@ from importlib import import_module
 
 from benchmarks.workload import Workload
 
-__all__ = ["NAMES", "workload"]
+__all__ = ["NAMES", "ORDINARY", "workload"]
 
+ORDINARY = ("spellings", "gan", "policy", "dqn", "pinn", "gp", "vae")
 NAMES = (
     "lenet", "owl", "tree", "tagger", "rnnlm", "ragged", "gpt", "resnet",
-    "elementwise", "contraction",
+    "elementwise", "contraction", *ORDINARY,
 )  # fmt: skip
 
 

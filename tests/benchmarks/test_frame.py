@@ -141,6 +141,32 @@ def test_tables_and_file_tell_everything(
     assert [round(f["median"]) for f in times] == [30, 60, 50]
 
 
+def test_ordinary_programs_are_shown_by_cases(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work = replace(WORK, steps=8, claims=(), alike=("a", "b"))
+    outcome = frame.Outcome(work, Setting(threads=1), PEERS)
+    figures = {"treadle": (1e-3, 2e-3, 9e-3), "torch": (4e-3, 2e-3, 1e-3)}
+    for slow in (2.0, 1.0):  # of what the turns have, the least counts
+        for name, seconds in figures.items():
+            factor = slow if name == "treadle" else 1.0
+            cases = zip("abc", seconds, strict=True)
+            found = {case: {"seconds": [factor * s] * 3} for case, s in cases}
+            outcome.raw.append({"implementation": name, "figures": found})
+    show(outcome)
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = {
+        words[1]: words[3::2] for words in shown if words[1:2] in (["a"], ["b"], ["c"])
+    }
+    assert rows == {
+        "a": ["1000", "4000", "0.25"],
+        "b": ["2000", "2000", "1.00"],
+        "c": ["9000", "1000", "9.00"],
+    }
+    (spread,) = (words for words in shown if "alike:" in words)
+    assert [w for w in spread if w[:1].isdigit()] == ["2.00", "2.00"]
+
+
 def test_a_bound_is_the_slowest_limit_over_the_time() -> None:
     figure = {"seconds": [0.2, 0.1, 0.4], "bounds": {"copy": 0.1, "cache": 0.15}}
     raw = [{"implementation": "treadle", "figures": {"exp": figure}}]

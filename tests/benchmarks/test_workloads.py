@@ -17,11 +17,12 @@ from benchmarks import corpora, fit, loop, resident
 from benchmarks import pictures as pictures_module
 from benchmarks.bandwidth import Copy, InCache
 from benchmarks.libraries import library_of
-from benchmarks.one import measure
+from benchmarks.one import by_steps, measure
 from benchmarks.pictures import pictures
-from benchmarks.workload import SIZES, stepping
+from benchmarks.workload import SIZES, Case, stepping
 from benchmarks.workloads import (
     NAMES,
+    ORDINARY,
     branches,
     contraction,
     elementwise,
@@ -123,10 +124,33 @@ def test_every_claim_speaks_of_a_case(name: str) -> None:
 def test_checked_values_are_the_same_each_time(name: str, part: str) -> None:
     first, second = (measured(name, part, check=True) for _ in range(2))
     assert first == second
-    (figure,) = first.values()
-    assert all(math.isfinite(value) for value in figure["values"])
     learns = not part.startswith("forward")
-    assert (len(set(figure["values"])) > 1) == learns
+    for figure in first.values():
+        assert all(math.isfinite(value) for value in figure["values"])
+        assert (len(set(figure["values"])) > 1) == learns
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_program_is_measured_by_steps(name: str) -> None:
+    work = workload(name)
+    assert work.steps is not None and not work.claims
+    cases = set(measured(name, "step", check=True))
+    assert cases.issuperset(work.alike)
+
+
+def test_cases_that_are_alike_start_and_go_alike() -> None:
+    found = measured("spellings", "step", check=True)
+    plain = found["step"]["values"]
+    for name in workload("spellings").alike:
+        if name != "accuracy read":  # which is added
+            assert found[name]["values"] == pytest.approx(plain, rel=1e-6), name
+
+
+def test_a_step_of_an_ordinary_program_is_one_run() -> None:
+    ran: list[int] = []
+    found = by_steps(Case("step", lambda n: float(ran.append(n) or 0)), 40, False)
+    assert ran == [1] * 40 and len(found) == 30
+    assert len(by_steps(Case("step", float), 40, True)) == 3
 
 
 def test_products_are_those_of_numpy() -> None:
