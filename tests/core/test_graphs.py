@@ -22,7 +22,7 @@ from treadle.batch import columns as fields_of
 from treadle.batch.columns import Columns, columns
 from treadle.core import native
 from treadle.engines.native import addresses
-from treadle.graph import outline, references, tensor, traversal
+from treadle.graph import references, tensor, traversal
 from treadle.graph.claim import InPlace
 from treadle.graph.resident import Future, Runs
 from treadle.graph.tensor import Tensor, forget, leave_late
@@ -95,39 +95,6 @@ def test_walks_find_the_same_nodes(edges: list[tuple[int, int]], derive: bool) -
     for python, machine in zip(*found, strict=True):
         assert [n.serial for n in python] == [n.serial for n in machine]
         assert all(map(is_, python, machine))
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60),
-    st.integers(1, 4),
-    st.sampled_from([5, 1024]),
-)
-def test_outlines(edges: list[tuple[int, int]], count: int, most: int) -> None:
-    nodes: list[Any] = [td.constant(1.0), td.constant([2.0, 3.0])]
-    for a, b in edges:
-        nodes.append(nodes[a % len(nodes)] * nodes[b % len(nodes)])
-        if a == b:
-            nodes[-1].numpy()
-    roots = nodes[-count:]
-    held = nodes[::3]
-    del nodes
-    with in_python(outline):
-        python = outline.outline(roots, most)
-    serials = None if python is None else [x.serial for x in python.nodes]
-    if python is not None:
-        python.nodes.clear()  # the core counts what refers to nodes, too
-    core = outline.outline(roots, most)
-    if python is None or core is None:
-        assert python is core
-        return
-    assert serials == [x.serial for x in core.nodes]
-    assert all(map(is_, python.ops, core.ops)) and len(python.ops) == len(core.ops)
-    for name in ("leaves", "others", "held"):
-        assert getattr(python, name) == getattr(core, name), name
-    for name in ("parts", "heads", "ages"):
-        assert getattr(python, name).tolist() == getattr(core, name).tolist(), name
-    assert held
 
 
 def test_a_large_graph_after_a_small_one_and_before_it() -> None:

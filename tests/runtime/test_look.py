@@ -9,7 +9,7 @@ import pytest
 
 import treadle as td
 from tests.core.twins import in_python
-from treadle.graph import outline
+from treadle.runtime import look as looks
 from treadle.runtime.look import Look, look
 
 
@@ -29,7 +29,7 @@ def network(draw: np.random.Generator, depth: int) -> tuple[Any, list[Any], list
 def both(asked: list[Any], more: list[Any], own: Any) -> list[Look | None]:
     """What both come to, without the nodes: a list of them would count."""
     found = []
-    for modules in ([outline], []):
+    for modules in ([looks], []):
         with in_python(*modules):
             found.append(look(asked, more, own, True))
         if found[-1] is not None:

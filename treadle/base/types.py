@@ -47,12 +47,13 @@ class Type:
     True
     """
 
-    __slots__ = ("__weakref__", "axes", "dtype", "nbytes", "shape", "size")
+    __slots__ = ("__weakref__", "_number", "axes", "dtype", "nbytes", "shape", "size")
     shape: Shape
     dtype: DType
     axes: Names | None
     size: int  # elements
     nbytes: int
+    _number: int  # graph/numbers.py
 
     def __new__(cls, shape: Shape, dtype: DType, axes: Names | None = None) -> Type:
         known = _types.get((shape, dtype, axes))

@@ -17,6 +17,16 @@ namespace treadle {
 
 inline PyArrayObject* array_of(PyObject* x) { return reinterpret_cast<PyArrayObject*>(x); }
 
+inline bool is_array(PyObject* x) { return Py_TYPE(x) == &PyArray_Type; }
+
+// Whether one alone refers to an array, and to each whose memory it is part of.
+inline bool is_alone(PyObject* array) {
+  for (PyObject* under = array; under && (under == array || is_array(under));
+       under = PyArray_BASE(array_of(under)))
+    if (!is_array(under) || Py_REFCNT(under) != 1) return false;
+  return true;
+}
+
 // A new array of one axis; without an object where Python has raised something.
 template <typename T, int type>
 struct Made {

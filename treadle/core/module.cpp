@@ -13,7 +13,9 @@ PyMODINIT_FUNC PyInit_native() {
   if (!module) return nullptr;
   for (PyMethodDef* functions : {treadle::node_functions, treadle::walk_functions,
                                  treadle::value_functions, treadle::call_functions,
-                                 treadle::row_functions})
+                                 treadle::row_functions, treadle::look_functions,
+                                 treadle::run_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
-  return treadle::add_call_types(module) ? module : nullptr;
+  return treadle::add_call_types(module) && treadle::add_run_types(module) ? module
+                                                                           : nullptr;
 }

@@ -89,16 +89,6 @@ PyObject* leave(PyObject*, PyObject* args) {
   return PyLong_FromLong(marked);
 }
 
-bool is_array(PyObject* x) { return Py_TYPE(x) == &PyArray_Type; }
-
-// Whether one alone refers to an array, and to each whose memory it is part of.
-bool is_alone(PyObject* array) {
-  for (PyObject* under = array; under && (under == array || is_array(under));
-       under = PyArray_BASE(array_of(under)))
-    if (!is_array(under) || Py_REFCNT(under) != 1) return false;
-  return true;
-}
-
 PyObject* in_place(PyObject*, PyObject* args) {
   PyObject *versions, *values;
   const char* bytes;

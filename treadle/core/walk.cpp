@@ -1,114 +1,33 @@
-// Walks over graphs: the nodes below some roots, their fields side by side
-// (batch/columns.py), and how a small graph is built (graph/outline.py).
-#include "arrays.hpp"
-
-#include <memory>
-#include <vector>
+// Walks over graphs: the nodes below some roots, and their fields side by side
+// (batch/columns.py).
+#include "walk.hpp"
 
 namespace treadle {
-namespace {
 
-// Numbers for objects in the order they are found. It is used again and again: a slot is
-// taken if its use is the present one, so that nothing has to be emptied.
-class Table {
- public:
-  void begin() {
-    if (slots_.empty()) slots_.assign(1024, {});
-    if (++use_ == 0) {  // the uses are over: none may be taken for the present one
-      slots_.assign(slots_.size(), {});
-      use_ = 1;
-    }
-    found_.clear();
-  }
-
-  // The number of an object, which is a new one if that is how many there were.
-  int64_t of(PyObject* x) {
-    size_t mask = slots_.size() - 1, k = place(x) & mask;
-    while (slots_[k].use == use_ && slots_[k].x != x) k = (k + 1) & mask;
-    if (slots_[k].use == use_) return slots_[k].number;
-    auto number = static_cast<uint32_t>(found_.size());
-    slots_[k] = {x, number, use_};
-    found_.push_back(x);
-    if (2 * found_.size() > slots_.size()) grow();
-    return number;
-  }
-
-  void prefetch(PyObject* x) const {
-    TREADLE_PREFETCH(&slots_[place(x) & (slots_.size() - 1)]);
-  }
-  size_t size() const { return found_.size(); }
-  size_t room() const { return slots_.size(); }
-  PyObject* operator[](size_t k) const { return found_[k]; }
-
- private:
-  struct Taken {
-    PyObject* x;
-    uint32_t number, use;
-  };
-  static size_t place(PyObject* x) {
-    return (reinterpret_cast<uintptr_t>(x) * 0x9E3779B97F4A7C15u) >> 24;
-  }
-  void grow() {
-    std::vector<PyObject*> known;
-    known.swap(found_);
-    slots_.assign(4 * slots_.size(), {});
-    use_ = 1;
-    for (PyObject* x : known) of(x);
-  }
-
-  std::vector<Taken> slots_;
-  std::vector<PyObject*> found_;
-  uint32_t use_ = 0;
-};
-
-// What is read of a node.
-struct Fields {
-  int64_t op, kind, type, stored, depth, references;
-  bool marked;
-};
-
-// What a walk writes, node by node as they are found.
-struct Walk {
-  Table nodes, things;
-  std::vector<int64_t> serials, starts, operands;
-  std::vector<Fields> fields;  // where they are asked for
-
-  void begin() {
-    nodes.begin();
-    things.begin();
-    for (auto* numbers : {&serials, &starts, &operands}) numbers->clear();
-    fields.clear();
-  }
-  void describe(PyObject* x) {
-    PyObject *op = treadle::nodes.op.of(x), *stored = treadle::nodes.stored.of(x);
-    fields.push_back({things.of(op), things.of(reinterpret_cast<PyObject*>(Py_TYPE(op))),
-                      things.of(treadle::nodes.type.of(x)),
-                      stored == Py_None ? 0 : reinterpret_cast<intptr_t>(stored),
-                      number(treadle::nodes.depth.of(x)), Py_REFCNT(x),
-                      treadle::nodes.mark.of(x) != Py_None});
-  }
-};
-
-// Memory for a walk that nobody else uses meanwhile: a finalizer may walk, too. A thread
-// keeps it unless it is large.
-class Lease {
- public:
-  static constexpr size_t kept = size_t{1} << 18;  // slots
-  Lease() : walk_(std::move(kept_)) {
-    if (!walk_) walk_ = std::make_unique<Walk>();
-    walk_->begin();
-  }
-  ~Lease() {
-    if (walk_->nodes.room() <= kept) kept_ = std::move(walk_);
-  }
-  Walk* operator->() const { return walk_.get(); }
-  Walk& operator*() const { return *walk_; }
-
- private:
-  static thread_local std::unique_ptr<Walk> kept_;
-  std::unique_ptr<Walk> walk_;
-};
 thread_local std::unique_ptr<Walk> Lease::kept_;
+
+bool are_nodes(PyObject* roots) {
+  if (!PyList_Check(roots) && !PyTuple_Check(roots)) {
+    PyErr_SetString(PyExc_TypeError, "a walk begins at a list or a tuple of nodes");
+    return false;
+  }
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
+    if (!PyObject_TypeCheck(PySequence_Fast_GET_ITEM(roots, k), nodes.kind)) {
+      PyErr_SetString(PyExc_TypeError, "a walk begins at nodes");
+      return false;
+    }
+  return true;
+}
+
+PyObject* listed(const std::vector<PyObject*>& found) {
+  PyObject* made = PyList_New(static_cast<Py_ssize_t>(found.size()));
+  if (!made) return nullptr;
+  for (size_t k = 0; k < found.size(); k++)
+    PyList_SET_ITEM(made, static_cast<Py_ssize_t>(k), Py_NewRef(found[k]));
+  return made;
+}
+
+namespace {
 
 // Fetches the memory of nodes that come soon, what the fields of nearer ones refer to,
 // and where the operands of the next are looked for.
@@ -127,20 +46,6 @@ void fetch(const Table& found, size_t k) {
     for (Py_ssize_t j = 0; j < std::min<Py_ssize_t>(PyTuple_GET_SIZE(inputs), 4); j++)
       found.prefetch(PyTuple_GET_ITEM(inputs, j));
   }
-}
-
-// Whether a list or a tuple has nodes alone.
-bool are_nodes(PyObject* roots) {
-  if (!PyList_Check(roots) && !PyTuple_Check(roots)) {
-    PyErr_SetString(PyExc_TypeError, "a walk begins at a list or a tuple of nodes");
-    return false;
-  }
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
-    if (!PyObject_TypeCheck(PySequence_Fast_GET_ITEM(roots, k), nodes.kind)) {
-      PyErr_SetString(PyExc_TypeError, "a walk begins at nodes");
-      return false;
-    }
-  return true;
 }
 
 // All nodes below some roots; to where values begin unless the whole is asked for.
@@ -181,15 +86,6 @@ std::vector<uint32_t> order_of(const std::vector<int64_t>& serials) {
     order.swap(next);
   }
   return order;
-}
-
-// A list of nodes, in an order; the walk may be used by others while it is made.
-PyObject* listed(const std::vector<PyObject*>& found) {
-  PyObject* made = PyList_New(static_cast<Py_ssize_t>(found.size()));
-  if (!made) return nullptr;
-  for (size_t k = 0; k < found.size(); k++)
-    PyList_SET_ITEM(made, static_cast<Py_ssize_t>(k), Py_NewRef(found[k]));
-  return made;
 }
 
 std::vector<PyObject*> ordered(const Walk& w, const std::vector<uint32_t>& order) {
@@ -253,91 +149,12 @@ PyObject* columns(PyObject*, PyObject* roots) {
                        operands.release());
 }
 
-constexpr int64_t ageless = int64_t{1} << 62;  // graph/outline.py: AGELESS
-
-struct Outline {
-  std::vector<int64_t> parts, heads, ages, others, leaves, first, held, open;
-};
-
-// Puts down all nodes below the roots, behind values too if that is the whole; false
-// where there are too many, or one without a value is marked or reads nothing.
-bool outlined(Walk& w, Outline& o, PyObject* roots, size_t most, bool whole) {
-  const auto given = static_cast<size_t>(PySequence_Fast_GET_SIZE(roots));
-  for (size_t k = 0; k < given; k++)
-    w.nodes.of(PySequence_Fast_GET_ITEM(roots, static_cast<Py_ssize_t>(k)));
-  o.others.assign(w.nodes.size(), -1);  // the list of roots
-  for (size_t k = 0; k < w.nodes.size(); k++) {
-    if (k >= most) return false;
-    PyObject* x = w.nodes[k];
-    o.others[k] += Py_REFCNT(x);
-    o.heads.push_back(static_cast<int64_t>(o.parts.size()));
-    PyObject* inputs = nodes.inputs.of(x);
-    const bool pending = waits(x), open = !pending && whole && PyTuple_GET_SIZE(inputs);
-    if (!pending && !open) {
-      o.ages.push_back(ageless);
-      o.parts.push_back(0);
-      o.leaves.push_back(static_cast<int64_t>(k));
-      continue;
-    }
-    if (open) o.open.push_back(static_cast<int64_t>(k));
-    if (pending && (nodes.mark.of(x) != Py_None || !PyTuple_GET_SIZE(inputs))) return false;
-    o.ages.push_back(number(nodes.serial.of(x)));
-    const size_t before = w.things.size();
-    o.parts.push_back(w.things.of(nodes.op.of(x)));
-    if (w.things.size() > before) o.first.push_back(static_cast<int64_t>(k));
-    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
-      const int64_t place = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
-      if (w.nodes.size() > o.others.size()) o.others.push_back(0);
-      o.others[static_cast<size_t>(place)]--;
-      o.parts.push_back(place);
-    }
-  }
-  for (size_t k = given; k < w.nodes.size(); k++)
-    if (waits(w.nodes[k]) && o.others[k] > 0)
-      o.held.push_back(static_cast<int64_t>(k));
-  return true;
-}
-
-PyObject* numbers_of(const std::vector<int64_t>& numbers) {
-  Ref made(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
-  if (!made) return nullptr;
-  for (size_t k = 0; k < numbers.size(); k++) {
-    PyObject* x = PyLong_FromLongLong(numbers[k]);
-    if (!x) return nullptr;
-    PyList_SET_ITEM(made.get(), static_cast<Py_ssize_t>(k), x);
-  }
-  return made.release();
-}
-
-PyObject* outline(PyObject*, PyObject* args) {
-  PyObject* roots;
-  Py_ssize_t most;
-  int whole;
-  if (!PyArg_ParseTuple(args, "Onp", &roots, &most, &whole) || !are_nodes(roots))
-    return nullptr;
-  Lease w;
-  Outline o;
-  if (!outlined(*w, o, roots, static_cast<size_t>(most), whole)) Py_RETURN_NONE;
-  std::vector<PyObject*> found, ops;
-  for (size_t k = 0; k < w->nodes.size(); k++) found.push_back(w->nodes[k]);
-  for (int64_t k : o.first) ops.push_back(nodes.op.of(found[static_cast<size_t>(k)]));
-  Ref every(listed(found)), distinct(listed(ops));
-  if (!every || !distinct) return nullptr;
-  return Py_BuildValue("NNNNNNNNN", every.release(), distinct.release(),
-                       numbers_of(o.leaves), numbers_of(o.open), numbers_of(o.others),
-                       numbers_of(o.held),
-                       Numbers(o.parts).release(), Numbers(o.heads).release(),
-                       Numbers(o.ages).release());
-}
-
 }  // namespace
 
 PyMethodDef walk_functions[] = {
     {"walk", walk, METH_VARARGS,
      "walk(roots, whole): nodes in creation order, to where values begin or all."},
     {"columns", columns, METH_O, "columns(roots): the fields of Columns in turn."},
-    {"outline", outline, METH_VARARGS,
-     "outline(roots, most, whole): the fields of Outline in turn, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

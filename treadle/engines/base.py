@@ -27,6 +27,9 @@ TINY = 256  # bytes of a node on average
 class Program(Protocol):
     """A compiled graph, to be run on other values."""
 
+    def is_small(self) -> bool:
+        """Whether the core may run it while it holds Python's lock."""
+
     def run(
         self,
         arrays: Sequence[np.ndarray[Any, Any]],
@@ -120,6 +123,15 @@ class Engine:
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         """What `run` would run for these nodes; None where a run is more than that."""
+        return None
+
+    def at_once(
+        self, plan: Any, nodes: Sequence[Tensor], programs: Sequence[Program]
+    ) -> list[Any] | None:
+        """What small programs make of a graph, by the core's plan of them, which gives
+        it to nodes and Variables; None where something else is to be told of it.
+        Raises Failed.
+        """
         return None
 
     def derived(self, nodes: Sequence[Tensor]) -> None:

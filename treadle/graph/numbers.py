@@ -6,22 +6,20 @@ They are negative, and a number is never used again for something else.
 from __future__ import annotations
 
 import itertools
-import weakref
 from typing import Any
 
 from treadle.base.caches import Cache
+from treadle.base.types import Type
 from treadle.graph.body import sign_of
 from treadle.graph.op import Op
 
-__all__ = ["known_by", "number", "number_of"]
+__all__ = ["known_by", "number", "number_of", "number_of_type"]
 
 KNOWN = 1 << 16  # ops, types and whatever else has a number
-HELD = 1 << 12  # ops that are known by where they lie
 
 _numbers: Cache[Any, int] = Cache("numbers of structures", KNOWN)
 # The same the other way round.
 _things: Cache[int, Any] = Cache("structures by number", KNOWN)
-_held: Cache[int, tuple[weakref.ref[Op], int]] = Cache("numbers of ops", HELD)
 _next = itertools.count(-1, -1)
 
 
@@ -40,10 +38,17 @@ def known_by(n: int) -> Any:
 
 
 def number_of(op: Op) -> int:
-    """The number of an op, by what it is equal by."""
-    known = _held.get(id(op))
-    if known is not None and known[0]() is op:
-        return known[1]
-    found = number(sign_of(op))
-    _held[id(op)] = weakref.ref(op), found
+    """The number of an op, by what it is equal by; it keeps it."""
+    found: int | None = getattr(op, "_number", None)
+    if found is None:
+        found = number(sign_of(op))
+        object.__setattr__(op, "_number", found)
+    return found
+
+
+def number_of_type(t: Type) -> int:
+    """The number of a type, which keeps it."""
+    found: int | None = getattr(t, "_number", None)
+    if found is None:
+        found = t._number = number(t)
     return found

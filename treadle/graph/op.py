@@ -80,7 +80,7 @@ _base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `
 class Op(_Frozen):
     """What an op answers; families fill in what their members share."""
 
-    __slots__ = ()
+    __slots__ = ("_number",)  # graph/numbers.py
     traits: ClassVar[Traits] = Traits()
     family: ClassVar[str] = "abstract"
     arity: ClassVar[int | None] = None  # None: any number of inputs
@@ -121,6 +121,9 @@ class Op(_Frozen):
         return []
 
     # -- given ---------------------------------------------------------------------
+
+    def __getstate__(self) -> Any:  # its number is this process's
+        return getattr(self, "__dict__", None)
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The node of this op on these inputs."""
@@ -262,7 +265,9 @@ def _compare_by_fields(made: Any) -> None:
     )
 
 
-_PLAIN = frozenset(("int", "str", "bool", "float", "tuple", "None", "DType"))
+_PLAIN = frozenset(
+    ["int", "str", "bool", "float", "tuple", "frozenset", "None", "DType"]
+)
 _PLAIN |= {"Axes", "Integers", "Names", "Pairs", "Shape", "Type", "Widths"}
 
 

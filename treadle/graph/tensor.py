@@ -342,7 +342,7 @@ def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
     for node, value in zip(nodes, values, strict=True):  # thousands: without `cut`
         node.stored, node.op, node.inputs = value, leaf, ()
         if node.mark:
-            _unmark(node)
+            unmark(node)
 
 
 def leave_late(
@@ -357,7 +357,7 @@ def leave_late(
     elif native.leave(nodes, list(arrays), run, leaf):
         for node in nodes:
             if node.mark:
-                _unmark(node)
+                unmark(node)
 
 
 def forget(nodes: list[Tensor]) -> None:
@@ -389,12 +389,12 @@ def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
     if not older and not leaf.closed:
         track(node)
     if node.mark:
-        _unmark(node)
+        unmark(node)
 
 
 _RECIPES = ("program", "recipe")  # the marks that tell how a node was made
 
 
-def _unmark(node: Tensor) -> None:
+def unmark(node: Tensor) -> None:
     """How a node was made does not matter any more."""
     node.mark = {k: v for k, v in (node.mark or {}).items() if k not in _RECIPES}

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.written import Derivative
 from treadle.base import events
-from treadle.base.caches import Cache
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType, Type
+from treadle.core import native
 from treadle.graph import serials
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
-from treadle.graph.numbers import number, number_of
+from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
-from treadle.graph.outline import AGELESS, MOST, Outline, outline
+from treadle.graph.references import counted
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor, watchers
-from treadle.graph.variable import Update
+from treadle.graph.variable import Update, Variable
 from treadle.runtime.recorder import observers
 
-__all__ = ["Look", "Owned", "look", "settings"]
+__all__ = ["MOST", "Look", "Owned", "look", "settings"]
 
-KNOWN = 1 << 12  # types of data
-SEEN = 2  # references of a frame to what was assigned
-_RECIPE = {"carried", "program"}  # the marks of what has run
+MOST = 1024  # nodes of a graph whose runs are planned
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
+_RECIPE = {"carried", "program"}  # the marks of what has run
+# A key is counts, then of each node a number times CODES and what it numbers, with the
+# places of what is read, then what is held, then the order in which nodes were made.
+# What is numbered: an op that waits, or of a value behind which a derivative goes on;
+# the Variable of an update; the type of what is written in the program, whose bytes
+# follow; of data, and of what trained Variables lie behind; of a version that is fixed
+# or trained; of a value; or a Variable of the caller.
+WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
+VALUE, CARRYING_VALUE, OWN = range(8, 11)
+CODES = 16
 
 # Of Variables by id: the number of each while it trains, and while it does not.
-Owned = Mapping[int, tuple[int, int]]
+Owned = dict[int, tuple[int, int]]
 
 
 @dataclass
@@ -49,7 +58,7 @@ class Look:
     updates: list[Tensor]
     others: list[int]
     held: list[int]
-    key: tuple[Any, ...]
+    key: bytes
 
 
 def look(
@@ -67,125 +76,128 @@ def look(
     is taken: then, and if it is to be the `whole`, that goes on behind values. Of the
     Variables in `own` it matters which they are.
     """
-    made = asked[0].serial - serials.last_run if asked else 0
-    count = len(asked) + len(more) + len(updates)
-    if made > MADE or len({*map(id, (*asked, *more, *updates))}) < count:
+    if asked and asked[0].serial - serials.last_run > MADE:
         return None
-    whole = whole or derived
-    found = outline([*asked, *more, *updates], MOST, whole)
-    if found is not None and not whole and _derives(found):
-        found = None  # its list would count
-        found = outline([*asked, *more, *updates], MOST, True)
-    if found is None or not _are_all(updates, found, len(asked) + len(more)):
+    roots, walked = [*asked, *more, *updates], native.look if native else _looked
+    given = len(asked), len(updates), own, whole or derived, derived, MOST
+    found = walked(roots, *given)
+    if found is None:
         return None
-    if not all(_can_be_derived(found.nodes[k]) for k in found.open):
+    return Look(found[0], len(asked), list(updates), *found[1:])
+
+
+def _looked(
+    roots: list[Tensor],
+    asked: int,
+    updates: int,
+    own: Owned,
+    whole: bool,
+    derived: bool,
+    most: int,
+) -> tuple[list[Tensor], list[int], list[int], bytes] | None:
+    """As the core does it: the fields of a Look, and its key."""
+    nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
+    if len(place) < len(nodes):  # one is asked for twice
         return None
-    nodes, parts, leaves, ages = found.nodes, found.parts, found.leaves, found.ages
-    numbers = []
-    for k in leaves:
-        node = nodes[k]
-        if node.op is CONSTANT and type(node.stored) is np.ndarray:
-            part = _constants.get(node.type) or _constant(node.type)
-        else:
-            told = _leaf(node, own, derived)
-            if told is None:
-                return None
-            part = told
-            if type(node.op) is Version:
-                ages[k] = node.serial
-        numbers.append(part)
-    parts[found.heads[leaves]] = numbers
-    # Cotangents are summed, and parameters listed, in the order of their making.
-    # They mostly lie in runs of falling ones, which a stable sort takes as they are.
-    aged = ages.argsort(kind="stable")[: np.count_nonzero(ages != AGELESS)]
-    ops = tuple([_op(x, own) for x in found.ops])
-    order = len(asked), len(more), len(updates)
-    places = tuple(found.open), tuple(found.held)
-    key = *order, ops, *places, parts.tobytes(), aged.tobytes()
-    return Look(nodes, len(asked), list(updates), *_left(found), key)
-
-
-def _derives(found: Outline) -> bool:
-    """Whether derivatives are yet to be written out, which go on behind values."""
-    return any(op.family == "derivative" for op in found.ops)
-
-
-def _are_all(updates: Sequence[Tensor], found: Outline, first: int) -> bool:
-    """Whether these are all Updates of a graph, from place `first` on, and nothing but
-    the frame refers to them: it sees them, and has them carried out.
-    """
-    if sum(type(op) is Update for op in found.ops) != len(updates):
-        return False
-    return all(found.others[first + k] == SEEN for k in range(len(updates)))
-
-
-def _op(op: Op, own: Owned) -> int:
-    """The number of an op; of an Update it matters of which Variable it is."""
-    if type(op) is Update:
-        return number(("update", own[id(op.variable)][0]))
-    return number_of(op)
-
-
-def _can_be_derived(node: Tensor) -> bool:
-    """Whether no more is known of how a node with a value was made than its recipe."""
-    mark = node.mark
-    return not mark or _RECIPE.issuperset(mark)
-
-
-def _left(found: Outline) -> tuple[list[int], list[int]]:
-    """References that are left by a run, and which nodes it has values for.
-
-    Who holds another result of a node of several will compute it from its operands.
-    """
-    nodes, others, held = found.nodes, found.others, found.held
-    stay = [k for k in held if isinstance(nodes[k].type, TupleType)]
-    if not stay:
-        return others, held
-    held = [k for k in held if k not in stay]
-    ends = [*found.heads.tolist(), len(found.parts)]
-    seen = set(stay)
-    for k in stay:  # grows
-        if nodes[k].stored is None:
-            for x in found.parts[ends[k] + 1 : ends[k + 1]].tolist():
-                others[x] += 1
-                if x not in seen:
-                    seen.add(x)
-                    stay.append(x)
-    return others, held
-
-
-_constants: Cache[Type, int] = Cache("types of data", KNOWN)
-
-
-def _constant(t: Type) -> int:
-    """The number of data of the user."""
-    found = _constants[t] = number((False, t.shape, t.dtype, t.axes))
-    return found
-
-
-def _leaf(node: Tensor, own: Owned, derived: bool) -> int | None:
-    """The number of a node with a value; None where a derivative goes on behind it."""
-    op, t, stored = node.op, node.type, node.stored
-    if not isinstance(stored, np.ndarray):
-        if type(stored) is not Future:
+    uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
+    changes, refused = 0, False
+    for k, node in enumerate(nodes):
+        waits = node.stored is None
+        if (waits and (node.mark is not None or not node.inputs)) or k >= most:
             return None
-    elif op is LITERAL:
-        return number(("literal", t.dtype, stored.tobytes()))
+        if not waits and not (whole and node.inputs):
+            leaf = _leaf(node, own, derived)
+            refused = refused or leaf is None  # unless a derivative goes on behind it
+            words += leaf or []
+            if type(node.op) is Version:
+                ages.append((node.serial, k))
+            continue
+        if not waits and not _RECIPE.issuperset(node.mark or ()):
+            return None  # more is known of how it was made
+        if type(node.op) is Derivative and not whole:  # this goes on behind values
+            return _looked(roots, asked, updates, own, True, derived, most)
+        changes += type(node.op) is Update
+        if type(node.op) is not Update:
+            words.append(number_of(node.op) * CODES + (WAITS if waits else OPEN))
+        elif id(node.op.variable) in own:
+            words.append(own[id(node.op.variable)][0] * CODES + UPDATE)
+        else:
+            return None
+        ages.append((node.serial, k))
+        for x in node.inputs:
+            at = place.setdefault(x.serial, len(nodes))
+            if at == len(nodes):
+                nodes.append(x)
+                uses.append(0)
+            uses[at] += 1
+            words.append(at)
+    node = x = None  # type: ignore[assignment]
+    pairs = zip(counted(nodes), uses, strict=True)
+    others = [count - inside for count, inside in pairs]
+    first = len(roots) - updates
+    if refused or changes != updates or any(n != 2 for n in others[first:][:updates]):
+        return None
+    held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
+    held = _left(nodes, others, [k for k in held if others[k] > 0], place)
+    counts = asked, first - asked, updates, len(nodes), len(held)
+    # Cotangents are summed, and parameters listed, in the order of their making.
+    key = *counts, *words, *held, *(k for _, k in sorted(ages))
+    return nodes, others, held, np.array(key, np.int64).tobytes()
+
+
+def _left(
+    nodes: list[Tensor], others: list[int], held: list[int], place: dict[int, int]
+) -> list[int]:
+    """Which nodes a run has values for, of those that are held; more of `others` are
+    left: who holds another result of a node of several computes it from its operands.
+    """
+    stay = [k for k in held if isinstance(nodes[k].type, TupleType)]
+    seen = set(stay)
+    rest = [k for k in held if k not in seen]
+    for k in stay:  # grows
+        for x in nodes[k].inputs if nodes[k].stored is None else ():
+            at = place[x.serial]
+            others[at] += 1
+            if at not in seen:
+                seen.add(at)
+                stay.append(at)
+    return rest
+
+
+def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
+    """The words of a node with a value; None where there is more behind it."""
+    op, t, stored = node.op, node.type, node.stored
+    array = isinstance(stored, np.ndarray)
+    if not isinstance(t, Type) or not (array or type(stored) is Future):
+        return None
+    if array and op is LITERAL:
+        bits = np.asarray(stored).tobytes()
+        bits += bytes(-len(bits) % 8)
+        return [number_of_type(t) * CODES + WRITTEN, *np.frombuffer(bits, np.int64)]
     if type(op) is Version:
         variable = op.variable
         if variable.frozen is not None:
             return None
-        known = own.get(id(variable))
+        trains, known = variable.trainable, own.get(id(variable))
         if known is None:
-            return number(("version", variable.trainable, t.shape, t.dtype, t.axes))
-        return known[not variable.trainable] if variable.committed is node else None
+            return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
+        if variable.committed is not node:
+            return None
+        return [known[not trains] * CODES + OWN]
     if node.inputs:  # it is read as it is
         carried = bool(node.mark and node.mark.get("carried"))
-        return number(("value", carried, t.shape, t.dtype, t.axes))
+        return [number_of_type(t) * CODES + (CARRYING_VALUE if carried else VALUE)]
     carried = isinstance(op, Cut) and op.carried
-    if not op.closed or (carried and derived):
+    if type(op).closed is not True or (carried and derived):
         return None
-    return number((carried, t.shape, t.dtype, t.axes))
+    return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
+
+
+if native is not None:
+    native.bind_look(
+        *(Op, Type, Variable, Version, Update, Cut, Derivative, TupleType, Future),
+        *(CONSTANT, LITERAL, number_of_type, number_of),
+    )
 
 
 def settings() -> tuple[Any, ...] | None:

@@ -17,6 +17,7 @@ from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
+from treadle.runtime.at_once import are_small, at_once
 from treadle.runtime.forests import Rows
 from treadle.runtime.history import depends
 from treadle.runtime.look import Look, Owned
@@ -103,7 +104,7 @@ class Recording(Recorder):
         self.over: dict[int, tuple[int, Variable]] = {}
         self.together: dict[tuple[int, ...], Together] = {}
         self.slots = 0
-        self.possible = True
+        self.possible, self.small = True, False
 
     @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
@@ -186,8 +187,14 @@ class Recording(Recorder):
         """The plan of what has run; None where it is not to be foretold."""
         if not self.possible:
             return None
-        if self.values:
-            return self._plan_of_values()
+        self.small = are_small(self.parts)
+        found = self._plan_of_values() if self.values else self._plan_of_changes()
+        if found is not None and self.small:
+            found.small = at_once(found, len(self.place))
+        return found
+
+    def _plan_of_changes(self) -> Plan | None:
+        """The plan where Variables change."""
         if not self.changes:
             return None
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
@@ -218,10 +225,10 @@ class Recording(Recorder):
             return None
         for part in before:  # the run waits for them itself
             if isinstance(part, Computed):
-                part.begins = True
+                part.begins = not self.small
         last.changes = list(self.changes.values())
         # Who reads what else it computes waits for it.
-        last.begins = slots == self.changes.keys()
+        last.begins = slots == self.changes.keys() and not self.small
         if len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         rows = [(s, k) for s, k, leaf in nodes if s is not None and is_spent(leaf)]
@@ -268,7 +275,10 @@ class Recording(Recorder):
         )
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
-        """The Variables of the last part, if that writes over all their arrays."""
+        """The Variables of the last part, if that writes over all their arrays, and is
+        not done at once."""
+        if self.small:
+            return None
         variables = [x.variable for x in self.changes.values()]
         if any(type(v).commit is not Variable.commit for v in variables):
             return None

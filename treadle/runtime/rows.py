@@ -24,13 +24,13 @@ from treadle.graph.leaves import Version
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
-from treadle.graph.outline import MOST
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, forget, leave_late, settle
 from treadle.graph.traversal import pending
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
+from treadle.runtime.look import MOST
 from treadle.runtime.recorder import recorder
 
 __all__ = ["counts", "run_rows"]

@@ -18,7 +18,7 @@ from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import Future, Futures, LateError, Resident, soon
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor, cut, leave, settle
+from treadle.graph.tensor import Tensor, cut, leave, settle, unmark
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.history import keep_residual
@@ -318,10 +318,38 @@ class Plan:
     spent: Op  # what rows are cut to
     open: Sequence[int] = ()  # places of values whose gradient this is
     values: Valued | None = None  # of a run that cuts nothing
+    small: Any = None  # the same for the core, where all parts are small
 
     def run(self, look: Look) -> list[Tensor]:
         """Run all parts for this graph, settle and cut its nodes, and commit; the nodes
         that keep their recipes."""
+        done = None if self.small is None else self._run_at_once(look)
+        return self._run(look) if done is None else done
+
+    def _run_at_once(self, look: Look) -> list[Tensor] | None:
+        """Have the core do all of it; None where somebody else is to be told of it."""
+        parts: Sequence[Any] = self.parts
+        if not all(x.still is None or x.still() for x in parts):
+            raise Failed
+        nodes, now = look.nodes, engine(current().engine)
+        made = now.at_once(self.small, nodes, [x.program for x in parts])
+        if made is None:
+            return None
+        mark_run()
+        if self.open:
+            now.derived([nodes[k] for k in self.open])
+            for slot, place, _ in self.nodes:
+                if slot is None:
+                    unmark(nodes[place])
+        if look.updates:
+            top().drop(look.updates)
+        if self.values is None:
+            return []
+        for slot, place, carried in self.values.more:
+            keep_residual(nodes[place], made[slot], carried)
+        return [nodes[place] for _, place, _ in self.values.nodes]
+
+    def _run(self, look: Look) -> list[Tensor]:
         values = Values(look, self.slots)
         done: list[Tensor] = []
         try:

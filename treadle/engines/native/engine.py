@@ -18,9 +18,10 @@ from treadle.base.caches import tables
 from treadle.base.collector import HeldBack
 from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.base.events import watchers
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import TupleType, Type
 from treadle.batch.forest import Forest
+from treadle.core import native
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
@@ -165,6 +166,20 @@ class Native(Engine):
             return None
         self._thread.linked = found[0]
         return found[0]
+
+    def at_once(
+        self, plan: Any, nodes: Sequence[Tensor], programs: Sequence[Any]
+    ) -> list[Any] | None:
+        now = current()
+        if now.arena != "fast" or now.workspace or modes.get().transactions:
+            return None
+        small = [x.small() for x in programs]
+        if None in small:
+            return None
+        found: Any = native.run(plan, nodes, small, *pool(now.threads).entry())
+        if found == ():
+            raise Failed
+        return found
 
     def derived(self, nodes: Sequence[Tensor]) -> None:
         self.residuals.renew(nodes)
@@ -331,6 +346,14 @@ class _Known:
         claim: Claim | None = None,
     ) -> dict[int, Any]:
         return self._linked().begin(arrays, spent, held, claim)
+
+    def is_small(self) -> bool:
+        found = self._native.programs.peek(self._key)
+        return found is not None and found[0].small is not None
+
+    def small(self) -> Any:
+        """As the core runs it."""
+        return self._linked().small
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)

@@ -13,12 +13,14 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError, TreadleError
+from treadle.core import native
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code, coded
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.pool import arrived
 from treadle.engines.native.run import FIELDS, Run, beside
+from treadle.engines.native.small import small
 from treadle.engines.native.tables import Tables
 from treadle.engines.native.timing import Key, Told, told
 from treadle.graph.body import bodies
@@ -251,6 +253,12 @@ class Linked:
             found.append(Piece(k, stop, record, records))
             k = stop
         return found
+
+    @lazy
+    def small(self) -> Any:
+        """The program as the core runs it; None where it is not small: nothing else of
+        Python runs meanwhile."""
+        return None if native is None else small(self)
 
     @lazy
     def needs(self) -> tuple[Need, ...] | None:

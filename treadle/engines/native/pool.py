@@ -148,6 +148,16 @@ class Pool:
         status = _INTEGER.from_address(status_pointer)
         return claim.carry_out(native, given, lambda: bool(status.value))
 
+    def entry(self) -> tuple[int, int]:
+        """The addresses of the runner and of its pool, when all that is queued is over:
+        for who keeps Python's lock while it runs."""
+        if _queued or _late:
+            arrived()
+        if self._native is None:
+            self._start()
+        state = self._state
+        return _functions()["treadle_run"], state.address if state else 0
+
     def queue(
         self,
         steps_pointer: int,

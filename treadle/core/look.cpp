@@ -1,0 +1,342 @@
+// How a graph that is to run looks: its structure as a key (runtime/look.py, which says
+// what the numbers mean).
+#include "walk.hpp"
+
+#include <cstring>
+
+namespace treadle {
+namespace {
+
+// What is known of the classes around nodes.
+struct Known {
+  PyTypeObject *op = nullptr, *type = nullptr, *variable = nullptr, *version = nullptr;
+  PyTypeObject *update = nullptr, *cut = nullptr, *derivative = nullptr;
+  PyTypeObject *tuple = nullptr, *future = nullptr;
+  PyObject *constant = nullptr, *literal = nullptr;  // ops
+  PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
+  Slot op_number, type_number, committed, frozen;
+  PyObject *of, *carried, *closed, *trainable, *program;  // names
+};
+Known known;
+
+PyObject* bind_look(PyObject*, PyObject* args) {
+  Known k;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!OOOO", &PyType_Type, &k.op, &PyType_Type,
+                        &k.type, &PyType_Type, &k.variable, &PyType_Type, &k.version,
+                        &PyType_Type, &k.update, &PyType_Type, &k.cut, &PyType_Type,
+                        &k.derivative, &PyType_Type, &k.tuple, &PyType_Type, &k.future,
+                        &k.constant, &k.literal, &k.number, &k.number_of))
+    return nullptr;
+  if (!k.op_number.find(reinterpret_cast<PyObject*>(k.op), "_number") ||
+      !k.type_number.find(reinterpret_cast<PyObject*>(k.type), "_number") ||
+      !k.committed.find(reinterpret_cast<PyObject*>(k.variable), "committed") ||
+      !k.frozen.find(reinterpret_cast<PyObject*>(k.variable), "frozen"))
+    return nullptr;
+  k.of = PyUnicode_InternFromString("variable");
+  k.carried = PyUnicode_InternFromString("carried");
+  k.closed = PyUnicode_InternFromString("closed");
+  k.trainable = PyUnicode_InternFromString("trainable");
+  k.program = PyUnicode_InternFromString("program");
+  for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
+                  static_cast<void*>(k.variable), static_cast<void*>(k.version),
+                  static_cast<void*>(k.update), static_cast<void*>(k.cut),
+                  static_cast<void*>(k.derivative), static_cast<void*>(k.tuple),
+                  static_cast<void*>(k.future), static_cast<void*>(k.constant),
+                  static_cast<void*>(k.literal), static_cast<void*>(k.number),
+                  static_cast<void*>(k.number_of)})
+    Py_INCREF(static_cast<PyObject*>(x));
+  known = k;
+  Py_RETURN_NONE;
+}
+
+// What begins the words of a node, beside a number (runtime/look.py).
+enum Code { waiting, open, update, literal, data, carrying, fixed, trained, value,
+            carrying_value, own };
+constexpr int64_t codes = 16;
+
+// A number that only Python knows: of an op or a type, or whether a Variable trains.
+struct Asked {
+  size_t word;
+  Ref of;
+};
+
+enum class Result { looked, otherwise, failed };
+
+class Looker {
+ public:
+  Looker(PyObject* own, bool whole, bool derived)
+      : own_(own), whole_(whole), derived_(derived) {}
+
+  // Reads the whole graph, during which no Python runs.
+  Result read(Walk& w, PyObject* roots, size_t first_update, size_t most) {
+    const auto given = static_cast<size_t>(PySequence_Fast_GET_SIZE(roots));
+    for (size_t k = 0; k < given; k++)
+      w.nodes.of(PySequence_Fast_GET_ITEM(roots, static_cast<Py_ssize_t>(k)));
+    if (w.nodes.size() < given) return Result::otherwise;  // one is asked for twice
+    others.assign(given, -1);                               // the list of roots
+    size_t updates = 0;
+    bool refused = false;
+    for (size_t k = 0; k < w.nodes.size(); k++) {
+      if (k >= most) return Result::otherwise;
+      PyObject* x = w.nodes[k];
+      others[k] += Py_REFCNT(x);
+      PyObject* inputs = nodes.inputs.of(x);
+      const bool waits = treadle::waits(x);
+      const bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs);
+      if (waits ? nodes.mark.of(x) != Py_None || !PyTuple_GET_SIZE(inputs)
+                : opens && !can_be_derived(nodes.mark.of(x)))
+        return Result::otherwise;
+      if (!waits && !opens) {
+        Result result = read_leaf(x, k);
+        if (result == Result::failed) return result;
+        refused |= result == Result::otherwise;  // unless one goes on behind it
+        continue;
+      }
+      Result result = read_op(x, waits, updates);
+      if (result != Result::looked) return result;
+      ages.push_back({number(nodes.serial.of(x)), static_cast<int64_t>(k)});
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
+        const int64_t place = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
+        if (w.nodes.size() > others.size()) others.push_back(0);
+        others[static_cast<size_t>(place)]--;
+        words.push_back(place);
+      }
+    }
+    if (refused) return Result::otherwise;
+    // What was assigned is all of it, and nothing but the frame refers to it twice.
+    if (updates != given - first_update) return Result::otherwise;
+    for (size_t k = first_update; k < given; k++)
+      if (others[k] != 2) return Result::otherwise;
+    for (size_t k = given; k < w.nodes.size(); k++)
+      if (treadle::waits(w.nodes[k]) && others[k] > 0)
+        held.push_back(static_cast<int64_t>(k));
+    return Result::looked;
+  }
+
+  // Who holds another result of a node of several will compute it from its operands.
+  void leave_operands(Walk& w) {
+    std::vector<int64_t> stay, rest;
+    for (int64_t k : held) {
+      PyObject* type = nodes.type.of(w.nodes[static_cast<size_t>(k)]);
+      (PyObject_TypeCheck(type, known.tuple) ? stay : rest).push_back(k);
+    }
+    if (stay.empty()) return;
+    held.swap(rest);
+    std::vector<bool> seen(w.nodes.size());
+    for (int64_t k : stay) seen[static_cast<size_t>(k)] = true;
+    for (size_t k = 0; k < stay.size(); k++) {
+      PyObject* x = w.nodes[static_cast<size_t>(stay[k])];
+      if (!treadle::waits(x)) continue;
+      PyObject* inputs = nodes.inputs.of(x);
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
+        const int64_t place = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
+        others[static_cast<size_t>(place)]++;
+        if (seen[static_cast<size_t>(place)]) continue;
+        seen[static_cast<size_t>(place)] = true;
+        stay.push_back(place);
+      }
+    }
+  }
+
+  // Has Python tell what is not known yet; false where it raised.
+  bool ask() {
+    for (Asked& x : unknown) {
+      Ref told(PyObject_CallOneArg(
+          PyObject_TypeCheck(x.of.get(), known.op) ? known.number_of : known.number,
+          x.of.get()));
+      if (!told) return false;
+      words[x.word] += codes * number(told.get());
+      if (PyErr_Occurred()) return false;
+    }
+    for (Asked& x : variables) {
+      Ref told(PyObject_GetAttr(x.of.get(), known.trainable));
+      const int trains = told ? PyObject_IsTrue(told.get()) : -1;
+      if (trains < 0) return false;
+      int64_t& word = words[x.word];
+      if ((word & (codes - 1)) == fixed) {
+        word += trains ? trained - fixed : 0;
+      } else {  // one that the caller owns has a number for each
+        Ref id(PyLong_FromVoidPtr(x.of.get()));
+        PyObject* numbers = id ? PyDict_GetItemWithError(own_, id.get()) : nullptr;
+        if (!numbers || !PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != 2)
+          return PyErr_BadArgument(), false;
+        word += codes * number(PyTuple_GET_ITEM(numbers, trains ? 0 : 1));
+      }
+    }
+    return true;
+  }
+
+  std::vector<int64_t> words, others, held;
+  std::vector<std::pair<int64_t, int64_t>> ages;  // serials, and places
+  std::vector<Asked> unknown, variables;
+  bool derives = false;  // a derivative is yet to be written out
+
+ private:
+  // A word of a code and the number in a slot, which Python tells where that is empty.
+  void put(Code code, const Slot& slot, PyObject* x) {
+    PyObject* told = slot.of(x);
+    if (!told) unknown.push_back({words.size(), Ref::to(x)});
+    words.push_back(code + (told ? codes * number(told) : 0));
+  }
+
+  Result read_op(PyObject* x, bool waits, size_t& updates) {
+    PyObject* op = nodes.op.of(x);
+    derives |= Py_TYPE(op) == known.derivative;
+    if (Py_TYPE(op) != known.update) {
+      put(waits ? waiting : open, known.op_number, op);
+      return Result::looked;
+    }
+    updates++;
+    Ref variable(PyObject_GetAttr(op, known.of));
+    Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
+    if (!id) return Result::failed;
+    PyObject* numbers = PyDict_GetItemWithError(own_, id.get());
+    if (!numbers) return PyErr_Occurred() ? Result::failed : Result::otherwise;
+    if (!PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != 2)
+      return PyErr_BadArgument(), Result::failed;
+    words.push_back(update + codes * number(PyTuple_GET_ITEM(numbers, 0)));
+    return Result::looked;
+  }
+
+  // A node with a value.
+  Result read_leaf(PyObject* x, size_t k) {
+    PyObject *op = nodes.op.of(x), *type = nodes.type.of(x);
+    PyObject* stored = nodes.stored.of(x);
+    const bool array = PyArray_Check(stored);
+    if (Py_TYPE(type) != known.type || (!array && Py_TYPE(stored) != known.future))
+      return Result::otherwise;
+    if (array && op == known.constant)
+      put(data, known.type_number, type);
+    else if (array && op == known.literal)
+      put_literal(array_of(stored), type);
+    else if (Py_TYPE(op) == known.version)
+      return read_version(x, op, type, k);
+    else if (PyTuple_GET_SIZE(nodes.inputs.of(x)))  // it is read as it is
+      put(is_carried(nodes.mark.of(x)) ? carrying_value : value, known.type_number, type);
+    else
+      return read_cut(op, type);
+    return Result::looked;
+  }
+
+  void put_literal(PyArrayObject* array, PyObject* type) {
+    put(literal, known.type_number, type);
+    const auto bytes = static_cast<size_t>(PyArray_NBYTES(array));
+    const size_t first = words.size();
+    words.resize(first + (bytes + 7) / 8, 0);
+    std::memcpy(words.data() + first, PyArray_DATA(array), bytes);
+  }
+
+  Result read_version(PyObject* x, PyObject* op, PyObject* type, size_t k) {
+    Ref variable(PyObject_GetAttr(op, known.of));
+    if (!variable) return Result::failed;
+    if (known.frozen.of(variable.get()) != Py_None) return Result::otherwise;
+    Ref id(PyLong_FromVoidPtr(variable.get()));
+    if (!id) return Result::failed;
+    PyObject* numbers = PyDict_GetItemWithError(own_, id.get());
+    if (!numbers && PyErr_Occurred()) return Result::failed;
+    if (numbers && known.committed.of(variable.get()) != x) return Result::otherwise;
+    ages.push_back({number(nodes.serial.of(x)), static_cast<int64_t>(k)});
+    variables.push_back({words.size(), std::move(variable)});
+    if (numbers)
+      words.push_back(own);
+    else
+      put(fixed, known.type_number, type);
+    return Result::looked;
+  }
+
+  Result read_cut(PyObject* op, PyObject* type) {
+    bool carried = false;
+    if (Py_TYPE(op) == known.cut) {
+      Ref told(PyObject_GetAttr(op, known.carried));
+      if (!told) return Result::failed;
+      carried = told.get() == Py_True;
+    }
+    // Of the class: a property would run Python.
+    Ref closed(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(op)), known.closed));
+    if (!closed) return Result::failed;
+    if (closed.get() != Py_True || (carried && derived_)) return Result::otherwise;
+    put(carried ? carrying : data, known.type_number, type);
+    return Result::looked;
+  }
+
+  static bool is_carried(PyObject* mark) {
+    if (!PyDict_Check(mark)) return false;
+    PyObject* told = PyDict_GetItemWithError(mark, known.carried);
+    return told == Py_True;
+  }
+
+  // Whether no more is known of how a node with a value was made than its recipe.
+  static bool can_be_derived(PyObject* mark) {
+    if (!PyDict_Check(mark)) return true;
+    Py_ssize_t at = 0;
+    PyObject *name, *told;
+    while (PyDict_Next(mark, &at, &name, &told))
+      if (PyUnicode_Compare(name, known.carried) && PyUnicode_Compare(name, known.program))
+        return false;
+    return true;
+  }
+
+  PyObject* own_;
+  bool whole_, derived_;
+};
+
+PyObject* list_of(const std::vector<int64_t>& numbers) {
+  Ref made(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (size_t k = 0; made && k < numbers.size(); k++) {
+    PyObject* x = PyLong_FromLongLong(numbers[k]);
+    if (!x) return nullptr;
+    PyList_SET_ITEM(made.get(), static_cast<Py_ssize_t>(k), x);
+  }
+  return made.release();
+}
+
+PyObject* look(PyObject*, PyObject* args) {
+  PyObject *roots, *own;
+  Py_ssize_t asked, updates, most;
+  int whole, derived;
+  if (!PyArg_ParseTuple(args, "O!nnO!ppn", &PyList_Type, &roots, &asked, &updates,
+                        &PyDict_Type, &own, &whole, &derived, &most) ||
+      !are_nodes(roots))
+    return nullptr;
+  const Py_ssize_t count = PyList_GET_SIZE(roots);
+  while (true) {
+    Looker looker(own, whole, derived);
+    Ref found;
+    {
+      Lease w;
+      const Result result = looker.read(*w, roots, static_cast<size_t>(count - updates),
+                                        static_cast<size_t>(most));
+      if (result == Result::failed) return nullptr;
+      if (looker.derives && !whole) {  // derivatives go on behind values
+        whole = 1;
+        continue;
+      }
+      if (result == Result::otherwise) Py_RETURN_NONE;
+      looker.leave_operands(*w);
+      found = Ref(listed(w->nodes.all()));
+    }
+    if (!found || !looker.ask()) return nullptr;
+    // Cotangents are summed, and parameters listed, in the order of their making.
+    std::sort(looker.ages.begin(), looker.ages.end());
+    std::vector<int64_t> key{asked, count - asked - updates, updates,
+                             static_cast<int64_t>(looker.others.size()),
+                             static_cast<int64_t>(looker.held.size())};
+    key.insert(key.end(), looker.words.begin(), looker.words.end());
+    key.insert(key.end(), looker.held.begin(), looker.held.end());
+    for (auto& age : looker.ages) key.push_back(age.second);
+    return Py_BuildValue("NNNy#", found.release(), list_of(looker.others),
+                         list_of(looker.held), reinterpret_cast<char*>(key.data()),
+                         static_cast<Py_ssize_t>(key.size() * sizeof(int64_t)));
+  }
+}
+
+}  // namespace
+
+PyMethodDef look_functions[] = {
+    {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as runtime/look.py calls it."},
+    {"look", look, METH_VARARGS,
+     "look(roots, asked, updates, own, whole, derived, most): nodes, references of "
+     "others, places that are held, and the key; or None."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace treadle

@@ -1,0 +1,564 @@
+// Small runs, done while Python's lock is held: nothing comes between, so nobody has to be
+// told of what is about to change (runtime/direct.py, which says what is given here).
+#include "arrays.hpp"
+
+#include <cstring>
+#include <memory>
+
+namespace treadle {
+namespace {
+
+using Runner = int64_t (*)(void* pool, void* steps, int64_t count, void* arguments,
+                           void* status, void* times);
+constexpr size_t fields = 8;  // integers of a record (engines/native/run.py)
+constexpr size_t alignment = 64;
+
+int64_t address(PyObject* array) {
+  return reinterpret_cast<intptr_t>(PyArray_DATA(array_of(array)));
+}
+
+// -- programs ---------------------------------------------------------------------------
+
+// A result: its number, its buffer, what it is written over, and the record that has
+// nothing to do then.
+struct Result {
+  int64_t number, buffer, argument = -1, copy = -1;
+  std::vector<npy_intp> shape;
+  Ref dtype, constant;
+};
+
+struct Program {
+  std::vector<int64_t> addresses, table, slots, which, shifts, records, arguments;
+  std::vector<int64_t> placed, offsets;
+  std::vector<Result> results;
+  int64_t arena = 0, scratch = 0, status = 0;
+};
+
+// The memory of whichever program runs: that is one at a time.
+int64_t memory_of(size_t bytes) {
+  static std::unique_ptr<char[]> memory;
+  static size_t room = 0;
+  if (bytes + alignment > room) {
+    memory.reset(new (std::nothrow) char[bytes + alignment]);
+    room = memory ? bytes + alignment : 0;
+    if (!memory) return 0;
+  }
+  const auto first = reinterpret_cast<uintptr_t>(memory.get());
+  return static_cast<int64_t>((first + alignment - 1) & ~(alignment - 1));
+}
+
+struct ProgramObject {
+  PyObject_HEAD
+  Program* program;
+};
+PyTypeObject* program_type;
+
+void free_program(PyObject* self) {
+  delete reinterpret_cast<ProgramObject*>(self)->program;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+bool read(PyObject* x, std::vector<int64_t>& into) {
+  Given found(x);
+  if (found) into.assign(found.data, found.data + found.size);
+  return static_cast<bool>(found);
+}
+
+PyObject* program(PyObject*, PyObject* args) {
+  PyObject *numbers, *results;
+  long long arena, scratch;
+  if (!PyArg_ParseTuple(args, "O!O!LL", &PyTuple_Type, &numbers, &PyList_Type, &results,
+                        &arena, &scratch))
+    return nullptr;
+  auto own = std::make_unique<Program>();
+  std::vector<int64_t>* const into[] = {
+      &own->addresses, &own->table,     &own->slots,  &own->which,  &own->shifts,
+      &own->records,   &own->arguments, &own->placed, &own->offsets};
+  constexpr Py_ssize_t count = sizeof into / sizeof *into;
+  if (PyTuple_GET_SIZE(numbers) != count) return PyErr_BadArgument(), nullptr;
+  for (Py_ssize_t k = 0; k < count; k++)
+    if (!read(PyTuple_GET_ITEM(numbers, k), *into[k])) return nullptr;
+  own->arena = arena;
+  own->scratch = scratch;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(results); k++) {
+    Result made;
+    long long number, buffer, argument, copy;
+    PyObject *shape, *dtype, *constant;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(results, k), "LLLLO!OO", &number, &buffer,
+                          &argument, &copy, &PyTuple_Type, &shape, &dtype, &constant))
+      return nullptr;
+    made.number = number, made.buffer = buffer, made.argument = argument;
+    made.copy = copy;
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(shape); j++)
+      made.shape.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, j)));
+    PyArray_Descr* descr;
+    if (PyErr_Occurred() || !PyArray_DescrConverter(dtype, &descr)) return nullptr;
+    made.dtype = Ref(reinterpret_cast<PyObject*>(descr));
+    made.constant = Ref::to(constant == Py_None ? nullptr : constant);
+    own->results.push_back(std::move(made));
+  }
+  PyObject* made = program_type->tp_alloc(program_type, 0);
+  if (made) reinterpret_cast<ProgramObject*>(made)->program = own.release();
+  return made;
+}
+
+// An array of a type over memory, which `base` holds; its own memory without one.
+PyObject* array_over(PyObject* dtype, const std::vector<npy_intp>& shape, void* data,
+                     PyObject* base) {
+  Py_INCREF(dtype);
+  Ref made(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(dtype),
+                                static_cast<int>(shape.size()), shape.data(), nullptr,
+                                data, base ? NPY_ARRAY_CARRAY : 0, nullptr));
+  if (made && base &&
+      PyArray_SetBaseObject(array_of(made.get()), Py_NewRef(base)) < 0)
+    return nullptr;
+  return made.release();
+}
+
+// -- plans ------------------------------------------------------------------------------
+
+// Where an argument comes from: a place of the graph, what was made, a Variable, or an
+// array.
+struct Source {
+  enum Kind { place, made, variable, array } kind;
+  size_t number = 0;
+  Ref object;
+};
+
+// An argument that may be written over: how often the graph reads the version of it.
+struct Over {
+  size_t argument;
+  Py_ssize_t uses;
+};
+
+// A Variable that a plan assigns: the place of the version before, if that is in the
+// graph, and what was made.
+struct Change {
+  Ref variable;
+  int64_t base;
+  size_t slot;
+};
+
+struct Part {
+  std::vector<Source> sources;
+  std::vector<std::pair<int64_t, size_t>> results;  // numbers, and where they go
+  std::vector<Over> over;
+};
+
+// A node that gets what was made, and what it is cut to, or whether its value depends on
+// what is trained.
+struct Settled {
+  int64_t slot;
+  size_t place;
+  Ref leaf;
+  bool carried;
+};
+
+struct Plan {
+  std::vector<Part> parts;
+  std::vector<Change> changes;
+  std::vector<Settled> cuts, values;
+  size_t slots = 0, nodes = 0;
+  Ref key, leaves;  // how values are noted to be made
+  std::vector<std::pair<size_t, Ref>> numbers;
+};
+
+struct PlanObject {
+  PyObject_HEAD
+  Plan* plan;
+};
+PyTypeObject* plan_type;
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Plan* plan = reinterpret_cast<PlanObject*>(self)->plan;
+  if (!plan) return 0;
+  for (Part& part : plan->parts)
+    for (Source& x : part.sources) Py_VISIT(x.object.get());
+  for (Change& x : plan->changes) Py_VISIT(x.variable.get());
+  for (auto* nodes : {&plan->cuts, &plan->values})
+    for (Settled& x : *nodes) Py_VISIT(x.leaf.get());
+  Py_VISIT(plan->key.get());
+  Py_VISIT(plan->leaves.get());
+  return 0;
+}
+
+int clear(PyObject* self) {
+  delete std::exchange(reinterpret_cast<PlanObject*>(self)->plan, nullptr);
+  return 0;
+}
+
+void free_plan(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+bool read_part(PyObject* x, Plan& plan) {
+  PyObject *sources, *results, *over;
+  if (!PyArg_ParseTuple(x, "O!O!O!", &PyList_Type, &sources, &PyList_Type, &results,
+                        &PyList_Type, &over))
+    return false;
+  Part part;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(sources); k++) {
+    int kind;
+    PyObject* object;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(sources, k), "iO", &kind, &object))
+      return false;
+    Source made{static_cast<Source::Kind>(kind), 0, Ref()};
+    if (kind <= Source::made)
+      made.number = PyLong_AsSize_t(object);
+    else
+      made.object = Ref::to(object);
+    if (kind < 0 || kind > Source::array || (kind == Source::array && !is_array(object)))
+      return PyErr_BadArgument(), false;
+    part.sources.push_back(std::move(made));
+  }
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(results); k++) {
+    long long number;
+    Py_ssize_t slot;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(results, k), "Ln", &number, &slot)) return false;
+    part.results.push_back({number, static_cast<size_t>(slot)});
+  }
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(over); k++) {
+    Py_ssize_t argument, uses;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(over, k), "nn", &argument, &uses)) return false;
+    part.over.push_back({static_cast<size_t>(argument), uses});
+  }
+  plan.parts.push_back(std::move(part));
+  return true;
+}
+
+bool read_settled(PyObject* list, std::vector<Settled>& into) {
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
+    Py_ssize_t slot, place;
+    PyObject* leaf;
+    int carried;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, k), "nnOp", &slot, &place, &leaf, &carried))
+      return false;
+    into.push_back({slot, static_cast<size_t>(place), Ref::to(leaf), carried != 0});
+  }
+  return true;
+}
+
+PyObject* plan(PyObject*, PyObject* args) {
+  PyObject *parts, *changes, *cuts, *values, *key, *numbers, *leaves;
+  Py_ssize_t slots, nodes;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!nnOO!O", &PyList_Type, &parts, &PyList_Type,
+                        &changes, &PyList_Type, &cuts, &PyList_Type, &values, &slots,
+                        &nodes, &key, &PyList_Type, &numbers, &leaves))
+    return nullptr;
+  auto own = std::make_unique<Plan>();
+  own->slots = static_cast<size_t>(slots);
+  own->nodes = static_cast<size_t>(nodes);
+  own->key = Ref::to(key);
+  own->leaves = Ref::to(leaves);
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parts); k++)
+    if (!read_part(PyList_GET_ITEM(parts, k), *own)) return nullptr;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(changes); k++) {
+    PyObject* variable;
+    Py_ssize_t base, slot;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(changes, k), "Onn", &variable, &base, &slot))
+      return nullptr;
+    own->changes.push_back({Ref::to(variable), base, static_cast<size_t>(slot)});
+  }
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(numbers); k++) {
+    Py_ssize_t place;
+    PyObject* number;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(numbers, k), "nO", &place, &number))
+      return nullptr;
+    own->numbers.push_back({static_cast<size_t>(place), Ref::to(number)});
+  }
+  if (!read_settled(cuts, own->cuts) || !read_settled(values, own->values)) return nullptr;
+  PyObject* made = plan_type->tp_alloc(plan_type, 0);
+  if (made) reinterpret_cast<PlanObject*>(made)->plan = own.release();
+  return made;
+}
+
+// -- a run ------------------------------------------------------------------------------
+
+struct Variables {
+  PyTypeObject* kind = nullptr;
+  Slot committed, version;
+};
+Variables variables;
+
+PyObject* bind_run(PyObject*, PyObject* kind) {
+  Variables found;
+  if (!PyType_Check(kind) || !found.committed.find(kind, "committed") ||
+      !found.version.find(kind, "version"))
+    return nullptr;
+  found.kind = reinterpret_cast<PyTypeObject*>(Py_NewRef(kind));
+  variables = found;
+  Py_RETURN_NONE;
+}
+
+class Running {
+ public:
+  Running(const Plan& plan, PyObject* nodes) : plan_(plan), nodes_(nodes) {
+    made_.resize(plan.slots);
+  }
+
+  // Whether all is there to be read, and nothing was assigned meanwhile.
+  bool is_plain() const {
+    for (const Change& x : plan_.changes) {
+      PyObject* now = variables.committed.of(x.variable.get());
+      if (!now || !is_array(nodes.stored.of(now))) return false;
+      if (x.base >= 0 && now != node(static_cast<size_t>(x.base))) return false;
+    }
+    for (const Part& part : plan_.parts)
+      for (const Source& x : part.sources) {
+        PyObject* array = x.kind == Source::made ? nullptr : read(x);
+        if (x.kind != Source::made && !is_straight(array)) return false;
+      }
+    return true;
+  }
+
+  // Allots what a program makes, and tells it where all lies; arguments that may be
+  // written over are, where the run `changes` something and nobody else looks at them.
+  // No Python runs from here to the end of the run.
+  bool arrange(const Part& part, Program& own, bool changes) {
+    const int64_t memory = memory_of(static_cast<size_t>(own.arena + own.scratch));
+    if (!memory) return PyErr_NoMemory(), false;
+    if (own.arguments.size() != part.sources.size()) return PyErr_BadArgument(), false;
+    arguments_.clear(), results_.clear(), idle_.clear();
+    free_.assign(part.sources.size(), false);
+    for (size_t k = 0; k < part.sources.size(); k++) {
+      arguments_.push_back(read(part.sources[k]));
+      own.addresses[static_cast<size_t>(own.arguments[k])] = address(arguments_[k]);
+    }
+    if (changes)
+      for (const Over& x : part.over) free_[x.argument] = is_free(part, x);
+    for (const Result& x : own.results) {
+      Ref made(result(x, own));
+      if (!made) return false;
+      own.addresses[static_cast<size_t>(x.buffer)] = address(made.get());
+      PyArray_CLEARFLAGS(array_of(made.get()), NPY_ARRAY_WRITEABLE);
+      results_.push_back(std::move(made));
+    }
+    for (auto& [number, slot] : part.results)
+      for (size_t k = 0; k < results_.size(); k++)
+        if (own.results[k].number == number) made_[slot] = Ref::to(results_[k].get());
+    for (size_t k = 0; k < own.placed.size(); k++)
+      own.addresses[static_cast<size_t>(own.placed[k])] = memory + own.offsets[k];
+    own.addresses[own.addresses.size() - 2] = memory + own.arena;
+    own.addresses.back() = reinterpret_cast<intptr_t>(&own.status);
+    for (size_t k = 0; k < own.slots.size(); k++)
+      own.table[static_cast<size_t>(own.slots[k])] =
+          own.addresses[static_cast<size_t>(own.which[k])] + own.shifts[k];
+    return true;
+  }
+
+  // Runs what was arranged; false where it found something wrong.
+  bool execute(Program& own, Runner runner, void* pool) const {
+    std::vector<int64_t> totals;  // of copies from a buffer to itself
+    for (int64_t k : idle_)
+      totals.push_back(std::exchange(own.records[static_cast<size_t>(k) * fields + 2], 0));
+    own.status = 0;
+    runner(pool, own.records.data(), static_cast<int64_t>(own.records.size() / fields),
+           own.table.data(), &own.status, nullptr);
+    for (size_t k = 0; k < idle_.size(); k++)
+      own.records[static_cast<size_t>(idle_[k]) * fields + 2] = totals[k];
+    return !own.status;
+  }
+
+  // New versions, yet without values, and how values were made: Python may run here.
+  bool prepare() {
+    for (const Change& x : plan_.changes) {
+      PyObject* variable = x.variable.get();
+      PyObject* like = variables.committed.of(variable);
+      Ref none(PyTuple_New(0));
+      if (!none) return false;
+      PyObject* made = make({nodes.kind, variables.version.of(variable), none.get(),
+                             nodes.type.of(like), Py_None, 0,
+                             nodes.code.of(like), nodes.offset.of(like), Py_None, false});
+      if (!made) return false;
+      versions_.push_back(Ref(made));
+    }
+    if (plan_.values.empty()) return true;
+    Ref told;
+    if (plan_.key.get() != Py_None) {
+      Ref places(PyDict_New());
+      if (!places) return false;
+      for (auto& [place, number] : plan_.numbers)
+        if (PyDict_SetItem(places.get(), nodes.serial.of(node(place)), number.get()) < 0)
+          return false;
+      told = Ref(PyTuple_Pack(3, plan_.key.get(), places.get(), plan_.leaves.get()));
+      if (!told) return false;
+    }
+    static PyObject* const carried = PyUnicode_InternFromString("carried");
+    static PyObject* const program = PyUnicode_InternFromString("program");
+    for (const Settled& x : plan_.values) {
+      marks_.push_back(Ref(PyDict_New()));
+      PyObject* mark = marks_.back().get();
+      if (!mark || PyDict_SetItem(mark, carried, x.carried ? Py_True : Py_False) < 0 ||
+          (told && PyDict_SetItem(mark, program, told.get()) < 0))
+        return false;
+    }
+    return true;
+  }
+
+  // Gives nodes and Variables what was made.
+  void publish() {
+    Ref none(PyTuple_New(0));
+    for (size_t k = 0; k < plan_.changes.size(); k++) {
+      put(nodes.stored, versions_[k].get(), made_[plan_.changes[k].slot]);
+      put(variables.committed, plan_.changes[k].variable.get(), versions_[k]);
+    }
+    for (const Settled& x : plan_.cuts) {
+      PyObject* own = node(x.place);
+      if (x.slot >= 0) put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
+      Ref leaf = Ref::to(x.leaf.get()), inputs = Ref::to(none.get());
+      put(nodes.op, own, leaf);
+      put(nodes.inputs, own, inputs);
+    }
+    for (size_t k = 0; k < plan_.values.size(); k++) {
+      const Settled& x = plan_.values[k];
+      PyObject* own = node(x.place);
+      put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
+      put(nodes.mark, own, marks_[k]);
+    }
+  }
+
+  const Ref& made(size_t slot) const { return made_[slot]; }
+
+ private:
+  PyObject* node(size_t place) const {
+    return PyList_GET_ITEM(nodes_, static_cast<Py_ssize_t>(place));
+  }
+
+  PyObject* read(const Source& x) const {
+    switch (x.kind) {
+      case Source::place: return nodes.stored.of(node(x.number));
+      case Source::made: return made_[x.number].get();
+      case Source::variable:
+        return nodes.stored.of(variables.committed.of(x.object.get()));
+      default: return x.object.get();
+    }
+  }
+
+  static bool is_straight(PyObject* x) {
+    return x && is_array(x) && PyArray_IS_C_CONTIGUOUS(array_of(x));
+  }
+
+  // Whether nothing but a Variable, the graph, and the list of its nodes refers to a
+  // version, nobody else to its array, or to what that is part of.
+  bool is_free(const Part& part, const Over& x) const {
+    const Source& source = part.sources[x.argument];
+    if (source.kind != Source::place && source.kind != Source::variable) return false;
+    const bool listed = source.kind == Source::place;
+    PyObject* version =
+        listed ? node(source.number) : variables.committed.of(source.object.get());
+    return Py_REFCNT(version) == 1 + listed + x.uses && is_alone(nodes.stored.of(version));
+  }
+
+  // An array for a result: of its own, over that of an argument, or what is there.
+  PyObject* result(const Result& x, const Program& own) {
+    PyObject* under = x.constant.get();
+    for (size_t k = 0; !under && k < results_.size(); k++)
+      if (own.results[k].buffer == x.buffer) under = results_[k].get();
+    for (size_t k = 0; !under && k < arguments_.size(); k++) {
+      const bool same = own.arguments[k] == x.buffer;
+      if (!same && !(own.arguments[k] == x.argument && free_[k])) continue;
+      if (!same && x.copy >= 0) idle_.push_back(x.copy);
+      under = arguments_[k];  // a new object: it is another version
+    }
+    return array_over(x.dtype.get(), x.shape,
+                      under ? PyArray_DATA(array_of(under)) : nullptr, under);
+  }
+
+  // What was there before goes when all is done: there may be Python in its end.
+  void put(const Slot& slot, PyObject* x, Ref& value) {
+    PyObject*& place = slot.of(x);
+    before_.push_back(Ref(place));
+    place = Py_NewRef(value.get());
+  }
+
+  const Plan& plan_;
+  PyObject* nodes_;
+  std::vector<Ref> made_, versions_, marks_, before_;
+  // Of the program that runs: borrowed arguments, which of them are free to be written.
+  std::vector<PyObject*> arguments_;
+  std::vector<bool> free_;
+  std::vector<Ref> results_;
+  std::vector<int64_t> idle_;  // records that have nothing to do
+};
+
+// run(plan, nodes, programs, runner, pool): what was made by slot, () where something
+// was found wrong, None where not all is plain.
+PyObject* run(PyObject*, PyObject* args) {
+  PyObject *of, *list, *programs;
+  long long runner, pool;
+  if (!PyArg_ParseTuple(args, "O!O!O!LL", plan_type, &of, &PyList_Type, &list,
+                        &PyList_Type, &programs, &runner, &pool))
+    return nullptr;
+  Plan* plan = reinterpret_cast<PlanObject*>(of)->plan;
+  const auto count = static_cast<size_t>(PyList_GET_SIZE(programs));
+  if (!plan || static_cast<size_t>(PyList_GET_SIZE(list)) != plan->nodes ||
+      count != plan->parts.size())
+    return PyErr_BadArgument(), nullptr;
+  for (size_t k = 0; k < count; k++)
+    if (Py_TYPE(PyList_GET_ITEM(programs, static_cast<Py_ssize_t>(k))) != program_type)
+      return PyErr_BadArgument(), nullptr;
+  Running running(*plan, list);
+  Ref found(PyList_New(static_cast<Py_ssize_t>(plan->slots)));
+  if (!found || !running.prepare()) return nullptr;
+  if (!running.is_plain()) Py_RETURN_NONE;
+  for (size_t k = 0; k < count; k++) {
+    PyObject* x = PyList_GET_ITEM(programs, static_cast<Py_ssize_t>(k));
+    Program& own = *reinterpret_cast<ProgramObject*>(x)->program;
+    if (!running.arrange(plan->parts[k], own, k + 1 == count)) return nullptr;
+    if (!running.execute(own, reinterpret_cast<Runner>(runner),
+                         reinterpret_cast<void*>(pool)))
+      return PyTuple_New(0);
+  }
+  for (size_t k = 0; k < plan->slots; k++) {
+    PyObject* x = running.made(k) ? running.made(k).get() : Py_None;
+    PyList_SET_ITEM(found.get(), static_cast<Py_ssize_t>(k), Py_NewRef(x));
+  }
+  running.publish();
+  return found.release();
+}
+
+PyType_Slot program_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A compiled program of small steps.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_program)},
+    {0, nullptr}};
+PyType_Spec program_spec = {
+    "treadle.core.native.Program", sizeof(ProgramObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, program_slots};
+PyType_Slot plan_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A plan of small programs, as it is run.")},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_plan)},
+    {0, nullptr}};
+PyType_Spec plan_spec = {
+    "treadle.core.native.RunPlan", sizeof(PlanObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    plan_slots};
+
+}  // namespace
+
+PyMethodDef run_functions[] = {
+    {"bind_run", bind_run, METH_O, "bind_run(Variable): whose versions runs assign."},
+    {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch)"},
+    {"run_plan", plan, METH_VARARGS,
+     "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
+    {"run", run, METH_VARARGS,
+     "run(plan, nodes, programs, runner, pool): what was made, () if something was "
+     "found wrong, None if not all is plain."},
+    {nullptr, nullptr, 0, nullptr}};
+
+bool add_run_types(PyObject* module) {
+  program_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&program_spec));
+  plan_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
+  return program_type && plan_type && PyModule_AddType(module, program_type) == 0 &&
+         PyModule_AddType(module, plan_type) == 0;
+}
+
+}  // namespace treadle

@@ -1,0 +1,118 @@
+// Walks over graphs: numbers for objects in the order they are found, and memory for them.
+#pragma once
+
+#include "arrays.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace treadle {
+
+// Numbers for objects in the order they are found. It is used again and again: a slot is
+// taken if its use is the present one, so that nothing has to be emptied.
+class Table {
+ public:
+  void begin() {
+    if (slots_.empty()) slots_.assign(1024, {});
+    if (++use_ == 0) {  // the uses are over: none may be taken for the present one
+      slots_.assign(slots_.size(), {});
+      use_ = 1;
+    }
+    found_.clear();
+  }
+
+  // The number of an object, which is a new one if that is how many there were.
+  int64_t of(PyObject* x) {
+    size_t mask = slots_.size() - 1, k = place(x) & mask;
+    while (slots_[k].use == use_ && slots_[k].x != x) k = (k + 1) & mask;
+    if (slots_[k].use == use_) return slots_[k].number;
+    auto number = static_cast<uint32_t>(found_.size());
+    slots_[k] = {x, number, use_};
+    found_.push_back(x);
+    if (2 * found_.size() > slots_.size()) grow();
+    return number;
+  }
+
+  void prefetch(PyObject* x) const {
+    TREADLE_PREFETCH(&slots_[place(x) & (slots_.size() - 1)]);
+  }
+  size_t size() const { return found_.size(); }
+  size_t room() const { return slots_.size(); }
+  PyObject* operator[](size_t k) const { return found_[k]; }
+  const std::vector<PyObject*>& all() const { return found_; }
+
+ private:
+  struct Taken {
+    PyObject* x;
+    uint32_t number, use;
+  };
+  static size_t place(PyObject* x) {
+    return (reinterpret_cast<uintptr_t>(x) * 0x9E3779B97F4A7C15u) >> 24;
+  }
+  void grow() {
+    std::vector<PyObject*> known;
+    known.swap(found_);
+    slots_.assign(4 * slots_.size(), {});
+    use_ = 1;
+    for (PyObject* x : known) of(x);
+  }
+
+  std::vector<Taken> slots_;
+  std::vector<PyObject*> found_;
+  uint32_t use_ = 0;
+};
+
+// What is read of a node.
+struct Fields {
+  int64_t op, kind, type, stored, depth, references;
+  bool marked;
+};
+
+// What a walk writes, node by node as they are found.
+struct Walk {
+  Table nodes, things;
+  std::vector<int64_t> serials, starts, operands;
+  std::vector<Fields> fields;  // where they are asked for
+
+  void begin() {
+    nodes.begin();
+    things.begin();
+    for (auto* numbers : {&serials, &starts, &operands}) numbers->clear();
+    fields.clear();
+  }
+  void describe(PyObject* x) {
+    PyObject *op = treadle::nodes.op.of(x), *stored = treadle::nodes.stored.of(x);
+    fields.push_back({things.of(op), things.of(reinterpret_cast<PyObject*>(Py_TYPE(op))),
+                      things.of(treadle::nodes.type.of(x)),
+                      stored == Py_None ? 0 : reinterpret_cast<intptr_t>(stored),
+                      number(treadle::nodes.depth.of(x)), Py_REFCNT(x),
+                      treadle::nodes.mark.of(x) != Py_None});
+  }
+};
+
+// Memory for a walk that nobody else uses meanwhile: a finalizer may walk, too. A thread
+// keeps it unless it is large.
+class Lease {
+ public:
+  static constexpr size_t kept = size_t{1} << 18;  // slots
+  Lease() : walk_(std::move(kept_)) {
+    if (!walk_) walk_ = std::make_unique<Walk>();
+    walk_->begin();
+  }
+  ~Lease() {
+    if (walk_->nodes.room() <= kept) kept_ = std::move(walk_);
+  }
+  Walk* operator->() const { return walk_.get(); }
+  Walk& operator*() const { return *walk_; }
+
+ private:
+  static thread_local std::unique_ptr<Walk> kept_;
+  std::unique_ptr<Walk> walk_;
+};
+
+// Whether a list or a tuple has nodes alone; else an exception is set.
+bool are_nodes(PyObject* roots);
+// A list of nodes, in an order; the walk may be used by others while it is made.
+PyObject* listed(const std::vector<PyObject*>& found);
+
+}  // namespace treadle
