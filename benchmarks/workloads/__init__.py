@@ -8,7 +8,10 @@ from benchmarks.workload import Workload
 
 __all__ = ["NAMES", "ORDINARY", "workload"]
 
-ORDINARY = ("spellings", "gan", "policy", "dqn", "pinn", "gp", "vae")
+ORDINARY = (
+    "spellings", "gan", "policy", "dqn", "pinn", "gp", "vae", "gnn", "lengths",
+    "seq2seq", "sampling", "element", "logp", "scan",
+)  # fmt: skip
 NAMES = (
     "lenet", "owl", "tree", "tagger", "rnnlm", "ragged", "gpt", "resnet",
     "elementwise", "contraction", *ORDINARY,
