@@ -57,6 +57,16 @@ def test_a_dtype_is_one_object_wherever_it_comes_from() -> None:
     assert all(x.type.dtype is td.float32 for x in [*variables, *nodes])
 
 
+@pytest.mark.parametrize("kind", ["O", "U3", ">f4"])
+def test_a_dtype_that_an_array_has_is_looked_at_as_others(kind: str) -> None:
+    array = np.zeros(2, kind)
+    if kind == ">f4":
+        assert td.asarray(array, array.dtype).numpy().dtype is td.float32
+        return
+    with pytest.raises(td.DTypeError, match="not an element type"):
+        td.asarray(array, array.dtype)
+
+
 def test_a_copy_of_an_array_begins_on_a_line_of_the_cache() -> None:
     for dtype in (np.float32, np.float64, np.int16):
         given = np.arange(6001, dtype=dtype)[1:].reshape(3, 2000).T

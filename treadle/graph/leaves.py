@@ -214,6 +214,8 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 
     A copy of an array begins where a vector of the machine may, unless it is small.
     """
+    if type(value) is np.ndarray and copy and value.dtype is dtype is OWN.get(dtype):
+        return _copied(value, dtype)
     value = whole(waited(value))
     if dtype is not None:
         wanted = as_dtype(dtype)
@@ -234,14 +236,20 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
         # As a cast has it, not as this machine does.
         value, copy = converted(np.asarray(value), wanted), False
     try:
-        if copy and isinstance(value, np.ndarray) and value.size >= _LARGE:
-            made = _aligned(value.shape, wanted)
-            np.copyto(made, value, casting="unsafe")
-            return made
+        if copy and isinstance(value, np.ndarray):
+            return _copied(value, wanted)
         make = np.array if copy else np.asarray
         return make(value, dtype=wanted, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise _no_array(value, error) from None
+
+
+def _copied(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+    if array.size < _LARGE:
+        return np.array(array, dtype=dtype, order="C")
+    made = _aligned(array.shape, dtype)
+    np.copyto(made, array, casting="unsafe")
+    return made
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

@@ -126,7 +126,11 @@ class Module(Noted):
             self._adopt(name, value)
 
     def _attributes(self) -> list[tuple[str, Any]]:
-        return [(k, v) for k, v in vars(self).items() if k not in _PRIVATE]
+        """Those in which there may be Variables and Modules."""
+        every = vars(self).items()
+        return [
+            (k, v) for k, v in every if k not in _PRIVATE and isinstance(v, _HOLDERS)
+        ]
 
     def _items(self) -> Iterator[tuple[str, Any]]:
         """The Variables and Modules directly below, by path."""
@@ -173,7 +177,7 @@ class Module(Noted):
             above.add(id(module))
             left = () if passing else module._passing
             for name, value in module._attributes():
-                if name in left or not isinstance(value, _HOLDERS):
+                if name in left:
                     continue
                 for path, item in members(_joined(prefix, name), value, Module):
                     if isinstance(item, Module):

@@ -103,21 +103,22 @@ def compare(
     are missing and unexpected names when `strict`. What has no type is not looked at.
     """
     keys = Keys([k for k in own if k not in given], [k for k in given if k not in own])
+    pairs = [(k, t, own[k]) for k, t in given.items() if t is not None and k in own]
+    others = [pair for pair in pairs if pair[1] is not pair[2]]  # equal types are one
     misfits = [
-        f"{k} is {t.shape}, here {own[k].shape}"
-        for k, t in given.items()
-        if t is not None and k in own and t.shape != own[k].shape
+        f"{k} is {t.shape}, here {mine.shape}"
+        for k, t, mine in others
+        if t.shape != mine.shape
     ]
     narrowed = [
-        f"{k} is {t.dtype.name}, here {own[k].dtype.name}"
-        for k, t in given.items()
-        if t is not None and k in own and _rank(t) > _rank(own[k])
+        f"{k} is {t.dtype.name}, here {mine.dtype.name}"
+        for k, t, mine in others
+        if _rank(t) > _rank(mine)
     ]
     renamed = [
-        f"{k} is {t}, here {own[k]}"
-        for k, t in given.items()
-        if t is not None and k in own and t.axes and own[k].axes
-        if t.shape == own[k].shape and t.axes != own[k].axes
+        f"{k} is {t}, here {mine}"
+        for k, t, mine in others
+        if t.axes and mine.axes and t.shape == mine.shape and t.axes != mine.axes
     ]
     told = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
     told += [("of other axes", renamed)]

@@ -11,7 +11,7 @@ from treadle.graph.frame import explicit_updates, top
 from treadle.graph.leaves import to_array
 from treadle.graph.operators import Operand
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor, remade, settle
+from treadle.graph.tensor import Tensor, remade
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import run
 from treadle.runtime.recorder import observers
@@ -72,8 +72,10 @@ def _copied(pairs: Changes) -> bool:
         array = to_array(value, v.type.dtype)
         if array.shape != v.type.shape:
             return False
-        nodes.append(remade(v.committed, v.version, (), v.type))
-        settle(nodes[-1], array)
+        array.flags.writeable = False
+        node = remade(v.committed, v.version, (), v.type)
+        node.stored = array
+        nodes.append(node)
     for around in modes.get().transactions:
         for (v, _), node in zip(pairs, nodes, strict=True):
             around.note(v, node)
