@@ -14,7 +14,7 @@ import pytest
 
 import treadle as td
 from tests.core.twins import needs_core
-from treadle.graph.calls import LONGEST, Called, signature
+from treadle.graph.calls import LONGEST, Called, recorded, signature
 from treadle.graph.tensor import watchers
 from treadle.graph.traversal import reach
 from treadle.nn.linear import affine
@@ -76,8 +76,39 @@ def test_a_plan_makes_what_the_function_makes(name: str) -> None:
     for args in (make(), make(), make()):
         with td.metadata(who="me"):
             assert told(f(*args)) == wanted
-    assert told(f(*args)) == told(f.f(*args))
+    for _ in range(2):  # what is seen once may never come again
+        assert told(f(*args)) == told(f.f(*args))
     assert signature(args, f.data) in f.plans
+
+
+def test_calls_by_name_and_what_numbers_become() -> None:
+    y = td.constant(np.ones((2, 3), np.float32))
+    sums: Any = td.sum
+    for _ in range(3):
+        assert sums(y, axis=1, keepdims=True).type.shape == (2, 1)
+        assert sums(y, keepdims=True, axis=0).type.shape == (1, 3)
+        assert sums(y, axis=0).type.shape == (3,)
+        assert sums(y, 0).type.shape == (3,)
+    assert len(sums.plans) >= 4
+    whole = td.constant(np.arange(3))
+    for dtype in ("float32", "float64", "float32"):
+        with td.options(dtype=dtype):
+            for _ in range(3):
+                assert td.exp(whole).type.dtype.name == dtype
+
+
+def test_a_call_made_without_gradients_first_is_planned_later() -> None:
+    y, function = td.constant([0.5, 0.25]), recorded(lambda y: td.tanh(y) * y)
+    called: Any = function
+    with td.no_grad():
+        for _ in range(4):
+            assert function(y).mark
+    assert not called.plans
+    for _ in range(3):
+        assert function(y).mark is None
+    assert called.plans
+    with td.no_grad():
+        assert function(y).mark
 
 
 def test_equal_arguments_say_nothing_of_unequal_ones() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from treadle.runtime import look, steps
+from treadle.graph import look
+from treadle.runtime import steps
 
 
 @pytest.fixture

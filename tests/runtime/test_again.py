@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.runtime import look, steps
+from treadle.graph import look
+from treadle.runtime import steps
 
 F = td.nn.functional
 O = td.optim  # noqa: E741

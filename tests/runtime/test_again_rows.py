@@ -13,7 +13,7 @@ import treadle as td
 from tests.batch.nets import WORDS, Net, Tree, trees
 from tests.engines.test_pool import failing_after
 from treadle.engines.native.pool import Pool
-from treadle.runtime import look
+from treadle.graph import look
 from treadle.runtime.rows import counts
 
 F = td.nn.functional

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.runtime import again, evaluate
+from treadle.runtime import again, evaluate, steps
 
 STEPS = 14
 
@@ -115,6 +115,13 @@ def gradients(net: Net) -> None:
         net.seen.append(float(x.sum()))
 
 
+def without_gradients(net: Net) -> None:
+    with td.no_grad():
+        net.seen.append(float(net.loss()))
+    net.k -= 1
+    net.opt.step(net.loss())
+
+
 def counted(net: Net) -> None:
     net.norm.num_batches_tracked += 1.0
     net.seen.append(float(net.loss()))
@@ -125,7 +132,7 @@ SPELLINGS: dict[str, Callable[[Net], None]] = {
     for x in (
         *(plain, looked_at, backward, looked_at_and_backward, accuracy),
         *(logits_and_loss, as_function, normalized, normalized_and_looked_at),
-        *(gradients, counted),
+        *(gradients, without_gradients, counted),
     )
 }
 
@@ -155,6 +162,10 @@ def test_plans_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         patch.setattr(again.Plans, "note", lambda *given: None)
         other, saw, none = ran(SPELLINGS[name])
     assert none == 0 and seen == saw and state == other
+    with monkeypatch.context() as patch:  # the same plans, part by part
+        patch.setattr(steps.Plan, "_run_at_once", lambda *given: None)
+        other, saw, followed = ran(SPELLINGS[name])
+    assert followed == hits and seen == saw and state == other
 
 
 def test_spellings_in_turn_follow_plans_all_the_same() -> None:

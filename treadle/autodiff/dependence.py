@@ -17,9 +17,9 @@ from treadle.autodiff.targets import Targets, blocks
 from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
-from treadle.graph.body import sign_of
 from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
+from treadle.graph.numbers import number_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable, variable_of
@@ -151,7 +151,7 @@ def _passes(
     dtype = None if present is not None else node.type.dtype
     # A mask of truth values gets none where one of numbers does.
     own = tuple([getattr(x.type, "dtype", None) for x in inputs])
-    key = (sign_of(op), dtype, own, _repeats(inputs), present)
+    key = number_of(op), dtype, own, _repeats(inputs), present
     known = _passing.get(key)
     if known is None:
         try:
@@ -167,6 +167,8 @@ def _passes(
 
 def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
     """Which operands are the same: an op may give their cotangent to one of them."""
+    if len(inputs) < 2:
+        return ()
     places: dict[int, int] = {}
     found = [places.setdefault(x.serial, k) for k, x in enumerate(inputs)]
     return tuple(found) if len(places) < len(inputs) else ()

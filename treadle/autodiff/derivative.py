@@ -35,6 +35,7 @@ __all__ = [
     "endangered",
     "looked_at",
     "recorded",
+    "recorded_by",
 ]
 
 
@@ -197,6 +198,15 @@ def _record(
     own = Derivative(len(ys), tuple(len(part) for part in parts))
     node = own(*ys, *gs, *[x for part in parts for x in part])
     return [Tensor(Output(k), (node,), part[0].type) for k, part in enumerate(parts)]
+
+
+def recorded_by(
+    ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
+) -> list[Tensor]:
+    """The cotangents of groups of nodes that they are known to reach."""
+    made = _record(ys, gs, parts)
+    _mind(made)
+    return made
 
 
 def _mind(results: Sequence[Tensor]) -> None:

@@ -8,17 +8,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.derivative import cotangents, looked_at, recorded
+from treadle.autodiff.cached import seen
+from treadle.autodiff.derivative import cotangents, looked_at, recorded, recorded_by
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
 from treadle.base import trees
 from treadle.base.errors import ArityError, GradientError
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable, variable_of
+from treadle.ops.families import Output
 
 __all__ = [
     "backward",
@@ -174,16 +177,36 @@ def backward(y: Any) -> None:
     7.0
     """
     node = as_tensor(y)
-    seed = seed_for(node)
+    own, found = _derived(node, seed_for(node))
+    pairs = zip([p.grad for p in own], found, strict=True)
+    give_gradients(own, [g if old is None else old + g for old, g in pairs])
+    for p in own:
+        _note(p)
+
+
+def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
+    """The parameters that a loss trains, and their gradients."""
+    before = seen(node)
+    if before is not None and before.versions is not None:
+        versions = before.versions
+        made = recorded_by([node], [seed], [[x] for x in versions])
+        return [x.op.variable for x in versions], made  # type: ignore[attr-defined]
     (whole,), below = looked_at([node], Trainable())
     parameters = below.trainable()
     found = recorded(below, [whole], [seed], parameters, used=False)
     if not found:
         raise untrained(node).located("backward", repr(node.type), node.line)
-    for k, g in sorted(found.items()):
-        p = parameters[k]
-        p.grad = g if p.grad is None else p.grad + g
-        _note(p)
+    order = sorted(found)
+    own, made = [parameters[k] for k in order], [found[k] for k in order]
+    if before is not None and whole is node and _are_of_one(made):
+        before.note(below, own)
+    return own, made
+
+
+def _are_of_one(results: Sequence[Tensor]) -> bool:
+    """Whether these are the results of one Derivative."""
+    below = {x.inputs[0].serial for x in results if type(x.op) is Output}
+    return len(below) == 1 and all(type(x.op) is Output for x in results)
 
 
 def untrained(y: Tensor) -> GradientError:

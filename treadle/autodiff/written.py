@@ -18,6 +18,7 @@ from treadle.autodiff.tape import (
 )
 from treadle.autodiff.targets import Targets
 from treadle.base.types import TupleType
+from treadle.core import native
 from treadle.graph.frame import apart
 from treadle.graph.leaves import Cut, constant_node
 from treadle.graph.op import Op, op
@@ -47,6 +48,10 @@ class Derivative(Op):
             found.append(types[place])
             place += size
         return TupleType(tuple(found))
+
+
+if native is not None:  # how a graph looks hangs on whether it has some
+    native.bind_derivative(Derivative)
 
 
 def expansion(

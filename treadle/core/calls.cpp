@@ -10,7 +10,8 @@ namespace treadle {
 namespace {
 
 // How an argument is told, and where something was seen (graph/calls.py).
-enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME };
+enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
+                      DTYPE };
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
@@ -218,6 +219,11 @@ struct Signature {
       } else if (data && kind == &PyLong_Type) {
         put(NUMBER, 0);
         values[seen++] = x;
+      } else if (kind == &PyLong_Type) {
+        int large;
+        const long long value = PyLong_AsLongLongAndOverflow(x, &large);
+        if (large) return false;
+        put(WHOLE, value);
       } else {
         put(OTHER, reinterpret_cast<intptr_t>(x));
       }
@@ -225,10 +231,20 @@ struct Signature {
     return true;
   }
 
-  // Tells the arguments of a call, the items of tuples and lists included.
-  bool tell_all(PyObject* const* args, Py_ssize_t count, bool data) {
-    for (Py_ssize_t k = 0; k < count; k++) {
+  // Tells what numbers become by default, and the arguments of a call, of which the last
+  // have names, the items of tuples and lists included.
+  bool tell_all(PyObject* const* args, Py_ssize_t count, PyObject* names, bool data) {
+    PyObject* modes = nullptr;
+    if (PyContextVar_Get(scopes.modes, nullptr, &modes) < 0) return PyErr_Clear(), false;
+    put(DTYPE, reinterpret_cast<intptr_t>(scopes.dtype.of(modes)));
+    Py_DECREF(modes);
+    const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t k = 0; k < count + named; k++) {
       PyObject* x = args[k];
+      if (k >= count) {
+        if (length >= LONGEST) return false;
+        put(NAMED, reinterpret_cast<intptr_t>(PyTuple_GET_ITEM(names, k - count)));
+      }
       if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
         if (length >= LONGEST) return false;
         put(PyTuple_CheckExact(x) ? TUPLE : LIST, PySequence_Fast_GET_SIZE(x));
@@ -452,7 +468,7 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
   auto* own = reinterpret_cast<CallObject*>(self);
   Ref alive = Ref::to(self);
   Signature call;
-  if (!names && call.tell_all(args, PyVectorcall_NARGS(flags), own->data)) {
+  if (call.tell_all(args, PyVectorcall_NARGS(flags), names, own->data)) {
     Ref plan(planned(own, call));
     if (!plan && PyErr_Occurred()) return nullptr;
     if (plan) {

@@ -1,4 +1,4 @@
-// How a graph that is to run looks: its structure as a key (runtime/look.py, which says
+// How a graph that is to run looks: its structure as a key (graph/look.py, which says
 // what the numbers mean).
 #include "walk.hpp"
 
@@ -21,10 +21,10 @@ Known known;
 
 PyObject* bind_look(PyObject*, PyObject* args) {
   Known k;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!OOOO", &PyType_Type, &k.op, &PyType_Type,
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OOOO", &PyType_Type, &k.op, &PyType_Type,
                         &k.type, &PyType_Type, &k.variable, &PyType_Type, &k.version,
                         &PyType_Type, &k.update, &PyType_Type, &k.cut, &PyType_Type,
-                        &k.derivative, &PyType_Type, &k.tuple, &PyType_Type, &k.future,
+                        &k.tuple, &PyType_Type, &k.future,
                         &k.constant, &k.literal, &k.number, &k.number_of))
     return nullptr;
   if (!k.op_number.find(reinterpret_cast<PyObject*>(k.op), "_number") ||
@@ -40,18 +40,25 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
                   static_cast<void*>(k.variable), static_cast<void*>(k.version),
                   static_cast<void*>(k.update), static_cast<void*>(k.cut),
-                  static_cast<void*>(k.derivative), static_cast<void*>(k.tuple),
+                  static_cast<void*>(k.tuple),
                   static_cast<void*>(k.future), static_cast<void*>(k.constant),
                   static_cast<void*>(k.literal), static_cast<void*>(k.number),
                   static_cast<void*>(k.number_of)})
     Py_INCREF(static_cast<PyObject*>(x));
+  k.derivative = known.derivative;
   known = k;
   Py_RETURN_NONE;
 }
 
-// What begins the words of a node, beside a number (runtime/look.py).
+PyObject* bind_derivative(PyObject*, PyObject* kind) {
+  if (!PyType_Check(kind)) return PyErr_BadArgument(), nullptr;
+  known.derivative = reinterpret_cast<PyTypeObject*>(Py_NewRef(kind));
+  Py_RETURN_NONE;
+}
+
+// What begins the words of a node, beside a number (graph/look.py).
 enum Code { waiting, open, update, literal, data, carrying, fixed, trained, value,
-            carrying_value, own };
+            carrying_value, own, constant };
 constexpr int64_t codes = 16;
 
 // A number that only Python knows: of an op or a type, or whether a Variable trains.
@@ -83,8 +90,10 @@ class Looker {
       PyObject* inputs = nodes.inputs.of(x);
       const bool waits = treadle::waits(x);
       const bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs);
-      if (waits ? nodes.mark.of(x) != Py_None || !PyTuple_GET_SIZE(inputs)
-                : opens && !can_be_derived(nodes.mark.of(x)))
+      PyObject* mark = nodes.mark.of(x);
+      const bool marked = mark != Py_None && mark != scopes.mark;
+      if (waits ? marked || !PyTuple_GET_SIZE(inputs)
+                : opens && !can_be_derived(mark))
         return Result::otherwise;
       if (!waits && !opens) {
         Result result = read_leaf(x, k);
@@ -183,7 +192,8 @@ class Looker {
     PyObject* op = nodes.op.of(x);
     derives |= Py_TYPE(op) == known.derivative;
     if (Py_TYPE(op) != known.update) {
-      put(waits ? waiting : open, known.op_number, op);
+      const Code own = !waits ? open : nodes.mark.of(x) == Py_None ? waiting : constant;
+      put(own, known.op_number, op);
       return Result::looked;
     }
     updates++;
@@ -333,7 +343,8 @@ PyObject* look(PyObject*, PyObject* args) {
 }  // namespace
 
 PyMethodDef look_functions[] = {
-    {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as runtime/look.py calls it."},
+    {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as graph/look.py calls it."},
+    {"bind_derivative", bind_derivative, METH_O, "bind_derivative(Derivative)"},
     {"look", look, METH_VARARGS,
      "look(roots, asked, updates, own, whole, derived, most): nodes, references of "
      "others, places that are held, and the key; or None."},

@@ -6,6 +6,7 @@ namespace treadle {
 
 Nodes nodes;
 States states;
+Scopes scopes;
 
 bool Slot::find(PyObject* kind, const char* name) {
   Ref found(PyObject_GetAttrString(kind, name));
@@ -56,6 +57,16 @@ PyObject* own_state() {
   return thread == own ? state : own_state();
 }
 
+// The mark of a new node: what the scopes around its task say.
+static PyObject* new_mark() {
+  if (!scopes.count) return Py_NewRef(Py_None);
+  PyObject* now = nullptr;
+  if (PyContextVar_Get(scopes.modes, nullptr, &now) < 0) return nullptr;
+  const bool inside = number(scopes.no_grad.of(now)) > 0;
+  Py_DECREF(now);
+  return Py_NewRef(inside ? scopes.mark : Py_None);
+}
+
 // The number of the next node: it orders all nodes, of all threads.
 static long long serials = 0;
 
@@ -71,7 +82,8 @@ PyObject* make(const New& made) {
   nodes.offset.of(x) = Py_NewRef(made.offset);
   nodes.metadata.of(x) = Py_NewRef(made.notes);
   nodes.name.of(x) = Py_NewRef(Py_None);
-  nodes.mark.of(x) = Py_NewRef(Py_None);
+  nodes.mark.of(x) = new_mark();
+  if (!nodes.mark.of(x)) return nullptr;
   nodes.depth.of(x) = PyLong_FromLongLong(made.depth);
   const long long serial = serials++;
   nodes.serial.of(x) = PyLong_FromLongLong(serial);
@@ -127,6 +139,26 @@ PyObject* bind_states(PyObject*, PyObject* args) {
     return nullptr;
   found.ask = Py_NewRef(ask);
   states = found;
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_scopes(PyObject*, PyObject* args) {
+  PyObject *modes, *kind, *mark;
+  Scopes found;
+  if (!PyArg_ParseTuple(args, "OOO!", &modes, &kind, &PyDict_Type, &mark)) return nullptr;
+  if (!found.no_grad.find(kind, "no_grad") || !found.dtype.find(kind, "dtype"))
+    return nullptr;
+  found.count = scopes.count;
+  found.modes = Py_NewRef(modes);
+  found.mark = Py_NewRef(mark);
+  scopes = found;
+  Py_RETURN_NONE;
+}
+
+PyObject* count_scopes(PyObject*, PyObject* x) {
+  const long long count = number(x);
+  if (count < 0) return PyErr_Occurred() ? nullptr : (PyErr_BadArgument(), nullptr);
+  scopes.count = count;
   Py_RETURN_NONE;
 }
 
@@ -193,6 +225,9 @@ PyMethodDef node_functions[] = {
     {"next_serial", next_serial, METH_NOARGS, "next_serial(): the number of a next node."},
     {"bind_states", bind_states, METH_VARARGS,
      "bind_states(thread_state, ThreadState, Frame): where threads have their notes."},
+    {"bind_scopes", bind_scopes, METH_VARARGS,
+     "bind_scopes(modes, Modes, mark): what tells whether a task is without gradients."},
+    {"count_scopes", count_scopes, METH_O, "count_scopes(n): how many tasks may be."},
     {"node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(node)), METH_FASTCALL,
      "node(class, op, inputs, type, stored, code, offset, notes, closed)"},
     {"results", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(results)),

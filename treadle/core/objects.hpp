@@ -73,6 +73,15 @@ struct Nodes {
 };
 extern Nodes nodes;
 
+// The scopes without gradients (graph/frame.py): how many tasks are in some, what tells
+// whether this one is, and the mark of nodes that are made there.
+struct Scopes {
+  long long count = 0;
+  PyObject *modes = nullptr, *mark = nullptr;
+  Slot no_grad, dtype;
+};
+extern Scopes scopes;
+
 inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
 inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }
 

@@ -142,6 +142,7 @@ struct Change {
 };
 
 struct Part {
+  Ref program;
   std::vector<Source> sources;
   std::vector<std::pair<int64_t, size_t>> results;  // numbers, and where they go
   std::vector<Over> over;
@@ -199,11 +200,12 @@ void free_plan(PyObject* self) {
 }
 
 bool read_part(PyObject* x, Plan& plan) {
-  PyObject *sources, *results, *over;
-  if (!PyArg_ParseTuple(x, "O!O!O!", &PyList_Type, &sources, &PyList_Type, &results,
+  PyObject *program, *sources, *results, *over;
+  if (!PyArg_ParseTuple(x, "O!O!O!O!", program_type, &program, &PyList_Type, &sources, &PyList_Type, &results,
                         &PyList_Type, &over))
     return false;
   Part part;
+  part.program = Ref::to(program);
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(sources); k++) {
     int kind;
     PyObject* object;
@@ -299,7 +301,8 @@ PyObject* bind_run(PyObject*, PyObject* kind) {
 
 class Running {
  public:
-  Running(const Plan& plan, PyObject* nodes) : plan_(plan), nodes_(nodes) {
+  Running(const Plan& plan, PyObject* nodes, PyObject* others)
+      : plan_(plan), nodes_(nodes), others_(others) {
     made_.resize(plan.slots);
   }
 
@@ -445,12 +448,19 @@ class Running {
     return x && is_array(x) && PyArray_IS_C_CONTIGUOUS(array_of(x));
   }
 
+  // Whether what is left of the graph reads a node: somebody holds what is computed of it.
+  bool is_read_later(size_t place) const {
+    if (!PyList_Check(others_)) return false;
+    return number(PyList_GET_ITEM(others_, static_cast<Py_ssize_t>(place))) > 1;
+  }
+
   // Whether nothing but a Variable, the graph, and the list of its nodes refers to a
   // version, nobody else to its array, or to what that is part of.
   bool is_free(const Part& part, const Over& x) const {
     const Source& source = part.sources[x.argument];
     if (source.kind != Source::place && source.kind != Source::variable) return false;
     const bool listed = source.kind == Source::place;
+    if (listed && is_read_later(source.number)) return false;
     PyObject* version =
         listed ? node(source.number) : variables.committed.of(source.object.get());
     return Py_REFCNT(version) == 1 + listed + x.uses && is_alone(nodes.stored.of(version));
@@ -479,7 +489,7 @@ class Running {
   }
 
   const Plan& plan_;
-  PyObject* nodes_;
+  PyObject *nodes_, *others_;
   std::vector<Ref> made_, versions_, marks_, before_;
   // Of the program that runs: borrowed arguments, which of them are free to be written.
   std::vector<PyObject*> arguments_;
@@ -488,33 +498,27 @@ class Running {
   std::vector<int64_t> idle_;  // records that have nothing to do
 };
 
-// run(plan, nodes, programs, runner, pool): what was made by slot, () where something
-// was found wrong, None where not all is plain.
-PyObject* run(PyObject*, PyObject* args) {
-  PyObject *of, *list, *programs;
-  long long runner, pool;
-  if (!PyArg_ParseTuple(args, "O!O!O!LL", plan_type, &of, &PyList_Type, &list,
-                        &PyList_Type, &programs, &runner, &pool))
-    return nullptr;
-  Plan* plan = reinterpret_cast<PlanObject*>(of)->plan;
-  const auto count = static_cast<size_t>(PyList_GET_SIZE(programs));
-  if (!plan || static_cast<size_t>(PyList_GET_SIZE(list)) != plan->nodes ||
-      count != plan->parts.size())
+PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  if (given != 5 || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
     return PyErr_BadArgument(), nullptr;
-  for (size_t k = 0; k < count; k++)
-    if (Py_TYPE(PyList_GET_ITEM(programs, static_cast<Py_ssize_t>(k))) != program_type)
-      return PyErr_BadArgument(), nullptr;
-  Running running(*plan, list);
+  PyObject* others = args[2];
+  auto runner = reinterpret_cast<Runner>(PyLong_AsVoidPtr(args[3]));
+  void* pool = PyLong_AsVoidPtr(args[4]);
+  Ref whole = Ref::to(args[0]);  // the table that has it may be emptied meanwhile
+  Plan* plan = reinterpret_cast<PlanObject*>(args[0])->plan;
+  if (!runner || PyErr_Occurred()) return nullptr;
+  if (!plan || static_cast<size_t>(PyList_GET_SIZE(args[1])) != plan->nodes ||
+      (PyList_Check(others) && PyList_GET_SIZE(others) != PyList_GET_SIZE(args[1])))
+    return PyErr_BadArgument(), nullptr;
+  Running running(*plan, args[1], others);
   Ref found(PyList_New(static_cast<Py_ssize_t>(plan->slots)));
   if (!found || !running.prepare()) return nullptr;
   if (!running.is_plain()) Py_RETURN_NONE;
-  for (size_t k = 0; k < count; k++) {
-    PyObject* x = PyList_GET_ITEM(programs, static_cast<Py_ssize_t>(k));
-    Program& own = *reinterpret_cast<ProgramObject*>(x)->program;
-    if (!running.arrange(plan->parts[k], own, k + 1 == count)) return nullptr;
-    if (!running.execute(own, reinterpret_cast<Runner>(runner),
-                         reinterpret_cast<void*>(pool)))
-      return PyTuple_New(0);
+  for (size_t k = 0; k < plan->parts.size(); k++) {
+    Part& part = plan->parts[k];
+    Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
+    if (!running.arrange(part, own, k + 1 == plan->parts.size())) return nullptr;
+    if (!running.execute(own, runner, pool)) return PyTuple_New(0);
   }
   for (size_t k = 0; k < plan->slots; k++) {
     PyObject* x = running.made(k) ? running.made(k).get() : Py_None;
@@ -549,8 +553,8 @@ PyMethodDef run_functions[] = {
     {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch)"},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
-    {"run", run, METH_VARARGS,
-     "run(plan, nodes, programs, runner, pool): what was made, () if something was "
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
+     "run(plan, nodes, others, runner, pool): what was made, by slot; () if something was "
      "found wrong, None if not all is plain."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -27,8 +27,8 @@ TINY = 256  # bytes of a node on average
 class Program(Protocol):
     """A compiled graph, to be run on other values."""
 
-    def is_small(self) -> bool:
-        """Whether the core may run it while it holds Python's lock."""
+    def small(self) -> Any:
+        """As the core runs it while it holds Python's lock; None of a large one."""
 
     def run(
         self,
@@ -126,11 +126,11 @@ class Engine:
         return None
 
     def at_once(
-        self, plan: Any, nodes: Sequence[Tensor], programs: Sequence[Program]
+        self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Program
     ) -> list[Any] | None:
         """What small programs make of a graph, by the core's plan of them, which gives
-        it to nodes and Variables; None where something else is to be told of it.
-        Raises Failed.
+        it to nodes and Variables; None where not all is plain. `others` counts, by
+        place, the references that a run leaves to its nodes. Raises Failed.
         """
         return None
 

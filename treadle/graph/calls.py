@@ -3,33 +3,36 @@
 A loop that builds its graph anew calls the same functions with operands of the same
 types, thousands of times between two runs. What such a call makes is put down as a
 `Plan` by the signature of the call, and the core follows plans.
-
-A signature is a row of numbers, argument by argument: of a tensor its type, or which
-one it is of those before it, of a tuple or a list of arguments how many and then those,
-of anything else that very object. Some functions take ints as data, which a signature
-does not tell: they become leaves.
 """
 
 from __future__ import annotations
 
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
+from sys import intern
 from typing import Any, TypeVar, cast
-
-import numpy as np
 
 from treadle.base.boundary import guarded
 from treadle.base.changes import Again, changes
-from treadle.graph.awaited import NUMBERS
+from treadle.base.options import modes
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import capture, handing_on, holding, library
 from treadle.graph.serials import newest_serial
+from treadle.graph.signature import (
+    LONGEST,
+    NONE,
+    OTHER,
+    TENSORS,
+    signature,
+    things_of,
+    told_as,
+)
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.thread import native_calls, thread_state
 from treadle.graph.variable import Variable, VariableItem
@@ -46,10 +49,8 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME = range(6)  # how an argument is told
 ATTRIBUTE, ITEM, MODE, STAMP = range(4)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
-LONGEST = 64  # numbers of a signature, and values of a plan
 PLANS = 256  # of a function
 NOTHING = b"-"  # no key: those are whole numbers
 OPERATORS = {  # functions that are methods
@@ -60,8 +61,6 @@ OPERATORS = {  # functions that are methods
     "matmul": "__matmul__",
     "negative": "__neg__",
 }
-TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
-_TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
 
 
 @dataclass(frozen=True)
@@ -156,16 +155,19 @@ class Called:
         if native_calls is not None:
             self.__call__ = native_calls.call(self.plans, self.latest, long, data)
 
-    def know(self, args: Sequence[Any], plan: Plan) -> None:
+    def know(
+        self, args: Sequence[Any], plan: Plan, named: Mapping[str, Any] = NONE
+    ) -> None:
         """Have calls like this one follow a plan, if they can be told from others."""
-        key = signature(args, self.data)
+        key = signature(args, self.data, named)
         if key is None or native_calls is None or plan.size > LONGEST:
             return
         if len(self.plans) >= PLANS:
             self.forget()
         self.latest[:] = NOTHING, None
         self.plans[key] = _written(plan)
-        told = [x for x in things_of(args) if isinstance(x, Variable)]
+        things = things_of((*args, *named.values()))
+        told = [x for x in things if isinstance(x, Variable)]
         self.watched[key] = [weakref.ref(v, lambda _: self.forget(key)) for v in told]
 
     def forget(self, key: bytes | None = None) -> None:
@@ -195,59 +197,6 @@ def _written(plan: Plan) -> Any:
     )
 
 
-def signature(args: Sequence[Any], data: bool) -> bytes | None:
-    """The key of a call by its arguments; None where it cannot tell them.
-
-    `data`: whether ints are data.
-    """
-    parts = sum(len(x) if type(x) in (tuple, list) else 1 for x in args)
-    if 2 * parts > LONGEST:  # which of many are the same takes long to tell
-        return None
-    found: list[int] = []
-    seen: list[Any] = []  # of tensors and of data
-    for x in args:
-        if type(x) in (tuple, list):
-            found += [_told_as(x), len(x)]
-        for part in x if type(x) in (tuple, list) else [x]:
-            told = _told(part, data, seen)
-            if told is None:
-                return None
-            found += told
-    return array("q", found).tobytes() if len(found) <= LONGEST else None
-
-
-def _told_as(x: object) -> int:
-    """How a tuple or a list is told."""
-    return TUPLE if type(x) is tuple else LIST
-
-
-def _told(x: Any, data: bool, seen: list[Any]) -> tuple[int, int] | None:
-    if type(x) in TENSORS:
-        seen.append(x)
-        first = next(k for k, y in enumerate(seen) if y is x)
-        return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
-    if data and type(x) is int:
-        seen.append(None)
-        return NUMBER, 0
-    return (OTHER, id(x)) if _is_fixed(x) else None
-
-
-def _is_fixed(x: Any) -> bool:
-    """Whether this very object always stands for the same: no data, no list."""
-    if isinstance(x, tuple):
-        return all(map(_is_fixed, x))
-    return isinstance(x, Variable) or not isinstance(x, _TAKEN)
-
-
-def things_of(args: Iterable[Any]) -> Iterator[Any]:
-    """The arguments, those in tuples and lists one by one."""
-    for x in args:
-        if type(x) in (tuple, list):
-            yield from x
-        else:
-            yield x
-
-
 # -- functions of the library ----------------------------------------------------------
 
 
@@ -257,27 +206,41 @@ class _Recorded(Called):
     def __init__(self, f: Callable[..., Any], data: bool) -> None:
         super().__init__(self.run, data)
         self.f = guarded(f)
-        self.open: set[bytes] = set()  # of calls that have no plan
+        self.names: set[str] = set()  # of arguments, by which keys know them
+        self.once: set[bytes] = set()  # of calls that were seen once
+        self.open: set[bytes] = set()  # of those that have no plan
         update_wrapper(self, f)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function, and put down what it made."""
-        frame = top()  # in a trace Variables are read as its arguments
-        waits = bool(frame.tracing or frame.versions)
-        busy = kwargs or watchers or holding or waits or native_calls is None
-        key = None if busy else signature(args, self.data)
-        if key is None or key in self.open or _meet(args):
+        """Run the function, and put down what it made, the second time."""
+        frame, now = top(), modes.get()
+        things = (*args, *kwargs.values())
+        busy = watchers or holding or frame.tracing or now.no_grad
+        if frame.versions and not busy:  # Variables are read as what was assigned
+            busy = any(isinstance(x, Variable) for x in things_of(things))
+        key = None
+        self.names.update(map(intern, kwargs))
+        if not busy and native_calls is not None:
+            key = signature(args, self.data, kwargs)
+        if key is None or key in self.open or _meet(things):
+            return self.f(*args, **kwargs)
+        if key not in self.once:  # most never come again where sizes change
+            _put(self.once, key)
             return self.f(*args, **kwargs)
         start = newest_serial()
-        found = self.f(*args)
-        plan = _plan(args, found, start, self.data, key)
+        found = self.f(*args, **kwargs)
+        plan = _plan(things, found, start, self.data, key)
         if plan is not None:
-            self.know(args, plan)
+            self.know(args, plan, kwargs)
         else:
-            if len(self.open) >= PLANS:
-                self.open.clear()
-            self.open.add(key)
+            _put(self.open, key)
         return found
+
+
+def _put(keys: set[bytes], key: bytes) -> None:
+    if len(keys) >= PLANS:
+        keys.clear()
+    keys.add(key)
 
 
 def _meet(args: Iterable[Any]) -> bool:
@@ -340,7 +303,7 @@ def _plan(
         steps.append(Step(node.op, own, node.type))
     if any(y.serial not in place for y in results):
         return None
-    form = SINGLE if isinstance(found, Tensor) else _told_as(found)
+    form = SINGLE if isinstance(found, Tensor) else told_as(found)
     return Plan(
         len(given),
         tuple(array("q", key).index(id(v)) for v in variables),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.base.locks import lock
 from treadle.base.options import change, modes, restore
 from treadle.graph.leaves import Argument
+from treadle.graph.marks import count_scopes
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Notes, Tensor, track, watchers
 from treadle.graph.thread import Frame, local, thread_state
@@ -141,9 +142,7 @@ _notes: ContextVar[Notes | None] = ContextVar("metadata of treadle", default=Non
 
 
 def _note(node: Tensor) -> None:
-    """Mark a new node with what the scopes around its task say."""
-    if modes.get().no_grad:
-        node.mark = {**(node.mark or {}), "no_grad": True}
+    """Give a new node the notes of the scopes around its task."""
     notes = _notes.get()
     if notes is not None:
         inner = node._metadata
@@ -152,20 +151,28 @@ def _note(node: Tensor) -> None:
             track(node)
 
 
-_watching = 0
+_noting = _constant = 0  # scopes of metadata, and those without gradients
 _lock = lock()
 
 
 def _watch(more: int) -> None:
     """Have `_note` see new nodes while any task needs it."""
-    global _watching
+    global _noting
     with _lock:
-        _watching += more
+        _noting += more
         # As it is found, not as it should be: Ctrl-C may have come in between.
-        if _watching and _note not in watchers:
+        if _noting and _note not in watchers:
             watchers.append(_note)
-        elif not _watching and _note in watchers:
+        elif not _noting and _note in watchers:
             watchers.remove(_note)
+
+
+def _count(more: int) -> None:
+    """Have new nodes marked while any task is without gradients."""
+    global _constant
+    with _lock:
+        _constant += more
+        count_scopes(_constant)
 
 
 @contextmanager
@@ -179,13 +186,13 @@ def no_grad() -> Iterator[None]:
     >>> float(td.grad(x * target, [x])[0])
     6.0
     """
-    _watch(1)
+    _count(1)
     token = change(no_grad=modes.get().no_grad + 1)
     try:
         yield
     finally:
         restore(token, "no_grad")
-        _watch(-1)
+        _count(-1)
 
 
 @contextmanager

@@ -29,7 +29,8 @@ from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor, new_node
 
 RESULTS = 4096  # types of results that are known at most
-_results: Cache[Any, Any] = Cache("types of results", RESULTS)  # by op and inputs
+# By op and types of inputs: the first such op, which knows its number, and the type.
+_results: Cache[Any, tuple[Op, Any]] = Cache("types of results", RESULTS)
 _type = attrgetter("type")
 # What attributes hold, by their annotations, and what tells it.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -129,21 +130,22 @@ class Op(_Frozen):
         """The node of this op on these inputs."""
         key = (self, *map(_type, inputs)) if self.closed else None
         try:
-            type_: Any = _results.get(key)
+            known = _results.get(key)
         except TypeError:  # an attribute has no hash
-            type_ = None
-        if type_ is None:
+            known = None
+        if known is None:
             try:
                 if key is not None:
                     self.check_attributes()
                 self.check(inputs)
-                type_ = self.infer(*[x.type for x in inputs])
+                type_: Any = self.infer(*[x.type for x in inputs])
             except TreadleError as error:
                 operands = ", ".join(repr(x.type) for x in inputs)
                 raise error.located(self.name, operands, describe(capture())) from None
+            known = self, type_
             if key is not None:
-                _results[key] = type_
-        return new_node(self, inputs, type_, 3)
+                _results[key] = known
+        return new_node(known[0], inputs, known[1], 3)  # of equal ops the first one
 
     def check_attributes(self) -> None:
         """That attributes which are whole numbers, truth values or texts are such."""

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, TreadleError
 from treadle.base.types import Type
 from treadle.core import native
+from treadle.graph.marks import new_mark
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
@@ -21,12 +22,10 @@ from treadle.graph.thread import local
 if TYPE_CHECKING:
     from treadle.graph.op import Op
 
-__all__ = [
-    "Tensor",
-]
+__all__ = ["Tensor"]
 
 Stored = np.ndarray[Any, Any] | Resident
-# Called with each new node while something watches (eager and no_grad scopes).
+# Called with each new node, in eager and metadata scopes.
 watchers: list[Callable[[Tensor], None]] = []
 
 
@@ -203,8 +202,8 @@ def _make_node(
     # Two slots and no tuple kept: each object less spares the collector a visit.
     made._code, made._offset = code, offset
     made.stored = stored
-    made.mark = made._name = None
-    made._metadata = notes
+    made.mark = new_mark()
+    made._name, made._metadata = None, notes
     return made
 
 

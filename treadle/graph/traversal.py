@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor, copied
 by_serial = attrgetter("serial")
 _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
-MANY = 256  # nodes that Python goes through before the core is asked
-
 
 def reach(
     roots: Iterable[Tensor], stop: Callable[[Tensor], bool] | None = None
@@ -25,10 +23,11 @@ def reach(
 
     The inputs of a node for which `stop` holds are not followed.
     """
+    stack = list(roots)
+    if stop is None and native is not None:
+        found: list[Tensor] = native.walk(stack, True)
+        return found
     seen: dict[int, Tensor] = {}
-    given = list(roots)
-    stack = given.copy()
-    walk = native.walk if stop is None and native is not None else None
     while stack:
         node = stack.pop()
         serial = node.serial
@@ -36,9 +35,6 @@ def reach(
             seen[serial] = node
             if stop is None or not stop(node):
                 stack += node.inputs
-            if walk is not None and len(seen) > MANY:
-                found: list[Tensor] = walk(given, True)
-                return found
     return [seen[serial] for serial in sorted(seen)]
 
 
@@ -60,12 +56,12 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
 
 def _visited(roots: list[Tensor]) -> list[Tensor]:
     """The nodes without a value that the roots depend on, and where they begin."""
+    if native is not None:
+        found: list[Tensor] = native.walk(roots, False)
+        return found
     seen = set(roots)
     level = seen
     while level:
-        if len(seen) > MANY and native is not None:
-            found: list[Tensor] = native.walk(roots, False)
-            return found
         waiting = [x for x in level if x.stored is None]
         level = set(chain.from_iterable(map(_inputs, waiting))) - seen
         seen |= level

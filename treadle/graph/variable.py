@@ -13,6 +13,7 @@ from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import (
     CONSTANT,
     Unbound,
@@ -24,9 +25,8 @@ from treadle.graph.leaves import (
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
-from treadle.graph.tensor import Tensor, cut, new_node, track
+from treadle.graph.tensor import Tensor, cut, new_node
 from treadle.graph.thread import assigning, local, thread_state
-from treadle.graph.traversal import reach
 
 __all__ = [
     "Parameter",
@@ -156,13 +156,7 @@ class Variable(Operand):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        for around in modes.get().transactions:
-            around.note_grad(self)
-        self._grad = value = None if value is None else as_tensor(value)
-        if value is not None and value.stored is None:
-            # What reads this Variable is below it now: a cycle, until it is evaluated.
-            for node in reach([value]):
-                track(node)
+        give_gradients([self], [None if value is None else as_tensor(value)])
 
     @property
     def trainable(self) -> bool:
@@ -198,14 +192,21 @@ class Variable(Operand):
         fitting = self._fitting(value)
         now = modes.get()
         with assigning:
-            base = self.node()  # there may be nothing yet that it could read
-            read = _blank(self._type) if isinstance(base.op, Unbound) else base
-            update = Update(self, bool(now.explicit))(read, fitting)
+            base = self.node()
+            update = self._update(base, fitting)
             for around in now.transactions:
                 around.note(self, update, base)
             if not now.explicit:
                 local.state.frames[-1].record(self, update)
         return update
+
+    def update_to(self, value: Tensor) -> Tensor:
+        """The Update that assigning would make, which nobody sees."""
+        return self._update(self.node(), self._fitting(value))
+
+    def _update(self, base: Tensor, fitting: Tensor) -> Tensor:
+        read = _blank(self._type) if isinstance(base.op, Unbound) else base
+        return Update(self, bool(modes.get().explicit))(read, fitting)
 
     def _fitting(self, value: Any) -> Tensor:
         if isinstance(value, Operand):

@@ -31,6 +31,7 @@ from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import SCALARS, Leaf, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
@@ -100,6 +101,7 @@ class Cast(Elementwise):
 
 
 @provide
+@recorded
 def astype(x: Any, dtype: Any) -> Tensor:
     """`x` with its elements converted to `dtype`; the same node where it has it.
 

@@ -10,6 +10,7 @@ import numpy as np
 from treadle.base.dtypes import bool_, int32, int64
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type, normalize_axes
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
@@ -87,6 +88,7 @@ class Max(Extremum):
 
 
 @provide
+@recorded
 def max(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The greatest element over `axis`; NaN where there is one.
 
@@ -117,6 +119,7 @@ class Min(Extremum):
 
 
 @provide
+@recorded
 def min(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The least element over `axis`; NaN where there is one.
 
@@ -177,6 +180,7 @@ class Prod(Reduction):
 
 
 @provide
+@recorded
 def prod(
     x: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:
@@ -224,6 +228,7 @@ class All(Truth):
 
 
 @provide
+@recorded
 def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Whether every element over `axis` is true (not 0).
 
@@ -253,6 +258,7 @@ class Any_(Truth):
 
 
 @provide
+@recorded
 def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Whether some element over `axis` is true (not 0).
 
@@ -312,6 +318,7 @@ class ArgMax(Position):
 
 
 @provide
+@recorded
 def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The place of the first greatest element along `axis`, or among all: int64.
 
@@ -336,6 +343,7 @@ class ArgMin(Position):
 
 
 @provide
+@recorded
 def argmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The place of the first least element along `axis`, or among all: int64.
 

@@ -12,6 +12,7 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
+from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
@@ -104,6 +105,7 @@ class CrossEntropy(OfLabels):
 
 
 @provide
+@recorded
 def cross_entropy(
     logits: Any,
     target: Any,
@@ -188,6 +190,7 @@ class PickLabel(OfLabels):
 
 
 @provide
+@recorded
 def nll_loss(
     log_probabilities: Any,
     target: Any,

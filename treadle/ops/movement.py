@@ -22,6 +22,7 @@ from treadle.base.types import (
     is_axis,
     normalize_axes,
 )
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -101,6 +102,7 @@ def _reshaped(t: Type, shape: Shape, axes: Names | None) -> Type:
 
 
 @provide
+@recorded
 def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
     """`x` under another shape of as many elements; one extent may be -1.
 
@@ -173,6 +175,7 @@ class PermuteDims(Movement):
 
 
 @provide
+@recorded
 def permute_dims(x: Any, axes: Any = None) -> Tensor:
     """The dimensions of `x` in another order; reversed when none is given.
 
@@ -252,6 +255,7 @@ class BroadcastTo(Movement):
 
 
 @provide
+@recorded
 def broadcast_to(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
     """`x` repeated to `shape` by NumPy's broadcasting rule.
 

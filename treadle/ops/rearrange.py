@@ -16,6 +16,7 @@ from treadle.base.types import (
     normalize_axis,
     resolve_axis,
 )
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
@@ -102,6 +103,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
 
 
 @provide
+@recorded
 def expand_dims(x: Any, axis: Any) -> Tensor:
     """New dimensions of extent 1 at these places of the result.
 
@@ -124,6 +126,7 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
 
 
 @provide
+@recorded
 def squeeze(x: Any, axis: Any = None) -> Tensor:
     """Dimensions of extent 1 dropped: those named, or all.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.base.errors import AxisError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
@@ -88,6 +89,7 @@ class Sum(Reduction):
 
 
 @provide
+@recorded
 def sum(
     x: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.types import Type, resolve_axis
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
@@ -72,6 +73,7 @@ class Softmax(AlongAxis):
 
 
 @provide
+@recorded
 def softmax(x: Any, axis: Any = -1) -> Tensor:
     """e**x / sum(e**x) along `axis`.
 
@@ -104,6 +106,7 @@ class LogSoftmax(AlongAxis):
 
 
 @provide
+@recorded
 def log_softmax(x: Any, axis: Any = -1) -> Tensor:
     """log(softmax(x)) along `axis`, without underflow.
 

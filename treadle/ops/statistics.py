@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.base.dtypes import complex64, int64, real_of
 from treadle.base.types import Type
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
@@ -93,6 +94,7 @@ class Mean(Folded):
 
 
 @provide
+@recorded
 def mean(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The mean over `axis`; NaN of nothing.
 
@@ -166,6 +168,7 @@ class Var(Composite):
 
 
 @provide
+@recorded
 def var(
     x: Any, axis: Any = None, *, correction: int = 0, keepdims: bool = False
 ) -> Tensor:
@@ -269,6 +272,7 @@ class LogSumExp(Folded):
 
 
 @provide
+@recorded
 def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """log(sum(e**x)) over `axis`, without overflow; -inf where all are -inf.
 

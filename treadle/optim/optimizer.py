@@ -16,6 +16,7 @@ from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
+from treadle.graph.look import Look, Owned, look
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
@@ -39,8 +40,8 @@ from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import Traced, changed, moved
 from treadle.runtime.again import Plans
+from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
-from treadle.runtime.look import Look, Owned, look, settings
 from treadle.runtime.recorder import recording
 from treadle.runtime.store import Changes, each_once, store, updates_of
 

@@ -12,6 +12,7 @@ from treadle.base.dtypes import accumulator, as_dtype, whole
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
 from treadle.graph.frame import top
+from treadle.graph.look import Owned
 from treadle.graph.numbers import number
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
@@ -20,7 +21,6 @@ from treadle.optim.groups import Group, Work
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
-from treadle.runtime.look import Owned
 from treadle.runtime.store import store
 
 __all__ = ["OptimizerState"]

@@ -17,10 +17,10 @@ from treadle.autodiff.derivative import endangered
 from treadle.base.caches import Cache
 from treadle.engines.base import Failed
 from treadle.graph.carried import Carried
+from treadle.graph.look import Look, Owned
 from treadle.graph.numbers import number
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, variable_of
-from treadle.runtime.look import Look, Owned
 from treadle.runtime.moved import Together, let_go
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
@@ -69,16 +69,23 @@ class Plans:
             more[id(variable)] = known[1]
         return {**more, **own} if more else own
 
+    def known(self, key: Any) -> Plan | None:
+        """The plan of graphs that look like this."""
+        plan = self._table.get(key)
+        return plan if isinstance(plan, Plan) else None
+
     def run(self, key: Any, look: Look) -> list[Tensor] | None:
         """Run a graph as one that looked alike, and tell which nodes have values now;
         None if there was none.
         """
-        plan = self._table.get(key)
-        if not isinstance(plan, Plan):
+        plan = self.known(key)
+        if plan is None:
             return None
-        roots = {node.serial for node in look.nodes[: look.asked]}
-        if any(x.serial not in roots for x in endangered(look.nodes[: look.asked])):
-            return None
+        lost = endangered(look.nodes[: look.asked])
+        if lost:
+            roots = {node.serial for node in look.nodes[: look.asked]}
+            if any(x.serial not in roots for x in lost):
+                return None
         try:
             done = _carried_out(plan, look)
         except Failed:

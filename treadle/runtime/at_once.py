@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from treadle.base.options import current
 from treadle.core import native
-from treadle.graph.variable import Variable
-from treadle.runtime.steps import Computed, Plan, Slot, Source
+from treadle.engines.base import Failed, engine
+from treadle.graph.leaves import cut_of
+from treadle.graph.look import Look
+from treadle.graph.op import Op
+from treadle.graph.serials import mark_run
+from treadle.graph.tensor import Tensor, node_at, site
+from treadle.graph.variable import Variable, variable_of
+from treadle.runtime.sources import Slot, Source
+from treadle.runtime.steps import Computed, Plan
 
-__all__ = ["are_small", "at_once"]
+__all__ = ["CallPlan", "at_once", "of_call", "small_programs"]
 
 PLACE, MADE, VARIABLE, ARRAY = range(4)  # kinds of sources (core/run.cpp)
 
 
-def are_small(parts: Sequence[Any]) -> bool:
-    """Whether the core may run all parts of a plan."""
-    if native is None:
-        return False
-    return all(type(x) is Computed and x.program.is_small() for x in parts)
+def small_programs(parts: Sequence[Any]) -> list[Any]:
+    """The programs of all parts of a plan for the core; none if one is not small."""
+    if native is None or not all(type(x) is Computed for x in parts):
+        return []
+    found = [x.program.small() for x in parts]
+    return [] if None in found else found
 
 
-def at_once(plan: Plan, nodes: int) -> Any:
-    """A plan of small parts for the core, for graphs of so many nodes; None where it
-    does what only Python can.
+def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
+    """A plan of small programs for the core, for graphs of so many nodes; None where
+    it does what only Python can.
     """
     parts: Sequence[Any] = plan.parts
     sources = [[_source(x) for x in part.sources] for part in parts]
@@ -33,10 +43,11 @@ def at_once(plan: Plan, nodes: int) -> Any:
         return None
     of: dict[Any, int] = {}
     own = []
-    for part, given in zip(parts, sources, strict=True):
+    for part, program, given in zip(parts, programs, sources, strict=True):
         of |= dict(part.results)
         results = [(k, int(slot)) for k, slot in part.results]
-        own.append((given, results, [(k, uses) for k, _, uses in part.reused]))
+        over = [(k, uses) for k, _, uses in part.reused]
+        own.append((program, given, results, over))
     changes = [(x.variable, x.base, of[x.number]) for x in parts[-1].changes]
     if any(type(x.variable).commit is not Variable.commit for x in parts[-1].changes):
         return None
@@ -49,6 +60,88 @@ def at_once(plan: Plan, nodes: int) -> Any:
     key, numbers, leaves = noted or (None, [], None)
     told = plan.slots, nodes, key, list(numbers), leaves
     return native.run_plan(own, changes, cuts, values, *told)
+
+
+@dataclass
+class CallPlan:
+    """What a call of a function with steps does, without the graph that it records: the
+    results are new nodes of these types, which are cut to these leaves.
+    """
+
+    small: Any
+    last: Any  # the program
+    still: Sequence[Callable[[], bool]]
+    results: list[tuple[Any, Op]]
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+        """The results for the inputs of a call; None where not all is plain."""
+        if not all(still() for still in self.still):
+            return None
+        where = site(5)
+        found = [node_at(where, leaf, (), t) for t, leaf in self.results]
+        nodes = [*found, *inputs]
+        now = engine(current().engine)
+        try:
+            if now.at_once(self.small, nodes, None, self.last) is None:
+                return None
+        except Failed:  # the long way tells what it was
+            return None
+        mark_run()
+        return found
+
+
+def of_call(
+    plan: Plan | None, seen: Look, asked: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> CallPlan | None:
+    """The plan of calls by that of a graph that one has recorded, which looks like
+    this; None where it is not small, or asks for more.
+    """
+    if plan is None or plan.small is None or plan.values is None or plan.open:
+        return None
+    place = {x.serial: len(asked) + k for k, x in enumerate(inputs)}
+    changing = {id(x.variable): x.variable for x in _last(plan).changes}
+
+    def moved(x: Source) -> Source:
+        """A source among the inputs; -1 where it is none."""
+        if type(x) is not int:
+            return x
+        node = seen.nodes[x]
+        variable = variable_of(node)
+        if id(variable) in changing:
+            return variable
+        return place.get(node.serial, -1)
+
+    parts: list[Any] = []
+    given: Sequence[Any] = plan.parts
+    for part in given:
+        sources = [moved(x) for x in part.sources]
+        if any(type(x) is int and x < 0 for x in sources):
+            return None
+        over = [(k, sources[k], 0) for k, *_ in part.reused]
+        if not all(isinstance(x, Variable) for _, x, _ in over):
+            return None
+        changes = [x._replace(base=-1) for x in part.changes]
+        parts.append(replace(part, sources=sources, reused=over, changes=changes))
+    values = [
+        (slot, k, cut_of(seen.nodes[k].op.name, carried))
+        for slot, k, carried in plan.values.nodes
+    ]
+    nodes = [*plan.nodes, *values]
+    if sorted(k for _, k, _ in nodes) != list(range(len(asked))):
+        return None
+    leaves = {k: leaf for _, k, leaf in nodes}
+    own = Plan(parts, plan.slots, [], nodes, plan.spent)
+    small = at_once(own, small_programs(parts), len(asked) + len(inputs))
+    if small is None:
+        return None
+    results = [(x.type, leaves[k]) for k, x in enumerate(asked)]
+    return CallPlan(small, _last(plan).program, plan.still, results)
+
+
+def _last(plan: Plan) -> Computed:
+    last = plan.parts[-1]
+    assert isinstance(last, Computed)
+    return last
 
 
 def _source(x: Source) -> tuple[int, Any] | None:

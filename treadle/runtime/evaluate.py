@@ -17,6 +17,7 @@ from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
+from treadle.graph.look import look
 from treadle.graph.operators import Operand, provide
 from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
@@ -25,6 +26,7 @@ from treadle.graph.thread import orphans
 from treadle.graph.traversal import few, pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.again import Plans
+from treadle.runtime.around import settings
 from treadle.runtime.history import (
     depends,
     keep_inside,
@@ -34,7 +36,6 @@ from treadle.runtime.history import (
     trained_by,
     trains,
 )
-from treadle.runtime.look import look, settings
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import observers, recorder
 from treadle.runtime.rows import FEW

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.claim import Claim, InPlace
+from treadle.graph.look import Look
 from treadle.graph.references import in_place
 from treadle.graph.variable import Variable
-from treadle.runtime.look import Look
 
 __all__ = ["Moved", "Together", "let_go"]
 

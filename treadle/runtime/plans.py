@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.graph.calls import SINGLE, TUPLE, Plan, Seen, Step, things_of
+from treadle.graph.calls import SINGLE, Plan, Seen, Step
+from treadle.graph.signature import TUPLE, things_of
 from treadle.graph.tensor import Tensor
 
 __all__ = ["plan_of_call"]

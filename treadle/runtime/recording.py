@@ -12,17 +12,19 @@ from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
+from treadle.graph.look import Look, Owned
+from treadle.graph.marks import NO_GRAD
 from treadle.graph.op import Op
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.at_once import are_small, at_once
+from treadle.runtime.at_once import at_once, small_programs
 from treadle.runtime.forests import Rows
 from treadle.runtime.history import depends
-from treadle.runtime.look import Look, Owned
 from treadle.runtime.moved import Moved, Together
 from treadle.runtime.recorder import Read, Recorder
+from treadle.runtime.sources import Slot, Source
 from treadle.runtime.steps import (
     Change,
     Computed,
@@ -31,8 +33,6 @@ from treadle.runtime.steps import (
     Plan,
     Pulled,
     Rowed,
-    Slot,
-    Source,
     Valued,
 )
 
@@ -77,6 +77,12 @@ class Recording(Recorder):
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
+        # What is made without gradients keeps no recipe, by place.
+        self.without = {
+            k: cut_of(x.op.name, False)
+            for k, x in enumerate(look.nodes)
+            if x.stored is None and x.mark is NO_GRAD
+        }
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
         read = uses(look.nodes)
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
@@ -187,10 +193,13 @@ class Recording(Recorder):
         """The plan of what has run; None where it is not to be foretold."""
         if not self.possible:
             return None
-        self.small = are_small(self.parts)
+        small = small_programs(self.parts)
+        self.small = bool(small)
         found = self._plan_of_values() if self.values else self._plan_of_changes()
-        if found is not None and self.small:
-            found.small = at_once(found, len(self.place))
+        if found is not None and small:
+            found.small = at_once(found, small, len(self.place))
+            parts: Sequence[Any] = self.parts
+            found.still = [x.still for x in parts if x.still is not None]
         return found
 
     def _plan_of_changes(self) -> Plan | None:
@@ -211,7 +220,7 @@ class Recording(Recorder):
             if k < self.asked and k in self.known:
                 continue
             stale = k < self.asked or serial in all_stale
-            if serial not in self.leaves or not stale:
+            if serial not in self.leaves or not stale or k in self.without:
                 return None
             if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
                 return None  # others are trained by it yet
@@ -244,16 +253,22 @@ class Recording(Recorder):
             return None
         serials = list(self.place)
         values = []
+        cuts: list[tuple[Slot | None, int, Op]] = []
         for k in [*range(self.asked), *self.held]:
             if k not in self.known:
                 slot = self.made.get(serials[k])
                 if slot is None:
                     return None
-                values.append((slot, k, serials[k] in self.carried))
+                if k in self.without:
+                    cuts.append((slot, k, self.without[k]))
+                else:
+                    values.append((slot, k, serials[k] in self.carried))
         more = []
         for serial in self.kept:
             if serial not in self.place:
                 return None
+            if self.place[serial] in self.without:
+                continue
             carried = serial in self.carried
             more.append((self.made[serial], self.place[serial], carried))
         last: Any = self.parts[-1]
@@ -270,9 +285,8 @@ class Recording(Recorder):
             last.moved = self._moved(last.sources)
         noted = self.noted if len(self.parts) == 1 else None
         own = Valued(values, more, noted)
-        return Plan(
-            self.parts, self.slots, [], [], spent_by(None), list(self.open), own
-        )
+        spent = spent_by(None)
+        return Plan(self.parts, self.slots, [], cuts, spent, list(self.open), own)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is

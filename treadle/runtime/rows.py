@@ -21,6 +21,7 @@ from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version
+from treadle.graph.look import MOST
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
@@ -30,7 +31,6 @@ from treadle.graph.traversal import pending
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
-from treadle.runtime.look import MOST
 from treadle.runtime.recorder import recorder
 
 __all__ = ["counts", "run_rows"]

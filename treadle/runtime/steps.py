@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from treadle.base.dtypes import OWN
 from treadle.base.options import current, modes
-from treadle.base.types import Type
 from treadle.engines.base import Failed, Program, are_below, engine
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.frame import top
+from treadle.graph.look import Look
 from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
-from treadle.graph.resident import Future, Futures, LateError, Resident, soon
+from treadle.graph.resident import Future, Futures, LateError
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle, unmark
 from treadle.graph.variable import Variable
-from treadle.runtime.forests import Rows, RowsRun
+from treadle.runtime.forests import Rows
 from treadle.runtime.history import keep_residual
-from treadle.runtime.look import Look
 from treadle.runtime.moved import Moved, let_go
+from treadle.runtime.sources import Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
 
 __all__ = [
@@ -34,8 +33,6 @@ __all__ = [
     "Plan",
     "Pulled",
     "Rowed",
-    "Slot",
-    "Source",
     "Valued",
 ]
 
@@ -43,65 +40,6 @@ __all__ = [
 # A program is begun that took longer than so many seconds in each of some runs: to
 # begin takes a fifth of that.
 WORTH, RUNS = 250e-6, 3
-
-
-class Slot(int):
-    """The number of an array that a run makes; a plain int is a place of the graph."""
-
-    __slots__ = ()
-
-
-# A place of the graph that is looked at, a Variable, what is made, or a constant.
-Source = Any
-
-
-class Values:
-    """The arrays of one run, by their sources."""
-
-    def __init__(self, look: Look, slots: int) -> None:
-        self.look = look
-        self.made: list[Any] = [None] * slots
-        self.rows: dict[int, RowsRun] = {}
-        self.sure: dict[int, Callable[[], bool]] = {}  # of rows
-        self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of
-        self.begun: list[Futures] = []  # what goes on beside this, in order
-        self.claim: Claim | None = None  # of what the last part makes
-
-    def __call__(self, source: Source, begin: bool = False) -> Any:
-        """The array of a source; it may not be there yet, where a run only begins."""
-        if type(source) is int:
-            found = self.look.nodes[source].stored
-        elif type(source) is Slot:
-            found = self.made[source]
-        elif isinstance(source, Variable):
-            claim = self.claim
-            node = None if claim is None else claim.taken_from(source)
-            found = (source.committed if node is None else node).stored
-            if found is None:  # another thread has assigned it
-                raise Failed
-        else:
-            found = source
-        if isinstance(found, Resident):
-            return soon(found) if begin else found.numpy()
-        return found
-
-    def there(self, slot: Slot) -> Any:
-        """What a node gets of rows: their array, when it has been written."""
-        array, run = self.made[slot], self.late.get(slot)
-        if run is None or run.went_well:
-            return array
-        return run.of(Type(array.shape, OWN[array.dtype]), array)
-
-    def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
-        """Keep some of these arrays, each in its slot."""
-        x = None
-        for k, slot in slots:
-            self.made[slot] = x = arrays[k]
-        if type(x) is Future:
-            self.begun.append(x.run)
-
-
-Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
 
 
 @dataclass
@@ -319,6 +257,7 @@ class Plan:
     open: Sequence[int] = ()  # places of values whose gradient this is
     values: Valued | None = None  # of a run that cuts nothing
     small: Any = None  # the same for the core, where all parts are small
+    still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
 
     def run(self, look: Look) -> list[Tensor]:
         """Run all parts for this graph, settle and cut its nodes, and commit; the nodes
@@ -328,11 +267,14 @@ class Plan:
 
     def _run_at_once(self, look: Look) -> list[Tensor] | None:
         """Have the core do all of it; None where somebody else is to be told of it."""
-        parts: Sequence[Any] = self.parts
-        if not all(x.still is None or x.still() for x in parts):
-            raise Failed
+        if modes.get().transactions:
+            return None
+        for still in self.still:
+            if not still():
+                raise Failed
         nodes, now = look.nodes, engine(current().engine)
-        made = now.at_once(self.small, nodes, [x.program for x in parts])
+        last: Any = self.parts[-1]
+        made = now.at_once(self.small, nodes, look.others, last.program)
         if made is None:
             return None
         mark_run()

@@ -18,7 +18,7 @@ from treadle.base.caches import tables
 from treadle.base.collector import HeldBack
 from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.base.events import watchers
-from treadle.base.options import current, modes
+from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.batch.forest import Forest
 from treadle.core import native
@@ -102,7 +102,7 @@ class Native(Engine):
         )
         self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
-        self._thread.linked = linked
+        self._thread.latest = linked
         if sure and begin:
             begin = linked.finds_nothing_wrong([order[k].stored for k in leaves])
         arrays = []
@@ -164,21 +164,20 @@ class Native(Engine):
         found = self.programs.find(key)
         if found is None or found[1] is not leaves:
             return None
-        self._thread.linked = found[0]
+        self._thread.latest = found[0]
         return found[0]
 
     def at_once(
-        self, plan: Any, nodes: Sequence[Tensor], programs: Sequence[Any]
+        self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Any
     ) -> list[Any] | None:
         now = current()
-        if now.arena != "fast" or now.workspace or modes.get().transactions:
+        if now.arena != "fast" or now.workspace:
             return None
-        small = [x.small() for x in programs]
-        if None in small:
-            return None
-        found: Any = native.run(plan, nodes, small, *pool(now.threads).entry())
+        found: Any = native.run(plan, nodes, others, *pool(now.threads).entry())
         if found == ():
             raise Failed
+        self.programs.hits += 1
+        self._thread.latest = last
         return found
 
     def derived(self, nodes: Sequence[Tensor]) -> None:
@@ -203,7 +202,8 @@ class Native(Engine):
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
-        linked = getattr(self._thread, "linked", None)
+        found = getattr(self._thread, "latest", None)
+        linked = found.linked() if isinstance(found, _Known) else found
         return None if linked is None else lowered(linked, "")
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
@@ -347,13 +347,14 @@ class _Known:
     ) -> dict[int, Any]:
         return self._linked().begin(arrays, spent, held, claim)
 
-    def is_small(self) -> bool:
-        found = self._native.programs.peek(self._key)
-        return found is not None and found[0].small is not None
-
     def small(self) -> Any:
-        """As the core runs it."""
-        return self._linked().small
+        linked = self.linked()
+        return None if linked is None else linked.small
+
+    def linked(self) -> Linked | None:
+        """The program, if it is kept."""
+        found = self._native.programs.peek(self._key)
+        return None if found is None else found[0]
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)

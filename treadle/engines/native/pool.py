@@ -32,13 +32,14 @@ from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
 from treadle.engines.native.host import cores, has_threads, host
 from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.limits import NOTHING, Held, Limit
 from treadle.engines.native.runner import PORTABLE, QUEUE, TEXTS, THREADS
 from treadle.engines.native.workers import FAILED, OVER, ROOM, SIZE, WORKERS
 from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
 from treadle.graph.resident import order as _order
 
-__all__ = ["NOTHING", "Done", "Held", "Limit", "Pool", "Ticket", "arrived", "pool"]
+__all__ = ["Done", "Pool", "Ticket", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
@@ -76,23 +77,6 @@ class Ticket:
         self.pool.reached(self.number)
 
 
-class Limit(NamedTuple):
-    """What all runs of a kind shall hold at most."""
-
-    kind: str
-    bytes: int
-
-
-class Held(NamedTuple):
-    """What a run holds until it is over."""
-
-    bytes: int
-    limit: Limit
-
-
-NOTHING = Held(0, Limit("nothing", 0))
-
-
 class _Job(NamedTuple):
     """A run that was queued: who is told of it, and the address of its status."""
 
@@ -113,6 +97,7 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads) if _workers_exist() else 1
         self._native: Any = None  # the runner; None until started
+        self._entry = 0, 0  # its address and that of the state
         self._state: _State | None = None
         self._jobs: deque[_Job] = deque()
         self._owner = 0  # the thread whose runs are queued
@@ -155,8 +140,7 @@ class Pool:
             arrived()
         if self._native is None:
             self._start()
-        state = self._state
-        return _functions()["treadle_run"], state.address if state else 0
+        return self._entry
 
     def queue(
         self,
@@ -267,6 +251,7 @@ class Pool:
                 state = _State(self.threads)
                 state.start(functions)
                 self._state = state
+                self._entry = functions["treadle_run"], state.address
                 self._native = _RUN(functions["treadle_run"])
                 if state.workers:
                     weakref.finalize(self, state.halt).atexit = False

@@ -136,10 +136,12 @@ class Residuals:
         before = None if wish is None else (set(wish.places), set(wish.inside))
 
         def still() -> bool:
+            if before is None:
+                return key not in self._wishes
             with self._lock:
                 now = self._wishes.get(key)
                 if now is None:
-                    return before is None
+                    return False
                 now.idle += 1
                 return now.idle <= IDLE and (now.places, now.inside) == before
 

@@ -17,7 +17,8 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
 from treadle.engines.native.kept import Kept, Panels
-from treadle.engines.native.pool import Held, Limit, pool
+from treadle.engines.native.limits import Held, Limit
+from treadle.engines.native.pool import pool
 from treadle.engines.native.tables import Tables, memory_under
 from treadle.engines.native.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies

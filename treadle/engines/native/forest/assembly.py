@@ -23,7 +23,8 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.compiled import OWN, PLACE, Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.pool import NOTHING, Done, Held, Ticket, pool
+from treadle.engines.native.limits import NOTHING, Held
+from treadle.engines.native.pool import Done, Ticket, pool
 from treadle.engines.native.run import FIELDS, PositionError
 from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body

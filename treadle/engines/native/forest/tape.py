@@ -26,7 +26,8 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
-from treadle.engines.native.pool import Held, Limit, pool
+from treadle.engines.native.limits import Held, Limit
+from treadle.engines.native.pool import pool
 from treadle.engines.native.run import beside
 from treadle.engines.native.tables import memory_under, straight
 from treadle.graph.resident import Future, Futures

@@ -1,30 +1,25 @@
-"""How a graph that is to run looks: its structure as a key."""
+"""How a graph looks: its structure as a key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.written import Derivative
-from treadle.base import events
-from treadle.base.options import current, modes
 from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials
-from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
+from treadle.graph.marks import NO_GRAD
 from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Future
-from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update, Variable
-from treadle.runtime.recorder import observers
 
-__all__ = ["MOST", "Look", "Owned", "look", "settings"]
+__all__ = ["MOST", "Look", "Owned", "look"]
 
 MOST = 1024  # nodes of a graph whose runs are planned
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
@@ -34,9 +29,9 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 # What is numbered: an op that waits, or of a value behind which a derivative goes on;
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
-# or trained; of a value; or a Variable of the caller.
+# or trained; of a value; a Variable of the caller; or an op without gradients.
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
-VALUE, CARRYING_VALUE, OWN = range(8, 11)
+VALUE, CARRYING_VALUE, OWN, WITHOUT = range(8, 12)
 CODES = 16
 
 # Of Variables by id: the number of each while it trains, and while it does not.
@@ -103,7 +98,8 @@ def _looked(
     changes, refused = 0, False
     for k, node in enumerate(nodes):
         waits = node.stored is None
-        if (waits and (node.mark is not None or not node.inputs)) or k >= most:
+        marked = node.mark is not None and node.mark is not NO_GRAD
+        if (waits and (marked or not node.inputs)) or k >= most:
             return None
         if not waits and not (whole and node.inputs):
             leaf = _leaf(node, own, derived)
@@ -114,11 +110,12 @@ def _looked(
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
-        if type(node.op) is Derivative and not whole:  # this goes on behind values
+        if node.op.family == "derivative" and not whole:  # this goes on behind values
             return _looked(roots, asked, updates, own, True, derived, most)
         changes += type(node.op) is Update
         if type(node.op) is not Update:
-            words.append(number_of(node.op) * CODES + (WAITS if waits else OPEN))
+            code = OPEN if not waits else WAITS if node.mark is None else WITHOUT
+            words.append(number_of(node.op) * CODES + code)
         elif id(node.op.variable) in own:
             words.append(own[id(node.op.variable)][0] * CODES + UPDATE)
         else:
@@ -195,21 +192,6 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
 
 if native is not None:
     native.bind_look(
-        *(Op, Type, Variable, Version, Update, Cut, Derivative, TupleType, Future),
+        *(Op, Type, Variable, Version, Update, Cut, TupleType, Future),
         *(CONSTANT, LITERAL, number_of_type, number_of),
     )
-
-
-def settings() -> tuple[Any, ...] | None:
-    """What decides beside a graph what its run is; None where more is made of it than
-    values, or somebody looks on."""
-    frame, now = top(), current()
-    if frame.tracing or observers.every or events.watchers:
-        return None
-    if frame.versions and (modes.get().transactions or not frame.alone()):
-        return None
-    if watchers or now.eager or now.check or now.check_numerics:
-        return None
-    if now.engine not in ("auto", "native"):
-        return None
-    return (now.compilation,)

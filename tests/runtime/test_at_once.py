@@ -1,0 +1,177 @@
+"""Small plans, which the core runs while it holds Python's lock."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.core.twins import needs_core
+from treadle.engines.native.engine import Native
+from treadle.engines.native.small import RESULT
+from treadle.runtime import steps
+
+pytestmark = needs_core
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether runs that could be done at once were."""
+    found: list[bool] = []
+    run = Native.at_once
+
+    def told(self: Native, *given: Any) -> Any:
+        made = run(self, *given)
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(Native, "at_once", told)
+    return found
+
+
+def stepper(*shape: int) -> tuple[td.Parameter, Callable[[], Any]]:
+    """A parameter, and what makes it one more."""
+    w = td.param("w", init=np.zeros(shape, np.float32))
+    optimizer = td.optim.SGD(lr=1.0)
+    return w, lambda: optimizer.step(-td.sum(w))
+
+
+# What somebody holds of a Variable over a step, and the array in it.
+HELD: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "the version": (lambda v: v.node(), lambda x: x.array),
+    "an expression": (lambda v: v * 1.0, lambda x: x.numpy()),
+    "the array": (lambda v: v.numpy(), lambda x: x),
+    "a part": (lambda v: v.numpy()[1:], lambda x: x),
+    "a part of a part": (lambda v: v.numpy().T[1:][:, 1], lambda x: x),
+    "a buffer": (lambda v: memoryview(v.numpy()), np.asarray),
+    "a copy": (copy.deepcopy, lambda x: x.numpy()),
+    "another shape": (lambda v: td.reshape(v, (12,)).numpy(), lambda x: x),
+    "the same": (lambda v: td.evaluate(v), lambda x: x),
+    "it twice": (lambda v: td.evaluate(td.reshape(v, (12,)), v.T)[1], lambda x: x),
+}
+
+
+@pytest.mark.parametrize(("hold", "array"), HELD.values(), ids=list(HELD))
+def test_what_is_held_stays(at_once: list[bool], hold: Any, array: Any) -> None:
+    w, step = stepper(3, 4)
+    for k in range(5):
+        hold(w)
+        step()
+        held = hold(w)
+        step()
+        assert np.unique(array(held)).tolist() == [2.0 * k + 1]
+    assert (w.numpy() == 10.0).all()
+    assert sum(at_once) >= 5
+
+
+def test_it_is_written_over_where_nobody_looks(at_once: list[bool]) -> None:
+    w, step = stepper(64, 64)
+    step(), step()
+    places = set()
+    for _ in range(6):
+        step()
+        places.add(w.committed.array.ctypes.data)  # type: ignore[union-attr]
+    assert len(places) == 1 and sum(at_once) >= 6
+
+
+def test_a_large_result_is_no_small_run(at_once: list[bool]) -> None:
+    _, step = stepper(RESULT // 4 + 1)
+    for _ in range(4):
+        step()
+    assert not at_once
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_position_out_of_range_changes_nothing(
+    at_once: list[bool], trains: bool
+) -> None:
+    table = td.param("table", init=np.ones((4, 3), np.float32))
+    optimizer = td.optim.Adam([table], lr=0.5, sparse_updates=False)
+    ids = td.Variable(np.array([0, 1, 2]), name="ids")
+
+    def run() -> None:
+        loss = td.sum(table[ids] * 2.0)
+        optimizer.step(loss) if trains else float(loss)
+
+    for _ in range(4):
+        run()
+    assert any(at_once)
+    before = [v.numpy().copy() for v in (table, *optimizer.states())]
+    ids.assign(np.array([0, 1, 9]))
+    ids.numpy()
+    with pytest.raises(td.TreadleError, match="9"):
+        run()
+    after = [v.numpy() for v in (table, *optimizer.states())]
+    for x, y in zip(before, after, strict=True):
+        np.testing.assert_array_equal(x, y)
+    ids.assign(np.array([3, 3, 3]))
+    run()
+
+
+def test_a_transaction_has_what_was_there(at_once: list[bool]) -> None:
+    w, step = stepper(5)
+    for _ in range(4):
+        step()
+    count = len(at_once)
+    with pytest.raises(ZeroDivisionError), td.transaction():
+        step()
+        step()
+        raise ZeroDivisionError
+    assert len(at_once) == count and (w.numpy() == 4.0).all()
+
+
+def test_python_that_runs_at_the_end_of_what_was_there(at_once: list[bool]) -> None:
+    """What a run lets go of may evaluate, step, or empty the caches."""
+    w, step = stepper(7)
+    _, other = stepper(7)
+    seen: list[float] = []
+
+    class Last:
+        def __del__(self) -> None:
+            seen.append(float(td.sum(w)))
+            other()
+            td.clear_cache()
+
+    for _ in range(4):
+        step(), other()
+    for _ in range(4):
+        last = Last()
+        weakref.finalize(w.committed, lambda last=last: None)
+        del last
+        step()
+        gc.collect()
+    assert (w.numpy() == 8.0).all() and len(seen) >= 3
+    assert all(x in {7.0 * k for k in range(9)} for x in seen)
+
+
+def test_values_whose_arrays_lie_otherwise(at_once: list[bool]) -> None:
+    """Arrays that are not in C order take the long way, and come to the same."""
+    data = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    for k in range(6):
+        x = td.asarray(data.T.copy().T if k % 2 else data, copy=False)
+        np.testing.assert_array_equal(td.sum(x, axis=0).numpy(), data.sum(0))
+
+
+def test_another_thread_assigns_between_the_look_and_the_run(
+    at_once: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, step = stepper(3)
+    for _ in range(4):
+        step()
+    run = steps.Plan.run
+
+    def assigned(plan: Any, look: Any) -> Any:
+        w.assign(np.full(3, 20.0, np.float32))
+        w.numpy()
+        return run(plan, look)
+
+    with monkeypatch.context() as patch, pytest.raises(td.StateError, match="changed"):
+        patch.setattr(steps.Plan, "run", assigned)
+        step()
+    assert (w.numpy() == 20.0).all()

@@ -1,0 +1,68 @@
+"""Gradients of graphs that look like one before: what they reach is known then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.autodiff.dependence import Reached
+from treadle.base.caches import Cache
+from treadle.base.options import modes
+from treadle.graph.frame import top
+from treadle.graph.leaves import Version
+from treadle.graph.look import Look, look
+from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.variable import Variable
+
+__all__ = ["Seen", "seen"]
+
+LOSSES = 256  # whose gradients are remembered
+# By how a loss looks: the places of the versions that it is derived by.
+_known: Cache[Any, tuple[int, ...]] = Cache("gradients of losses", LOSSES)
+
+
+@dataclass
+class Seen:
+    """How a loss looks, and if one that looked alike was derived, by which versions of
+    Variables: each is the only version of its Variable there.
+    """
+
+    key: Any
+    place: dict[int, int]  # by serial
+    versions: list[Tensor] | None
+
+    def note(self, found: Reached, parameters: Sequence[Variable]) -> None:
+        """Remember what a gradient by parameters has reached, if that is no more than
+        one version of each."""
+        more = found.rows or found.derivatives or found.computed_table or found.made
+        by = {id(x.op.variable): x for x in found.versions if type(x.op) is Version}
+        own = [by.get(id(p)) for p in parameters]
+        if more or len(by) < len(found.versions):
+            return
+        places = [-1 if x is None else self.place.get(x.serial, -1) for x in own]
+        if places and -1 not in places:
+            _known[self.key] = tuple(places)
+
+
+def seen(loss: Tensor) -> Seen | None:
+    """How a loss looks; None where that does not tell what its gradient is made of."""
+    now = modes.get()
+    if top().tracing or top().versions or watchers or now.options.eager:
+        return None
+    found = look([loss], (), {}, True)
+    if found is None:
+        return None
+    key = found.key, now.options.compilation
+    places = _known.get(key)
+    versions = None if places is None else _versions(found, places)
+    place = {} if versions else {x.serial: k for k, x in enumerate(found.nodes)}
+    return Seen(key, place, versions)
+
+
+def _versions(found: Look, places: Sequence[int]) -> list[Tensor] | None:
+    """The nodes at these places, if no other version of their Variables is there."""
+    own = [x.op.variable for x in found.nodes if type(x.op) is Version]
+    if len(set(map(id, own))) < len(own):
+        return None
+    return [found.nodes[k] for k in places]

@@ -1,0 +1,30 @@
+"""The gradients that Variables hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from treadle.base.options import modes
+from treadle.graph.tensor import Tensor, track
+from treadle.graph.traversal import reach
+
+if TYPE_CHECKING:
+    from treadle.graph.variable import Variable
+
+__all__ = ["give_gradients"]
+
+
+def give_gradients(
+    variables: Sequence[Variable], gradients: Sequence[Tensor | None]
+) -> None:
+    """Have Variables hold gradients, or none."""
+    waiting = [x for x in gradients if x is not None and x.stored is None]
+    # What reads a Variable is below it now: a cycle, until it is evaluated.
+    for node in reach(waiting) if waiting else ():
+        track(node)
+    transactions = modes.get().transactions
+    for v, gradient in zip(variables, gradients, strict=True):
+        for around in transactions:
+            around.note_grad(v)
+        v._grad = gradient

@@ -1,0 +1,93 @@
+"""What tells calls of a function from each other: a key by their arguments.
+
+A signature is a row of numbers: what dtype numbers get, and argument by argument of a
+tensor its type, or which one it is of those before it, of a tuple or a list how many
+and then those, of an int its value, of anything else that very object. Some functions
+take ints as data, which a signature does not tell: they become leaves.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from sys import intern
+from typing import Any
+
+import numpy as np
+
+from treadle.base.options import modes
+from treadle.graph.awaited import NUMBERS
+from treadle.graph.operators import Operand
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable, VariableItem
+
+__all__ = ["signature", "things_of", "told_as"]
+
+# How an argument is told, that the next one has a name, and what numbers become.
+OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
+LONGEST = 64  # numbers of a signature, and values of a plan
+TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
+_TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
+NONE: Mapping[str, Any] = {}
+_LARGE = 1 << 63
+
+
+def signature(
+    args: Sequence[Any], data: bool, named: Mapping[str, Any] = NONE
+) -> bytes | None:
+    """The key of a call by its arguments; None where it cannot tell them.
+
+    `data`: whether ints are data.
+    """
+    names = [None] * len(args) + [intern(name) for name in named]
+    args = [*args, *named.values()]
+    parts = sum(len(x) if type(x) in (tuple, list) else 1 for x in args)
+    if 2 * parts > LONGEST:  # which of many are the same takes long to tell
+        return None
+    found = [DTYPE, id(modes.get().dtype)]
+    seen: list[Any] = []  # of tensors and of data
+    for x, name in zip(args, names, strict=True):
+        if name is not None:
+            found += [NAMED, id(name)]
+        if type(x) in (tuple, list):
+            found += [told_as(x), len(x)]
+        for part in x if type(x) in (tuple, list) else [x]:
+            told = _told(part, data, seen)
+            if told is None:
+                return None
+            found += told
+    return array("q", found).tobytes() if len(found) <= LONGEST else None
+
+
+def told_as(x: object) -> int:
+    """How a tuple or a list is told."""
+    return TUPLE if type(x) is tuple else LIST
+
+
+def _told(x: Any, data: bool, seen: list[Any]) -> tuple[int, int] | None:
+    if type(x) in TENSORS:
+        seen.append(x)
+        first = next(k for k, y in enumerate(seen) if y is x)
+        return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
+    if data and type(x) is int:
+        seen.append(None)
+        return NUMBER, 0
+    if type(x) is int:
+        return (WHOLE, x) if -_LARGE <= x < _LARGE else None
+    return (OTHER, id(x)) if _is_fixed(x) else None
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether this very object always stands for the same: no data, no list."""
+    if isinstance(x, tuple):
+        return all(map(_is_fixed, x))
+    return isinstance(x, Variable) or not isinstance(x, _TAKEN)
+
+
+def things_of(args: Iterable[Any]) -> Iterator[Any]:
+    """The arguments, those in tuples and lists one by one."""
+    for x in args:
+        if type(x) in (tuple, list):
+            yield from x
+        else:
+            yield x

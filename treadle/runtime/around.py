@@ -1,0 +1,29 @@
+"""What is around a run that decides what it comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base import events
+from treadle.base.options import modes
+from treadle.graph.frame import top
+from treadle.graph.tensor import watchers
+from treadle.runtime.recorder import observers
+
+__all__ = ["settings"]
+
+
+def settings() -> tuple[Any, ...] | None:
+    """What decides beside a graph what its run is; None where more is made of it than
+    values, or somebody looks on."""
+    frame, around = top(), modes.get()
+    now = around.options
+    if frame.tracing or observers.every or events.watchers:
+        return None
+    if frame.versions and (around.transactions or not frame.alone()):
+        return None
+    if watchers or now.eager or now.check or now.check_numerics:
+        return None
+    if now.engine not in ("auto", "native"):
+        return None
+    return now.compilation, around.no_grad > 0

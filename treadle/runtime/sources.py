@@ -1,0 +1,76 @@
+"""Where the arrays of a planned run come from, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from treadle.base.dtypes import OWN
+from treadle.base.types import Type
+from treadle.engines.base import Failed
+from treadle.graph.claim import Claim
+from treadle.graph.look import Look
+from treadle.graph.resident import Future, Futures, Resident, soon
+from treadle.graph.variable import Variable
+from treadle.runtime.forests import RowsRun
+
+__all__ = ["Slot", "Slots", "Source", "Values"]
+
+
+class Slot(int):
+    """The number of an array that a run makes; a plain int is a place of the graph."""
+
+    __slots__ = ()
+
+
+# A place of the graph that is looked at, a Variable, what is made, or a constant.
+Source = Any
+
+
+class Values:
+    """The arrays of one run, by their sources."""
+
+    def __init__(self, look: Look, slots: int) -> None:
+        self.look = look
+        self.made: list[Any] = [None] * slots
+        self.rows: dict[int, RowsRun] = {}
+        self.sure: dict[int, Callable[[], bool]] = {}  # of rows
+        self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of
+        self.begun: list[Futures] = []  # what goes on beside this, in order
+        self.claim: Claim | None = None  # of what the last part makes
+
+    def __call__(self, source: Source, begin: bool = False) -> Any:
+        """The array of a source; it may not be there yet, where a run only begins."""
+        if type(source) is int:
+            found = self.look.nodes[source].stored
+        elif type(source) is Slot:
+            found = self.made[source]
+        elif isinstance(source, Variable):
+            claim = self.claim
+            node = None if claim is None else claim.taken_from(source)
+            found = (source.committed if node is None else node).stored
+            if found is None:  # another thread has assigned it
+                raise Failed
+        else:
+            found = source
+        if isinstance(found, Resident):
+            return soon(found) if begin else found.numpy()
+        return found
+
+    def there(self, slot: Slot) -> Any:
+        """What a node gets of rows: their array, when it has been written."""
+        array, run = self.made[slot], self.late.get(slot)
+        if run is None or run.went_well:
+            return array
+        return run.of(Type(array.shape, OWN[array.dtype]), array)
+
+    def put(self, arrays: Mapping[int, Any] | Sequence[Any], slots: Slots) -> None:
+        """Keep some of these arrays, each in its slot."""
+        x = None
+        for k, slot in slots:
+            self.made[slot] = x = arrays[k]
+        if type(x) is Future:
+            self.begun.append(x.run)
+
+
+Slots = list[tuple[int, Slot]]  # the number of a result, and where it goes
