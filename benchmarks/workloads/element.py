@@ -74,6 +74,6 @@ WORKLOAD = program(
         "tiny": Sizes(4, 3, 2, 2),
     },
     data=data,
-    steps=20,
+    steps=8,
     implementations=of_both(cases),
 )
