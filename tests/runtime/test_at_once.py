@@ -13,6 +13,7 @@ import pytest
 
 import treadle as td
 from tests.core.twins import needs_core
+from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.engines.native.small import RESULT
 from treadle.runtime import steps
@@ -175,3 +176,22 @@ def test_another_thread_assigns_between_the_look_and_the_run(
         patch.setattr(steps.Plan, "run", assigned)
         step()
     assert (w.numpy() == 20.0).all()
+
+
+def test_plans_outlive_the_programs_that_are_kept(
+    at_once: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machine code stays while a plan leads to it."""
+    w, step = stepper(11)
+    for _ in range(4):
+        step()
+    native = engine("native")
+    assert isinstance(native, Native)
+    monkeypatch.setattr(native.programs, "limit", 1)
+    for n in range(12, 16):  # which push it out
+        float(td.sum(td.exp(td.asarray(np.ones((n, 3), np.float32)))))
+    gc.collect()
+    count = sum(at_once)
+    for _ in range(4):
+        step()
+    assert sum(at_once) >= count + 4 and (w.numpy() == 8.0).all()

@@ -32,6 +32,7 @@ struct Program {
   std::vector<int64_t> placed, offsets;
   std::vector<Result> results;
   int64_t arena = 0, scratch = 0, status = 0;
+  Ref kept;  // what the addresses lead to: machine code and constants
 };
 
 // The memory of whichever program runs: that is one at a time.
@@ -67,12 +68,13 @@ bool read(PyObject* x, std::vector<int64_t>& into) {
 }
 
 PyObject* program(PyObject*, PyObject* args) {
-  PyObject *numbers, *results;
+  PyObject *numbers, *results, *kept;
   long long arena, scratch;
-  if (!PyArg_ParseTuple(args, "O!O!LL", &PyTuple_Type, &numbers, &PyList_Type, &results,
-                        &arena, &scratch))
+  if (!PyArg_ParseTuple(args, "O!O!LLO", &PyTuple_Type, &numbers, &PyList_Type, &results,
+                        &arena, &scratch, &kept))
     return nullptr;
   auto own = std::make_unique<Program>();
+  own->kept = Ref::to(kept);
   std::vector<int64_t>* const into[] = {
       &own->addresses, &own->table,     &own->slots,  &own->which,  &own->shifts,
       &own->records,   &own->arguments, &own->placed, &own->offsets};
@@ -550,7 +552,7 @@ PyType_Spec plan_spec = {
 
 PyMethodDef run_functions[] = {
     {"bind_run", bind_run, METH_O, "bind_run(Variable): whose versions runs assign."},
-    {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch)"},
+    {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch, kept)"},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,

@@ -38,6 +38,7 @@ from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
 from treadle.engines.native.run import PositionError, beside, memory_of
+from treadle.engines.native.small import workers
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
 from treadle.graph.claim import Claim, InPlace
@@ -171,9 +172,10 @@ class Native(Engine):
         self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Any
     ) -> list[Any] | None:
         now = current()
-        if now.arena != "fast" or now.workspace:
+        threads = pool(now.threads)
+        if now.arena != "fast" or now.workspace or threads.threads > workers():
             return None
-        found: Any = native.run(plan, nodes, others, *pool(now.threads).entry())
+        found: Any = native.run(plan, nodes, others, *threads.entry())
         if found == ():
             raise Failed
         self.programs.hits += 1

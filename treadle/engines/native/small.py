@@ -7,6 +7,7 @@ time. How small is counted, not timed: by parts that would be worth a thread, an
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +19,17 @@ from treadle.engines.native.host import cores
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["small"]
+__all__ = ["small", "workers"]
 
 PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
 RESULT = 1 << 16  # bytes: larger results have memory that is used again
+
+
+@cache
+def workers() -> int:
+    """How many threads of a pool may run a small program: each has its scratch."""
+    return cores()
 
 
 def small(linked: Linked) -> Any:
@@ -31,7 +38,7 @@ def small(linked: Linked) -> Any:
     buffers = program.buffers
     if len(linked.runs) != 1 or not linked.runs[0].records:
         return None
-    scratch = linked.scratch * cores()
+    scratch = linked.scratch * workers()
     if linked.plan.size + scratch > BYTES or len(records) > PARTS:
         return None
     if (records[:, 2] / np.maximum(records[:, 3], 1)).sum() > PARTS:
@@ -59,4 +66,5 @@ def small(linked: Linked) -> Any:
         linked.plan.table[linked.places],
     )
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
-    return native.program(as_numbers, results, linked.plan.size, scratch)
+    kept = linked.functions, linked.constants  # what addresses lead to
+    return native.program(as_numbers, results, linked.plan.size, scratch, kept)
