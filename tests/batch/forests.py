@@ -161,7 +161,7 @@ class Forest:
         read: list[float] = []
         roots = []
         reads = rng.choice((0, 0, 1, 5))  # values that are read on the way, about
-        count = rng.randint(4, 14)
+        count = rng.randint(8, 20)
         for _ in range(count):
             root = self._tree(rng, rng.randint(1, 12))
             if rng.random() < reads / count:

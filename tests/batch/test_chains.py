@@ -92,7 +92,7 @@ def agree(run: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("kind", ["lstm", "gru", "elman"])
 def test_a_sequence_by_itself(kind: str, function: bool, every: bool) -> None:
     reader = Reader(kind, function)
-    for length in (11, 16, 11):
+    for length in (13, 18, 13):
         words = [in_order(k) for k in range(length)]
         agree(lambda own=words: trained(reader, own, every))
         with td.no_grad():
@@ -107,10 +107,10 @@ def test_another_length_is_no_other_program(function: bool) -> None:
     def step(length: int) -> None:
         float(optimizer.step(reader.loss([in_order(k) for k in range(length)], True)))
 
-    for length in (6, 40, 11, 23):
+    for length in (13, 40, 16, 23):
         step(length)
     before = [linked for linked, _ in native.programs.values()]
-    for length in (9, 17, 31):
+    for length in (14, 17, 31):
         step(length)
     made = [linked for linked, _ in native.programs.values() if linked not in before]
     # Of the loss and the update, not of each step.
@@ -120,7 +120,7 @@ def test_another_length_is_no_other_program(function: bool) -> None:
 def test_trees_that_are_chains() -> None:
     net = Net()
     tree: Any = 0
-    for word in (1, 2, 3, 4, 5):
+    for word in (1, 2, 3, 4, 5) * 3:
         tree = (tree, word)
 
     def run() -> list[Any]:

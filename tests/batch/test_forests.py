@@ -16,4 +16,4 @@ def test_random_forests(part: int, trains: bool) -> None:
     found = [compare(k, KINDS, trains) for k in numbers]
     wrong = {part * COUNT + k: said for k, (said, _) in enumerate(found) if said}
     assert not wrong
-    assert sum(batched for _, batched in found) > COUNT / 2
+    assert sum(batched for _, batched in found) >= COUNT / 2

@@ -16,7 +16,7 @@ from treadle.engines.native.forest.compiled import GRAIN
 from treadle.engines.native.forest.fit import RowLaw
 from treadle.runtime.rows import counts
 
-LENGTHS = (3, 9, 14, 20)
+LENGTHS = (3, 9, 14, 20) * 3
 
 
 def sequences(dtype: str = "float64") -> list[Any]:

@@ -21,6 +21,7 @@ from treadle.batch.views import carries
 __all__ = ["OFTEN", "Forest", "Groups", "Instance"]
 
 OFTEN = 4  # units of a kind, which may be rows one after the other
+LONG = 12  # of them: for fewer, a program for each length costs less
 
 
 @dataclass(frozen=True)
@@ -177,13 +178,31 @@ class Forest:
         """The rows among them that there are often of a kind."""
         return sum(len(x.units) for x in self.instances if x.often)
 
-    def own_groups(self, cells: bool, often: bool) -> int:
-        """The groups of units that are `cells`, or of others, with or without those of
-        kinds that are there `often`: not of what is ahead.
+    @property
+    def varies(self) -> bool:
+        """Whether graphs like it are programs that differ: one for each length of a
+        loop, where even its steps are rows, and for each form of a tree.
         """
-        own = [x for x in self.instances if x.signature.cell == cells]
-        asked = [x for x in own if len(x.units) and (often or not x.often)]
-        return sum(len(x.groups.turns) for x in asked)
+        if any(self._branches(k) for k in range(len(self.instances))):
+            return True
+        often = [x for x in self.instances if x.often]
+        repeats = [x for x in often if x.signature.multiplies]
+        loops = any(len(x.groups.turns) > 1 for x in repeats)
+        long = any(len(x.units) >= LONG for x in often)
+        return loops and long and 2 * self.often >= self.rows
+
+    def _branches(self, number: int) -> bool:
+        """Whether rows of an instance that multiply matrices read several others of
+        it, as in trees.
+        """
+        instance = self.instances[number]
+        if len(instance.units) < OFTEN or not instance.signature.multiplies:
+            return False
+        read = np.stack(list(instance.sources.values()))
+        makers = self.makers(np.maximum(read, 0))
+        inside = (read >= 0) & (self.instance[makers] == number)
+        last = np.where(inside, makers, -1).max(0)
+        return bool((inside & (makers != last)).any())
 
     def makers(self, values: Numbers) -> Numbers:
         """The units that make some values, which are no leaves."""

@@ -50,13 +50,11 @@ class Signature:
     """One kind of unit: its body, and the nodes that all its units share.
 
     `shared` has those nodes by argument of the body, `serials` theirs, `rows` the other
-    arguments; `origin` is where the first unit was written, if its body was not: units
-    of a `cell` are calls.
+    arguments; `origin` is where the first unit was written, if its body was not.
     """
 
     __slots__ = (
         "body",
-        "cell",
         "number",
         "origin",
         "outputs",
@@ -74,7 +72,6 @@ class Signature:
         self.serials = {k: node.serial for k, node in shared.items()}
         self.rows = rows
         self.origin: Origin | None = None
-        self.cell = False
         self.outputs = len(body.outputs)
 
     @property
@@ -97,7 +94,7 @@ class Signature:
         shared = {k: self.shared[x] for k, x in enumerate(given) if x in self.shared}
         rows = [k for k in range(len(body.arguments)) if k not in shared]
         made = Signature(body, shared, rows)
-        made.origin, made.cell = self.origin, self.cell
+        made.origin = self.origin
         return made
 
     @classmethod
@@ -133,7 +130,7 @@ class Signature:
         shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
         rows = [k for k in range(len(numbers)) if k not in shared]
         made = cls(body, shared, rows)
-        made.origin, made.cell = node.origin if plain else None, not plain
+        made.origin = node.origin if plain else None
         given = tuple(k not in shared for k in range(len(body.arguments)))
         return made if any(given) and _works(body, given) else None
 

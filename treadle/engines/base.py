@@ -145,8 +145,9 @@ class Engine:
         """The program of a forest, for gradients too; None where there is none. `taken`
         has the places of values that are wanted side by side.
 
-        Its `run` takes arrays and raises Failed where a position is out of range: node
-        by node it is told which it was.
+        Its `costs` are counted before it is compiled, to tell whether it pays; it may
+        not be `possible`. Its `run` takes arrays and raises Failed where a position is
+        out of range: node by node it is told which it was.
         """
         return None
 

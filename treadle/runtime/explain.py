@@ -17,6 +17,7 @@ from treadle.graph.tensor import Tensor, copied
 from treadle.graph.text import bare, expression, text
 from treadle.graph.traversal import pending, reach
 from treadle.rewrite.record import Fired, Sized, recorded
+from treadle.runtime.rows import costs
 
 __all__ = ["Explanation", "explain"]
 
@@ -41,7 +42,8 @@ class Explanation:
     `applied` has the rules in the order in which they first fitted, a row for each
     line of the user's; `stages` are (name, seconds) in order, up to machine code, and
     `sizes` the nodes and edges of the graph as it was given and after each stage that
-    changes it. `lowered` is what `td.lower` gives.
+    changes it. `lowered` is what `td.lower` gives. Of a graph that can run as rows
+    `rows` has the native records as rows, and of the rows one by one.
     """
 
     before: tuple[Tensor, ...]
@@ -50,6 +52,7 @@ class Explanation:
     stages: tuple[tuple[str, float], ...]
     sizes: tuple[Sized, ...]
     lowered: Lowered
+    rows: tuple[int, int] | None = None
 
     def counts(self) -> dict[str, int]:
         """How often each rule was applied, the most often first."""
@@ -76,6 +79,9 @@ class Explanation:
         ]
         memory, steps = self.lowered.memory, self.lowered.steps
         lines.append(f"program: {steps} steps, {memory.arena:,} bytes of arena")
+        if self.rows is not None:
+            together, alone = self.rows
+            lines.append(f"rows: {together} records as rows, {alone} one by one")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -102,6 +108,7 @@ def explain(*tensors: Any) -> Explanation:
     """
     roots = [as_tensor(leaf) for leaf in trees.flatten(tensors)[0]]
     fresh = _unevaluated(functions.written_out(roots))
+    records = costs(fresh)  # while nobody else refers to what is between
     nodes = pending(fresh)
     keep = {node.serial for node in fresh if node.stored is None}
     with recorded() as record:
@@ -113,6 +120,7 @@ def explain(*tensors: Any) -> Explanation:
         tuple(record.stages),
         tuple(record.sizes),
         found,
+        records,
     )
 
 

@@ -20,7 +20,7 @@ from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import top
-from treadle.graph.leaves import Version
+from treadle.graph.leaves import Version, bits_of
 from treadle.graph.look import MOST
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
@@ -33,7 +33,7 @@ from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, RowsRun, counts
 from treadle.runtime.recorder import recorder
 
-__all__ = ["counts", "run_rows"]
+__all__ = ["costs", "counts", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 LOOK = 512  # nodes that may be enough to see it
@@ -42,9 +42,6 @@ LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its
 DECLINED = 256  # graphs that do not pay, which are known again
 SAME = 8  # of them that have as many nodes
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
-# Rows there have to be in a group: a program for each graph costs more. One that has
-# all calls written out costs the most.
-PAYS, CELLS = 1.5, 1.25
 
 
 def irregular(found: Columns, once: bool) -> bool:
@@ -92,19 +89,13 @@ def run_rows(
     `asked` has the serials of nodes that a derivative is taken by; `once` tells that
     none is taken later on, by data or a second time, which a batched run cannot give.
     """
-    options = current()
-    if not options.autobatch or options.eager or top().tracing or not options.optimize:
-        return False
-    # A rule of the user's may fit across rows, which are compiled one by one.
-    if options.rules or options.check or options.workspace:
-        return False
-    if options.engine not in ("auto", "native"):
+    if not _may_be_rows():
         return False
     found = columns(roots)
     if not irregular(found, once):
         return False
     final = once or bool(modes.get().no_grad)
-    key = options.compilation, once, final, len(found.nodes)
+    key = current().compilation, once, final, len(found.nodes)
     known = _declined.get(key)
     looks = None if known is None else _looks(found, asked)
     if known is not None and looks in known:
@@ -118,41 +109,58 @@ def run_rows(
     return False
 
 
-def _run_rows(
+def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
+    """The native records of a graph as rows, and of its rows one by one; None of one
+    that is no rows.
+    """
+    found = columns(roots)
+    if not _may_be_rows() or not irregular(found, once=False):
+        return None
+    rows = _rows_of(roots, found, (), once=False)
+    return None if rows is None else rows.program.costs()
+
+
+def _may_be_rows() -> bool:
+    """Whether the options let graphs run as rows, and nobody traces this one."""
+    options = current()
+    if not options.autobatch or options.eager or top().tracing or not options.optimize:
+        return False
+    # A rule of the user's may fit across rows, which are compiled one by one.
+    if options.rules or options.check or options.workspace:
+        return False
+    return options.engine in ("auto", "native")
+
+
+def _rows_of(
     roots: Sequence[Tensor], found: Columns, asked: Container[int], once: bool
-) -> bool:
+) -> Rows | None:
+    """A graph as rows, of which nothing is compiled yet; None where it is none."""
     walk = Walk(found)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
-        return False
+        return None
     held = walk.held()
     final = once or bool(modes.get().no_grad)
     # Smaller graphs may run again with other positions, which are equal or not.
     units = collect(walk, asked, held, final, len(walk.nodes) > MOST)
     if units.work < FEW or units.size > LARGE:
-        return False
-    return _pays(roots, units, held, asked, once)
-
-
-def _pays(
-    roots: Sequence[Tensor],
-    units: Any,
-    held: Numbers,
-    asked: Container[int],
-    once: bool,
-) -> bool:
-    """Run units as rows, if they are enough for it; `held` as a walk tells it. Raises
-    Failed.
-    """
-    options = current()
+        return None
     forest = Forest(units, asked, once)
-    if not forest.groups or not _enough(forest):
-        return False
+    if not forest.groups:
+        return None
     gradient = not modes.get().no_grad and _derivable(forest)
     exits = _exits(forest, roots, held)
-    program = engine(options.engine).rows(forest, gradient, exits.taken)
-    if program is None:
+    program = engine(current().engine).rows(forest, gradient, exits.taken)
+    return None if program is None else Rows(program, forest, exits)
+
+
+def _run_rows(
+    roots: Sequence[Tensor], found: Columns, asked: Container[int], once: bool
+) -> bool:
+    """Run a graph as rows, if that pays. Raises Failed."""
+    rows = _rows_of(roots, found, asked, once)
+    if rows is None or not _fewer(rows.program) or not rows.program.possible():
         return False
-    rows = Rows(program, forest, exits)
+    program, forest = rows.program, rows.program.forest
     leaves, shared = _read(forest, program)
     # Not before: it may wait for the step before, beside which all of this went on.
     fresh = _evaluate(forest.all.expressions)
@@ -162,7 +170,7 @@ def _pays(
         for node in fresh:
             node.stored = None
         raise
-    tape = _tape(forest, run, asked) if gradient else None
+    tape = _tape(forest, run, asked) if program.gradient else None
     told = recorder()
     if told is not None:
         told.rows(rows, (leaves, shared), tape)
@@ -172,7 +180,7 @@ def _pays(
     if tape is not None:
         tape.made(rows.exits.nodes)
     # What a step consumes is never derived again.
-    again = tape is not None and (options.check_numerics or not once)
+    again = tape is not None and (current().check_numerics or not once)
     recipes = [(x.op, x.inputs) for x in rows.exits.nodes] if again else []
     leave_late(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
     if again:
@@ -182,16 +190,12 @@ def _pays(
     return True
 
 
-def _enough(forest: Forest) -> bool:
-    """Whether there are rows enough for the groups, or enough of kinds that are there
-    often for the groups of others.
+def _fewer(program: Any) -> bool:
+    """Whether rows take half the records of what they do one by one, or would be
+    another program for each graph.
     """
-
-    def least(often: bool) -> float:
-        others, cells = (forest.own_groups(own, often) for own in (False, True))
-        return PAYS * others + CELLS * cells
-
-    return forest.rows >= least(True) or forest.often >= max(1.0, least(False))
+    together, alone = program.costs()
+    return 2 * together <= alone or bool(program.forest.varies)
 
 
 def _looks(found: Columns, asked: Container[int]) -> Any:
@@ -207,7 +211,8 @@ def _looks(found: Columns, asked: Container[int]) -> Any:
     for x in ops.values():  # of which Variable an Update is a version decides nothing
         numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
-    return told.digest(), tuple(wanted), tuple(numbers)
+    literals = [bits for bits in map(bits_of, found.nodes) if bits is not None]
+    return told.digest(), tuple(wanted), tuple(numbers), tuple(literals)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:

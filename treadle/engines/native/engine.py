@@ -193,8 +193,7 @@ class Native(Engine):
     ) -> Runnable | None:
         if gradient and not _adds_up(forest):
             return None
-        made = Runnable(forest, gradient, taken)
-        return made if made.possible() else None
+        return Runnable(forest, gradient, taken)
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}

@@ -40,6 +40,13 @@ NARROW = 3  # so many row counts are not worth a law
 Filled = tuple[Compiled, Numbers]
 
 
+def _records(body: Body) -> int:
+    """The records of a body, which needs no machine code for it."""
+    arguments = {x.serial: k for k, x in enumerate(body.arguments)}
+    linked, _ = translated(body.nodes, arguments, {y.serial for y in body.outputs})
+    return sum(count for _, count in linked.spans)
+
+
 def _translate(body: Body) -> Sample:
     arguments = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
@@ -68,7 +75,15 @@ class Rows:
         self.laws: dict[tuple[int, int], RowLaw | None] = {}
         self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
         self.known: OrderedDict[int, Filled] = OrderedDict()
+        self._records: int | None = None
         self.lock = lock()
+
+    def records(self) -> int:
+        """The native records of one row by itself."""
+        if self._records is None:
+            with self.lock, tracing("rows"):
+                self._records = _records(self.make(1))
+        return self._records
 
     def at(self, n: int) -> Filled:
         """The steps for n rows: what they are like, and their numbers."""

@@ -37,6 +37,20 @@ class Program(Places):
         pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
         return all(rows.possible(instance.groups.counts) for rows, instance in pairs)
 
+    def costs(self) -> tuple[int, int]:
+        """The native records of its groups, and of all of its rows one by one.
+
+        A group has those of its body, counted for one row and no gradient, and one for
+        each operand that is gathered: a function of the graph alone.
+        """
+        together, alone = len(self.taken), 0
+        for instance in self.forest.instances:
+            records = compiled_part(instance.template.plain).records()
+            groups = len(instance.groups.turns)
+            together += groups * (records + len(instance.sources))
+            alone += instance.count * records
+        return together, alone
+
     @lazy
     def forward(self) -> Forward:
         """The way there."""
