@@ -70,3 +70,13 @@ def test_before_and_after_side_by_side() -> None:
     width = [int(re.search(r'width="(\d+)"', svg)[1]) for svg in (one, both)]  # type: ignore[index]
     assert width[1] > width[0]
     assert both.count("Exp") == one.count("Exp")
+
+
+def test_records_as_rows_and_one_by_one() -> None:
+    xs = [td.constant(np.full(4, k, "float32")) for k in range(40)]
+    why = td.explain(td.stack([(td.tanh(x) * x).sum() for x in xs]).sum())
+    assert why.rows is not None
+    together, alone = why.rows
+    assert 2 * together <= alone
+    assert str(why).endswith(f"rows: {together} records as rows, {alone} one by one")
+    assert td.explain(xs[0] + xs[1]).rows is None

@@ -20,7 +20,7 @@ from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import top
-from treadle.graph.leaves import Version, bits_of
+from treadle.graph.leaves import Version
 from treadle.graph.look import MOST
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
@@ -211,8 +211,7 @@ def _looks(found: Columns, asked: Container[int]) -> Any:
     for x in ops.values():  # of which Variable an Update is a version decides nothing
         numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
-    literals = [bits for bits in map(bits_of, found.nodes) if bits is not None]
-    return told.digest(), tuple(wanted), tuple(numbers), tuple(literals)
+    return told.digest(), tuple(wanted), tuple(numbers)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
