@@ -41,7 +41,7 @@ def of_parser() -> Any:
 
 
 def of_spelling() -> Any:
-    found = spelling.made(12)
+    found = spelling.made(24)
     letters = known(x for word in found for x in word.letters)
     sounds = known((x for w in found for x in w.sounds), begin="<s>", end="</s>")
     return spelling.Speller(letters, sounds, 5, 6), found
