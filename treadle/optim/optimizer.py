@@ -43,6 +43,7 @@ from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
 from treadle.runtime.recorder import recording
+from treadle.runtime.recording import Recording
 from treadle.runtime.store import Changes, each_once, store, updates_of
 
 __all__ = ["Optimizer"]
@@ -186,7 +187,6 @@ class Optimizer(OptimizerState):
         """
         return self._stepped(loss, {id(p) for p in parameters_of(params)})
 
-    @held_back
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all parameters, or only of some."""
         # What the rate is made of is the same each time, but with a schedule.
@@ -194,7 +194,13 @@ class Optimizer(OptimizerState):
         seen = self._seen(loss, only, now.roots() if now else [])
         if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
-        note = seen and self._plans.note(*seen)
+        return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
+
+    @held_back
+    def _step_anew(
+        self, loss: Any, only: set[int] | None, now: Now | None, note: Recording | None
+    ) -> Any:
+        """The same where no plan was found: `note` is told of it."""
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now)
@@ -335,27 +341,23 @@ class Optimizer(OptimizerState):
     def _seen(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
     ) -> tuple[Any, Look, Owned] | None:
-        """How a step looks, by its graph, that of its `rates`, and by all else that
+        """How a step looks, by its graph, that of its `rates`, and all else that
         decides what it does; None where it cannot be told."""
         controls, around = self.controls.sign(), settings()
-        if controls is None or around is None:
+        if None in (controls, around) or not all(g.rule.fixed for g in self.groups):
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         updates = top().pending
         own = self._plans.owned(self._owned(), updates)
         found = look(asked, rates, own, loss is not None, updates, True)
-        ours = all(group.rule.fixed for group in self.groups)
-        if found is None or not ours or any(p.frozen is not None for _, p, _ in work):
+        if found is None or any(p.frozen is not None for _, p, _ in work):
             return None
-        key = (
-            found.key,
-            None if only is None else frozenset(only),
-            tuple([(id(group), id(p)) for group, p, _ in work]),
-            tuple([group.sign() for group in self.groups]),
-            (controls, around, self.sparse_updates, self.parted),
-        )
-        return key, found, own
+        chosen = None if only is None else frozenset(only)
+        pairs = tuple([(id(g), id(p)) for g, p, _ in work])
+        groups = tuple([g.sign() for g in self.groups])
+        own_key = controls, around, self.sparse_updates, self.parted
+        return (found.key, chosen, pairs, groups, own_key), found, own
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)

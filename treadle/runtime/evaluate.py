@@ -49,7 +49,6 @@ __all__ = ["evaluate"]
 _plans = Plans()
 
 
-@held_back
 def run(
     roots: Sequence[Tensor],
     feeds: Mapping[int, Any] | None = None,
@@ -85,6 +84,7 @@ def run(
         return _run_anew(roots, feeds, spent, cuts)
 
 
+@held_back
 def _run_anew(
     roots: Sequence[Tensor],
     feeds: Mapping[int, Any] | None = None,

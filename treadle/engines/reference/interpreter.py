@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from treadle.autodiff.written import derived
 from treadle.base.events import span, watchers
 from treadle.engines.base import Engine, Values, provide_engine
@@ -58,7 +60,14 @@ class Reference(Engine):
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
                     values.pop(x.serial, None)
-        return {serial: values[made] for serial, made in own.items()}
+        return {serial: _alone(values[made]) for serial, made in own.items()}
+
+
+def _alone(value: Any) -> Any:
+    """A value that keeps no larger array alive, of which it is a part."""
+    base = getattr(value, "base", None)
+    part = isinstance(base, np.ndarray) and base.nbytes > value.nbytes
+    return value.copy() if part else value
 
 
 def _asked(node: Tensor, arrays: Sequence[Any]) -> tuple[Any, ...]:
