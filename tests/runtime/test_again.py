@@ -226,6 +226,33 @@ def test_one_program_and_no_more_memory(hits: list[Any]) -> None:
     assert len(places) <= 2  # it is written over what it was
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_is_assigned_before_a_step_is_written_by_it(
+    hits: list[Any], backward: bool
+) -> None:
+    """The step is made from the version that waits, which is never committed."""
+    found = []
+    for waits in (True, False):
+        w, v = (td.param(x, init=[1.0, 3.0]) for x in "wv")
+        optimizer = O.SGD(lr=0.25, momentum=0.5)
+        for k in range(7):
+            for p in (w, v)[: k % 4]:
+                p.assign(p * 0.5)
+                assert waits or p.numpy().any()
+            loss = (w * w * v * (k + 1.0)).sum()
+            if backward:
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            else:
+                optimizer.step(loss)
+            del loss
+        found.append([x.numpy() for x in (w, v, *optimizer.states())])
+        assert hits or not waits
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
 def test_a_variable_changed_by_another_thread(
     hits: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

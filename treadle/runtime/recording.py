@@ -137,7 +137,7 @@ class Recording(Recorder):
                 continue
             results.append((found.results[serial], self._slot(serial)))
             if serial in updates:
-                place = self.place.get(node.inputs[0].serial, -1)
+                place = self._base(node.inputs[0], updates)
                 change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
@@ -321,6 +321,16 @@ class Recording(Recorder):
         """What is known to depend on the chosen Variables."""
         rows = [own for read, own in self.reads if not self.chosen.isdisjoint(read)]
         return self.stale.union(*rows)
+
+    def _base(self, node: Tensor, updates: Set[int]) -> int:
+        """The place of the version that a Variable has before a program with these
+        updates: the last of several alone is committed."""
+        if node.serial not in updates:
+            return self.place.get(node.serial, -1)
+        before = self.changes.pop(self.made[node.serial], None)
+        if before is None:
+            raise _Unforeseen
+        return before.base
 
     def _slot(self, serial: int | None) -> Slot:
         slot = Slot(self.slots)
