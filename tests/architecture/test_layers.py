@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[2] / "treadle"
 LAYERS = [
     "core", "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program",
     "engines", "runtime", "nn", "optim", "io", "viz", "data", "train", "cli",
 ]  # fmt: skip
 FILES = sorted(p for p in ROOT.rglob("*.py"))
+CASES = [pytest.param(p, id=str(p.relative_to(ROOT))) for p in FILES]
 
 
 def layer_of(path: Path) -> str:
@@ -30,7 +33,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
                 yield node, alias.name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@each("path", CASES)
 def test_imports_point_down_and_stand_at_the_top(path: Path) -> None:
     tree = ast.parse(path.read_text())
     top = {id(n) for n in tree.body}
@@ -47,7 +50,7 @@ def test_imports_point_down_and_stand_at_the_top(path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@each("path", CASES)
 def test_rooms_and_functions_are_small(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= 400, "a room has at most 400 lines"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.cases import each
 from tests.numerics import assert_close
 from tests.ops.test_contract import CASES, arrays_of, results
 from treadle.graph.leaves import constant_node
@@ -37,14 +38,14 @@ def check(sample: Sample, arrays: list[Any]) -> None:
 @pytest.mark.parametrize(
     "engine", ["native", "native-poison", "native-guard", "device"]
 )
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_an_op_means_the_same(sample: Sample, engine: str) -> None:
     with td.options(**ENGINES[engine]):
         check(sample, arrays_of(sample))
 
 
 @pytest.mark.parametrize("engine", ["native-unfused", "device"])
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_an_op_means_the_same_in_float64(sample: Sample, engine: str) -> None:
     if sample.differentiable == ():
         pytest.skip("of one type only")
@@ -53,7 +54,7 @@ def test_an_op_means_the_same_in_float64(sample: Sample, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "device"])
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_operands_may_be_views(sample: Sample, engine: str) -> None:
     arrays = [np.asarray(a.T.copy()).T for a in arrays_of(sample)]
     with td.options(**ENGINES[engine]):
@@ -73,7 +74,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.parametrize("sample", FOLDED)
+@each("sample", FOLDED)
 def test_one_element_may_be_no_number(sample: Sample) -> None:
     arrays = arrays_of(sample)
     pairs = enumerate(zip(arrays, sample.inputs, strict=True))

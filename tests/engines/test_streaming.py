@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.cases import each
 from tests.ops.test_contract import CASES as SAMPLES
 from tests.ops.test_contract import arrays_of, results
 from tests.programs import kernels_of, program_of
@@ -230,7 +231,7 @@ def pulled_softmax(x: np.ndarray[Any, Any]) -> tuple[td.Tensor, td.Tensor]:
     return y, g
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+@each("sample", SAMPLES)
 def test_kernels_of_every_op_hold(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:

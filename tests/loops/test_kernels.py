@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.cases import each
 from tests.numerics import assert_close
 from tests.ops.test_contract import CASES, arrays_of, results
 from tests.programs import interpreted, kernels_of, program_of
@@ -174,7 +175,7 @@ def test_text_of_kernels(name: str) -> None:
     assert kernel_text(step.kernel) == want.strip()
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_interpreting_is_the_meaning(sample: Sample) -> None:
     arrays = arrays_of(sample)
     if sum(a.size for a in arrays) > 400:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cases import each
 from tests.numerics import unit
 from tests.ops.test_contract import CASES, arrays_of
 from treadle.base.dtypes import bfloat16, float16, float64, is_inexact
@@ -38,7 +39,7 @@ def is_real_float(a: Any) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [float16, bfloat16, float64], ids=lambda d: d.name)
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_every_float_type(sample: Sample, dtype: Any) -> None:
     arrays = recast(sample, dtype)
     names = {k for k, _ in sample.op.attributes()}
@@ -64,7 +65,7 @@ def test_every_float_type(sample: Sample, dtype: Any) -> None:
         assert np.all((error <= bound) | ~finite), f"{g} is not near {w}"
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_named_axes_are_carried_dropped_or_refused(sample: Sample) -> None:
     letters = "uvwxyz"
     nodes = []

@@ -17,6 +17,7 @@ import onnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import each
 from tests.io.onnx.models import by_onnx, by_treadle, same
 from tests.ops.test_contract import CASES, arrays_of
 from treadle.base.types import TupleType
@@ -72,7 +73,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("sample", ROWS)
+@each("sample", ROWS)
 def test_an_op_is_written_and_read_again(sample: Sample, tmp_path: Path) -> None:
     arrays = [np.asarray(a) for a in arrays_of(sample)]
     named = {f"x{k}": a for k, a in enumerate(arrays)}
