@@ -43,7 +43,7 @@ def test_trees_as_rows(cells: bool) -> None:
     agree(both(lambda: value_and_gradients(net, forest)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.integers(8, 20), st.integers(1, 12), st.booleans())
 def test_any_forest(seed: int, count: int, most: int, cells: bool) -> None:
     net, forest = Net(cells), trees(seed, count, most)

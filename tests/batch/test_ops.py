@@ -12,6 +12,7 @@ from tests.ops.test_rows import NONE
 from treadle.graph.op import Sample
 
 TOLERANCE = 1e-9  # of the largest value
+TIMES = 16  # enough to be rows
 # Of each op the first sample and the last one, all inputs of which are rows.
 CASES = [
     pytest.param(sample, id=f"{name}-{k}")
@@ -28,13 +29,13 @@ def test_many_of_an_op_are_what_one_is(sample: Sample) -> None:
     with td.options(dtype="float64"):
         try:
             with td.options(engine="reference", autobatch=False):
-                want = derived_rows(sample, every)
+                want = derived_rows(sample, every, n=TIMES)
         except td.TreadleError as error:
             pytest.skip(f"it has no derivative: {error}")
         if not want:
             pytest.skip("nothing of it is in double precision")
         with td.options(arena="poison"):
-            got = derived_rows(sample, every)
+            got = derived_rows(sample, every, n=TIMES)
     finite = [np.abs(y[np.isfinite(y)]).max(initial=1.0) for y in want]
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=TOLERANCE * max(finite))

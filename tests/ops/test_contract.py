@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.cases import each
 from tests.numerics import assert_close, differences
 from treadle.base.dtypes import float64, is_inexact
 from treadle.base.errors import TreadleError
@@ -46,6 +47,7 @@ def samples_of(cls: type[Op]) -> list[Sample]:
         return []
 
 
+FEW = 8  # elements by each of which there is a difference; of more, along a direction
 CASES = [
     pytest.param(sample, id=f"{name}-{k}")
     for name, cls in OPS.items()
@@ -88,7 +90,7 @@ def test_mistakes_are_refused_with_a_sentence(name: str) -> None:
         assert isinstance(caught.value, TreadleError)
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_inferred_type_is_the_type_of_the_value(sample: Sample) -> None:
     arrays = arrays_of(sample)
     y = sample.op(*[constant_node(a) for a in arrays])
@@ -116,7 +118,7 @@ def _rule(sample: Sample, xs: list[Tensor]) -> Any:
     return None
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_the_familys_rule_means_the_same(sample: Sample) -> None:
     arrays = arrays_of(sample)
     xs = [constant_node(a) for a in arrays]
@@ -184,7 +186,7 @@ def _objective(sample: Sample, arrays: list[Any]) -> tuple[list[Tensor], Tensor]
     return xs, total
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_gradient_is_the_limit_of_differences(sample: Sample) -> None:
     arrays = arrays_of(sample, wide=True)
     wanted = _differentiable(sample, arrays)
@@ -213,7 +215,7 @@ def _compare(value: Body, slopes: Body, arrays: list[Any], wanted: list[int]) ->
         def along(x: Any, k: int = k) -> float:
             return float(value.numpy([*arrays[:k], x, *arrays[k + 1 :]])[0])
 
-        if arrays[k].size <= 40:
+        if arrays[k].size <= FEW:
             want = differences(along, arrays[k])
             np.testing.assert_allclose(g, want, rtol=1e-6, atol=1e-7)
             continue
@@ -223,7 +225,7 @@ def _compare(value: Body, slopes: Body, arrays: list[Any], wanted: list[int]) ->
         np.testing.assert_allclose(np.sum(g * direction), line, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("sample", CASES)
+@each("sample", CASES)
 def test_views_and_repeated_inputs_change_nothing(sample: Sample) -> None:
     arrays = arrays_of(sample)
     y = sample.op(*[constant_node(a) for a in arrays])
