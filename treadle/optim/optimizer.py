@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.derivative import looked_at, recorded
+from treadle.autodiff.derivative import endangered, looked_at, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
@@ -348,16 +348,16 @@ class Optimizer(OptimizerState):
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
-        updates = top().pending
-        own = self._plans.owned(self._owned(), updates)
-        found = look(asked, rates, own, loss is not None, updates, True)
+        asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
+        mine = self._plans.owned(self._owned(), top().pending)
+        found = look(asked, rates, mine, loss is not None, top().pending, True)
         if found is None or any(p.frozen is not None for _, p, _ in work):
             return None
         chosen = None if only is None else frozenset(only)
         pairs = tuple([(id(g), id(p)) for g, p, _ in work])
         groups = tuple([g.sign() for g in self.groups])
-        own_key = controls, around, self.sparse_updates, self.parted
-        return (found.key, chosen, pairs, groups, own_key), found, own
+        more = controls, around, self.sparse_updates, self.parted
+        return (found.key, chosen, pairs, groups, more), found, mine
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)

@@ -74,17 +74,18 @@ class Plans:
         plan = self._table.get(key)
         return plan if isinstance(plan, Plan) else None
 
-    def run(self, key: Any, look: Look) -> list[Tensor] | None:
+    def run(self, key: Any, look: Look, cuts: bool = True) -> list[Tensor] | None:
         """Run a graph as one that looked alike, and tell which nodes have values now;
-        None if there was none.
+        None if there was none. One that `cuts` would lose derivatives that are yet to
+        be computed.
         """
         plan = self.known(key)
         if plan is None:
             return None
-        lost = endangered(look.nodes[: look.asked])
+        lost = endangered(look.nodes[: look.asked]) if cuts else []
         if lost:
-            roots = {node.serial for node in look.nodes[: look.asked]}
-            if any(x.serial not in roots for x in lost):
+            inside = {node.serial for node in look.nodes}
+            if any(x.serial not in inside for x in lost):
                 return None
         try:
             done = _carried_out(plan, look)

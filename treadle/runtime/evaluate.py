@@ -76,7 +76,7 @@ def run(
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     key = seen.key, around, cuts
-    done = plans.run(key, seen)
+    done = plans.run(key, seen, cuts)
     if done is not None:
         return done
     note = plans.note(key, seen, own, cuts)

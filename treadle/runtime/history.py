@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from treadle.autodiff.dependence import behind, below
@@ -20,12 +20,15 @@ from treadle.graph.traversal import reach
 from treadle.graph.variable import Update, variable_of
 
 __all__ = [
+    "carries",
     "depends",
     "forget",
     "keep_inside",
     "keep_residual",
     "lasting",
     "remember",
+    "stale_of",
+    "trainable",
     "trained_by",
     "trains",
 ]
@@ -145,3 +148,24 @@ def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
     """
     found = depends(reach(roots), chosen)
     return found.difference([root.serial for root in roots])
+
+
+def carries(node: Tensor) -> bool:
+    """Whether an evaluated node depends on what was trainable."""
+    return bool(node.mark and node.mark.get("carried"))
+
+
+def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
+    """The trainable Variables, by id, that some nodes are versions of."""
+    every = [variable_of(x) for x in nodes]
+    return frozenset([id(v) for v in every if v is not None and v.trainable])
+
+
+def stale_of(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:
+    """The nodes that depend on these Variables, or on nodes that are known to."""
+    found = set(known)
+    for node in nodes:
+        variable = variable_of(node)
+        if id(variable) in cuts or any(x.serial in found for x in node.inputs):
+            found.add(node.serial)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -21,7 +21,7 @@ from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.at_once import at_once, small_programs
 from treadle.runtime.forests import Rows
-from treadle.runtime.history import depends
+from treadle.runtime.history import carries, depends, stale_of, trainable
 from treadle.runtime.moved import Moved, Together
 from treadle.runtime.recorder import Read, Recorder
 from treadle.runtime.sources import Slot, Source
@@ -88,7 +88,7 @@ class Recording(Recorder):
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
         # What has a value and a recipe, and the Variables that this trains.
         self.open = {
-            k: (x.op.name, _carries(x), trainable(reach([x])))
+            k: (x.op.name, carries(x), trainable(reach([x])))
             for k, x in enumerate(look.nodes)
             if x.stored is not None and x.inputs
         }
@@ -115,7 +115,7 @@ class Recording(Recorder):
     @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         found = chosen(current().engine, nodes).program(nodes, keep)
-        if found is None or (found.more and not self.values):
+        if found is None:
             raise _Unforeseen
         sources = [self._source(x) for x in found.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
@@ -123,7 +123,7 @@ class Recording(Recorder):
         reused = {k: n for k, n in sorted(found.reused.items()) if writes}
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
-        self.stale |= _stale(nodes, self.chosen, self._stale())
+        self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
         results = [(found.results[s], self._slot(s)) for s in found.more]
         self.kept += found.more
@@ -208,26 +208,40 @@ class Recording(Recorder):
             return None
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         nodes: list[tuple[Slot | None, int, Op]] = []
+        values: list[tuple[Slot, int, bool]] = []
+        lasts = False  # whether others are trained by it yet: it keeps its recipe
         for k, (name, carried, trained) in self.open.items():
             if k >= self.asked and self.chosen.isdisjoint(trained):
                 continue
             if k >= self.asked and not trained <= self.chosen:
-                return None  # others are trained by it yet
+                lasts = True
+                continue
             by = None if k < self.asked else self._trained_by()
             nodes.append((None, k, cut_of(name, carried, by)))
         for k in [*range(self.asked), *self.held]:
             serial = serials[k]
             if k < self.asked and k in self.known:
                 continue
-            stale = k < self.asked or serial in all_stale
-            if serial not in self.leaves or not stale or k in self.without:
+            if serial not in self.leaves:
                 return None
-            if k >= self.asked and not self.trained.get(serial, empty) <= self.chosen:
-                return None  # others are trained by it yet
             leaf = self.leaves[serial]
-            if k < self.asked:  # others may be behind it
+            if k >= self.asked:
+                mine = self.trained.get(serial, empty) <= self.chosen
+                lasts = lasts or (serial in all_stale and not mine)
+                if k in self.without:
+                    nodes.append((self.made[serial], k, self.without[k]))
+                    continue
+                if serial not in all_stale or not mine:
+                    if is_spent(leaf):
+                        return None
+                    values.append((self.made[serial], k, serial in self.carried))
+                    continue
+            else:  # others may be behind it
                 leaf = cut_of(leaf.of, leaf.carried)
             nodes.append((self.made[serial], k, leaf))
+        kept = [s for s in self.kept if s not in all_stale]
+        if any(s not in self.place for s in kept):
+            return None
         *before, last = self.parts
         slots = {slot for _, slot in getattr(last, "results", ())}
         if not isinstance(last, Computed) or not slots >= self.changes.keys():
@@ -238,13 +252,28 @@ class Recording(Recorder):
         last.changes = list(self.changes.values())
         # Who reads what else it computes waits for it.
         last.begins = slots == self.changes.keys() and not self.small
-        if len(self.over) == len(self.changes):
+        if lasts:  # what stays refers to versions of before
+            last.reused = []
+        elif len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         rows = [(s, k) for s, k, leaf in nodes if s is not None and is_spent(leaf)]
         others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
         whole = any(k < self.asked for _, k in rows)
         spent = spent_by(None if whole else self._trained_by())
-        return Plan(self.parts, self.slots, rows, others, spent, list(self.open))
+        own = None
+        if values or kept:
+            noted = self.noted if len(self.parts) == 1 else None
+            own = Valued(values, self._residuals(kept), noted)
+        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), own)
+
+    def _residuals(self, kept: Sequence[int]) -> list[tuple[Slot, int, bool]]:
+        """What is kept for gradients besides, of some serials."""
+        places = [(s, self.place[s]) for s in kept]
+        return [
+            (self.made[s], k, s in self.carried)
+            for s, k in places
+            if k not in self.without
+        ]
 
     def _plan_of_values(self) -> Plan | None:
         """The plan where values keep their recipes, and what was assigned before is
@@ -263,14 +292,8 @@ class Recording(Recorder):
                     cuts.append((slot, k, self.without[k]))
                 else:
                     values.append((slot, k, serials[k] in self.carried))
-        more = []
-        for serial in self.kept:
-            if serial not in self.place:
-                return None
-            if self.place[serial] in self.without:
-                continue
-            carried = serial in self.carried
-            more.append((self.made[serial], self.place[serial], carried))
+        if any(s not in self.place for s in self.kept):
+            return None
         last: Any = self.parts[-1]
         slots = {slot for _, slot in last.results}
         variables = [x.variable for x in self.changes.values()]
@@ -284,7 +307,7 @@ class Recording(Recorder):
         if self.changes and len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         noted = self.noted if len(self.parts) == 1 else None
-        own = Valued(values, more, noted)
+        own = Valued(values, self._residuals(self.kept), noted)
         spent = spent_by(None)
         return Plan(self.parts, self.slots, [], cuts, spent, list(self.open), own)
 
@@ -369,24 +392,3 @@ class Recording(Recorder):
             _, slot = self.arrays.get(id(node.stored), (None, None))
             return node.stored if slot is None else slot
         raise _Unforeseen
-
-
-def _carries(node: Tensor) -> bool:
-    """Whether an evaluated node depends on what was trainable."""
-    return bool(node.mark and node.mark.get("carried"))
-
-
-def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
-    """The trainable Variables, by id, that some nodes are versions of."""
-    every = [variable_of(x) for x in nodes]
-    return frozenset([id(v) for v in every if v is not None and v.trainable])
-
-
-def _stale(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:
-    """The nodes that depend on these Variables, or on nodes that are known to."""
-    found = set(known)
-    for node in nodes:
-        variable = variable_of(node)
-        if id(variable) in cuts or any(x.serial in found for x in node.inputs):
-            found.add(node.serial)
-    return found
