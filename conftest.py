@@ -89,3 +89,11 @@ def pytest_runtest_call() -> Generator[None, None, None]:
         if not isinstance(failure.exc_info[1], MissingExtraError):
             raise
         pytest.skip(failure.exc_info[1].message)
+
+
+@pytest.fixture
+def part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small plans run as large ones do: not at once, by the core."""
+    from treadle.runtime import steps
+
+    monkeypatch.setattr(steps.Plan, "_run_at_once", lambda plan, look: None)

@@ -97,6 +97,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("part_by_part")
 @pytest.mark.parametrize(("make", "programs"), NETS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["SGD", "Adam"])
 def test_same_bits(make: Any, programs: int, optimizer: Any, begun: list[Any]) -> None:

@@ -275,7 +275,7 @@ def test_work_is_cut_as_if_it_were_compiled(compiled: list[int]) -> None:
         compiled.clear()
         for n in (40_001, 70_000):
             values(GRAPHS["mean"], n)
-            linked: Any = engine("native")._thread.linked
+            linked: Any = engine("native").latest_linked()
             found[n, known] = linked.program
             if not known:
                 td.clear_cache()

@@ -37,6 +37,7 @@ def test_no_python_code_runs_where_something_dies() -> None:
         assert any(calls)
 
 
+@pytest.mark.usefixtures("part_by_part")
 @pytest.mark.parametrize("late", [False, True])
 def test_arrays_whose_addresses_were_not_filled_in(
     late: bool, monkeypatch: pytest.MonkeyPatch

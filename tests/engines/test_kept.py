@@ -50,6 +50,7 @@ def expected(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(y.numpy())
 
 
+@pytest.mark.usefixtures("part_by_part")
 def test_the_same_weights_are_packed_twice_and_then_kept(left_out: list[int]) -> None:
     drawn = weights(17)
     w, y = td.Variable(drawn), expected(drawn)
@@ -59,6 +60,7 @@ def test_the_same_weights_are_packed_twice_and_then_kept(left_out: list[int]) ->
     assert left_out == [0, 0, 1, 1]
 
 
+@pytest.mark.usefixtures("part_by_part")
 def test_new_weights_are_packed_anew(left_out: list[int]) -> None:
     w = td.Variable(weights(18))
     for k in range(3):

@@ -87,7 +87,7 @@ def test_steps_are_the_same_in_place_or_not() -> None:
 
 def test_python_work_does_not_grow_with_the_program() -> None:
     def calls(depth: int) -> tuple[int, int]:
-        w = td.asarray(np.eye(4, dtype=np.float32))
+        w = td.asarray(np.eye(512, dtype=np.float32))
 
         @td.function
         def f(x: Any) -> Any:
@@ -95,7 +95,7 @@ def test_python_work_does_not_grow_with_the_program() -> None:
                 x = td.sin(x @ w)
             return x
 
-        x = td.asarray(np.ones((2, 4), np.float32))
+        x = td.asarray(np.ones((64, 512), np.float32))  # not at once by the core
         for _ in range(2):
             f(x).numpy()
         count = 0

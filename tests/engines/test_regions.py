@@ -46,7 +46,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def latest() -> Linked:
-    found: Linked = engine("native")._thread.linked  # type: ignore[attr-defined]
+    found: Linked = engine("native").latest_linked()  # type: ignore[attr-defined]
     return found
 
 

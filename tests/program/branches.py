@@ -32,7 +32,7 @@ def weights(count: int, width: int = 64) -> list[td.Parameter]:
 def linked_of(*roots: td.Tensor) -> Linked:
     """The program that computes roots, run once."""
     td.evaluate(*roots)
-    found: Linked = engine("native")._thread.linked  # type: ignore[attr-defined]
+    found: Linked = engine("native").latest_linked()  # type: ignore[attr-defined]
     return found
 
 

@@ -195,3 +195,55 @@ def test_plans_outlive_the_programs_that_are_kept(
     for _ in range(4):
         step()
     assert sum(at_once) >= count + 4 and (w.numpy() == 8.0).all()
+
+
+class Counted:
+    """A function with a step, and what it trains."""
+
+    def __init__(self) -> None:
+        self.w = td.param("w", init=np.zeros(3, np.float32))
+        optimizer = td.optim.SGD(lr=1.0)
+
+        @td.function
+        def step(x: Any, y: Any) -> Any:
+            return optimizer.step(-td.sum(self.w * x) - 0.0 * td.sum(y)), x - y
+
+        self.step = step
+
+
+def test_calls_of_a_function_with_a_step(at_once: list[bool]) -> None:
+    own = Counted()
+    one, two = (td.asarray(np.full(3, k, np.float32)) for k in (1.0, 2.0))
+    for _ in range(6):  # of the same operand first
+        assert own.step(one, one)[1].tolist() == [0.0, 0.0, 0.0]
+    for k in range(6):
+        count = len(at_once)
+        loss, apart = own.step(two, one)
+        assert float(loss) == -3.0 * 2.0 * (6.0 + 2.0 * k)
+        assert apart.tolist() == [1.0, 1.0, 1.0]
+        assert loss.inputs == () and (k < 4 or sum(at_once[count:]) == 1)
+    assert own.w.tolist() == [18.0, 18.0, 18.0]
+    own.w.assign(np.ones(3, np.float32))  # what waits is carried out first
+    own.step(one, two)
+    assert own.w.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(ZeroDivisionError), td.transaction():
+        own.step(one, two)
+        raise ZeroDivisionError
+    assert own.w.tolist() == [2.0, 2.0, 2.0]
+    own.w.trainable = False
+    with pytest.raises(td.GradientError):
+        own.step(one, two)
+    own.w.trainable = True
+    own.w.freeze_rows([0])
+    own.step(one, two)
+    assert own.w.tolist() == [2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("way", ["held", "expression"])
+def test_what_a_function_with_a_step_finds_held(at_once: list[bool], way: str) -> None:
+    own, x = Counted(), td.asarray(np.ones(3, np.float32))
+    for k in range(8):
+        held = own.w.numpy() if way == "held" else own.w * 1.0
+        own.step(x, x + 1.0 if k % 2 else x * 2.0)
+        now = held if way == "held" else held.numpy()  # type: ignore[union-attr]
+        assert now.tolist() == [float(k)] * 3

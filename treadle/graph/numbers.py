@@ -23,11 +23,11 @@ _things: Cache[int, Any] = Cache("structures by number", KNOWN)
 _next = itertools.count(-1, -1)
 
 
-def number(x: Any) -> int:
-    """The number of whatever is hashable."""
+def number(x: Any, before: int | None = None) -> int:
+    """The number of whatever is hashable: that of `before`, if it has none now."""
     found = _numbers.get(x)
     if found is None:
-        found = _numbers.setdefault(x, next(_next))
+        found = _numbers.setdefault(x, next(_next) if before is None else before)
         _things[found] = x
     return found
 
@@ -40,8 +40,8 @@ def known_by(n: int) -> Any:
 def number_of(op: Op) -> int:
     """The number of an op, by what it is equal by; it keeps it."""
     found: int | None = getattr(op, "_number", None)
-    if found is None:
-        found = number(sign_of(op))
+    if found is None or found not in _things:
+        found = number(sign_of(op), found)
         object.__setattr__(op, "_number", found)
     return found
 
@@ -49,6 +49,6 @@ def number_of(op: Op) -> int:
 def number_of_type(t: Type) -> int:
     """The number of a type, which keeps it."""
     found: int | None = getattr(t, "_number", None)
-    if found is None:
-        found = t._number = number(t)
+    if found is None or found not in _things:
+        found = t._number = number(t, found)
     return found

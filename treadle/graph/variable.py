@@ -143,7 +143,7 @@ class Variable(Operand):
         """Have a graph for the first value; it runs once, with what reads it first."""
         named = name or f"variable_{next(_numbers)}"
         self._begin(type_, named, Version(self), None, trainable)
-        self.committed = Update(self)(_blank(type_), self._fitting(node))
+        self.committed = Update(self)(_blank(type_), self.fitting(node))
 
     @property
     def type(self) -> Type:
@@ -189,26 +189,24 @@ class Variable(Operand):
         all threads. Returns the Update: it runs with the next evaluation of this one or
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
-        fitting = self._fitting(value)
+        fitting = self.fitting(value)
         now = modes.get()
         with assigning:
             base = self.node()
-            update = self._update(base, fitting)
+            update = self.update_from(base, fitting)
             for around in now.transactions:
                 around.note(self, update, base)
             if not now.explicit:
                 local.state.frames[-1].record(self, update)
         return update
 
-    def update_to(self, value: Tensor) -> Tensor:
-        """The Update that assigning would make, which nobody sees."""
-        return self._update(self.node(), self._fitting(value))
-
-    def _update(self, base: Tensor, fitting: Tensor) -> Tensor:
+    def update_from(self, base: Tensor, fitting: Tensor) -> Tensor:
+        """The Update that an assignment makes, which nobody sees yet."""
         read = _blank(self._type) if isinstance(base.op, Unbound) else base
         return Update(self, bool(modes.get().explicit))(read, fitting)
 
-    def _fitting(self, value: Any) -> Tensor:
+    def fitting(self, value: Any) -> Tensor:
+        """A value as it is assigned: cast, and broadcast."""
         if isinstance(value, Operand):
             node = value.node()
         else:
@@ -265,6 +263,7 @@ class Variable(Operand):
             self.frozen.assign(mask)
         elif ids is not None:
             self.frozen = Variable(mask, name=f"{self.name}/frozen")
+            changed()
 
     def __getitem__(self, key: Any) -> Tensor:
         if type(key) is int:

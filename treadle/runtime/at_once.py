@@ -99,6 +99,8 @@ def of_call(
     if plan is None or plan.small is None or plan.values is None or plan.open:
         return None
     place = {x.serial: len(asked) + k for k, x in enumerate(inputs)}
+    if len(place) < len(inputs):  # in another call they may be different
+        return None
     changing = {id(x.variable): x.variable for x in _last(plan).changes}
 
     def moved(x: Source) -> Source:

@@ -15,6 +15,7 @@ from treadle.base import trees
 from treadle.base.caches import Cache
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock
+from treadle.base.options import modes
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -104,8 +105,10 @@ class Traced:
         """The results of a call with steps that goes by a plan, without its graph: that
         is told by the trace, and what it reads by these inputs.
         """
-        frame, around = top(), settings()
+        frame, around, now = top(), settings(), modes.get()
         if around is None or frame.versions or frame.marks:
+            return None
+        if now.transactions or now.explicit:
             return None
         if any(v.frozen is not None for v in self.variables):
             return None
@@ -124,10 +127,11 @@ class Traced:
         node = new_node(self.op, inputs, self.type, 4)
         chosen = self.selections
         found = (node,) if chosen is None else results(node, chosen)
-        updates = [v.update_to(found[k]) for v, k in self.trace.assigned]
+        assigned = [(v, v.fitting(found[k])) for v, k in self.trace.assigned]
+        updates = [v.update_from(v.node(), x) for v, x in assigned]
         seen_by_all = {x.serial: x for x in updates}  # as a frame does
         asked = list(found[: sum(s is None for s in self.static)])
-        del node, found
+        del node, found, assigned
         own = self.plans.owned({}, updates)
         seen = look(asked, (), own, False, updates)
         del seen_by_all

@@ -142,9 +142,10 @@ class Guard:
             self.alive.append(x)
             if not isinstance(x, Variable):
                 return id(x), None
-            trainable = self._name(x.trainable)
-            self._stamped.append(f"{self._name(x)}._trainable is {trainable}")
-            return id(x), x.trainable
+            trains, frozen, name = x.trainable, x.frozen, self._name(x)
+            self._stamped.append(f"{name}._trainable is {self._name(trains)}")
+            self._stamped.append(f"{name}.frozen is {self._name(frozen)}")
+            return id(x), trains, None if frozen is None else id(frozen)
         if isinstance(x, tuple):
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, list):

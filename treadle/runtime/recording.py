@@ -207,17 +207,8 @@ class Recording(Recorder):
         if not self.changes:
             return None
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
-        nodes: list[tuple[Slot | None, int, Op]] = []
         values: list[tuple[Slot, int, bool]] = []
-        lasts = False  # whether others are trained by it yet: it keeps its recipe
-        for k, (name, carried, trained) in self.open.items():
-            if k >= self.asked and self.chosen.isdisjoint(trained):
-                continue
-            if k >= self.asked and not trained <= self.chosen:
-                lasts = True
-                continue
-            by = None if k < self.asked else self._trained_by()
-            nodes.append((None, k, cut_of(name, carried, by)))
+        nodes, lasts = self._opened()
         for k in [*range(self.asked), *self.held]:
             serial = serials[k]
             if k < self.asked and k in self.known:
@@ -265,6 +256,21 @@ class Recording(Recorder):
             noted = self.noted if len(self.parts) == 1 else None
             own = Valued(values, self._residuals(kept), noted)
         return Plan(self.parts, self.slots, rows, others, spent, list(self.open), own)
+
+    def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
+        """Which values with recipes are cut to what, and whether one is not: others are
+        trained by it yet, so it keeps its recipe."""
+        nodes: list[tuple[Slot | None, int, Op]] = []
+        lasts = False
+        for k, (name, carried, trained) in self.open.items():
+            if k >= self.asked and self.chosen.isdisjoint(trained):
+                continue
+            if k >= self.asked and not trained <= self.chosen:
+                lasts = True
+                continue
+            by = None if k < self.asked else self._trained_by()
+            nodes.append((None, k, cut_of(name, carried, by)))
+        return nodes, lasts
 
     def _residuals(self, kept: Sequence[int]) -> list[tuple[Slot, int, bool]]:
         """What is kept for gradients besides, of some serials."""

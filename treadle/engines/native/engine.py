@@ -203,9 +203,13 @@ class Native(Engine):
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
-        found = getattr(self._thread, "latest", None)
-        linked = found.linked() if isinstance(found, _Known) else found
+        linked = self.latest_linked()
         return None if linked is None else lowered(linked, "")
+
+    def latest_linked(self) -> Linked | None:
+        """The program that ran last in this thread, if it is kept."""
+        found = getattr(self._thread, "latest", None)
+        return found.linked() if isinstance(found, _Known) else found
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         before = self._recorded.set((Programs(), Residuals()))
@@ -329,6 +333,7 @@ class _Known:
 
     def __init__(self, native: Native, key: tuple[int, ...], leaves: list[int]) -> None:
         self._native, self._key, self._leaves = native, key, leaves
+        self._kept: Linked | None = None
 
     def run(
         self,
@@ -350,12 +355,15 @@ class _Known:
 
     def small(self) -> Any:
         linked = self.linked()
-        return None if linked is None else linked.small
+        if linked is None or linked.small is None:
+            return None
+        self._kept = linked  # plans lead to its code
+        return linked.small
 
     def linked(self) -> Linked | None:
         """The program, if it is kept."""
         found = self._native.programs.peek(self._key)
-        return None if found is None else found[0]
+        return self._kept if found is None else found[0]
 
     def _linked(self) -> Linked:
         linked = self._native.known(self._key, self._leaves)
