@@ -80,6 +80,20 @@ def test_without_gradients_a_graph_looks_different() -> None:
     assert keys[0] != keys[1]
 
 
+def test_a_derivative_goes_on_behind_values() -> None:
+    x = td.param(init=np.ones(3, np.float32))
+    y = td.tanh(x * 2)
+    float(td.sum(y))  # y is held, and has a value
+    (g,) = td.grad(td.sum(y * y), [x])
+    found = []
+    for modules in ([looks], []):
+        with in_python(*modules):
+            found.append(look([g], [], {}, False))
+    one, other = found
+    assert one is not None and other is not None and one.key == other.key
+    assert any(node.inputs and node.stored is not None for node in other.nodes)
+
+
 def test_other_ops_and_other_shapes_look_different() -> None:
     x = td.param(init=np.ones((3, 3), np.float32))
     data = [td.asarray(np.ones((3, n), np.float32)) for n in (3, 3, 4)]

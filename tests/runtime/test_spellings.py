@@ -242,9 +242,11 @@ def test_plans_keep_no_variable_alive() -> None:
 
 
 def test_the_plan_that_was_used_last_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    xs = [td.constant(np.ones(n)) for n in (2, 3)]
+    for x in xs:  # what they are made of is numbered then
+        float(td.sum(x)), float(td.sum(x))
     plans = again.Plans()
     monkeypatch.setattr(evaluate, "_plans", plans)
-    xs = [td.constant(np.ones(n)) for n in (2, 3)]
     for _ in range(3):
         for x in xs:
             float(td.sum(x))

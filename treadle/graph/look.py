@@ -111,6 +111,8 @@ def _looked(
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
         if node.op.family == "derivative" and not whole:  # this goes on behind values
+            nodes.clear()  # they would count
+            node = None  # type: ignore[assignment]
             return _looked(roots, asked, updates, own, True, derived, most)
         changes += type(node.op) is Update
         if type(node.op) is not Update:
