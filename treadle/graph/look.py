@@ -25,7 +25,8 @@ MOST = 1024  # nodes of a graph whose runs are planned
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
 _RECIPE = {"carried", "program"}  # the marks of what has run
 # A key is counts, then of each node a number times CODES and what it numbers, with the
-# places of what is read, then what is held, then the order in which nodes were made.
+# places of what is read, then what is held, then the order in which nodes were made, in
+# which cotangents are summed and parameters listed.
 # What is numbered: an op that waits, or of a value behind which a derivative goes on;
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
@@ -34,6 +35,8 @@ WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
 VALUE, CARRYING_VALUE, OWN, WITHOUT = range(8, 12)
 CODES = 16
 
+# Nodes, references of others, places that are held, and the key.
+Found = tuple[list[Tensor], list[int], list[int], bytes]
 # Of Variables by id: the number of each while it trains, and while it does not.
 Owned = dict[int, tuple[int, int]]
 
@@ -81,21 +84,14 @@ def look(
     return Look(found[0], len(asked), list(updates), *found[1:])
 
 
-def _looked(
-    roots: list[Tensor],
-    asked: int,
-    updates: int,
-    own: Owned,
-    whole: bool,
-    derived: bool,
-    most: int,
-) -> tuple[list[Tensor], list[int], list[int], bytes] | None:
+def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bool,
+            derived: bool, most: int) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
     nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
     if len(place) < len(nodes):  # one is asked for twice
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
-    changes, refused = 0, False
+    changes, refused, beyond = 0, False, False
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -110,10 +106,9 @@ def _looked(
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
-        if node.op.family == "derivative" and not whole:  # this goes on behind values
-            nodes.clear()  # they would count
-            node = None  # type: ignore[assignment]
-            return _looked(roots, asked, updates, own, True, derived, most)
+        beyond = node.op.family == "derivative" and not whole
+        if beyond:  # this goes on behind values
+            break
         changes += type(node.op) is Update
         if type(node.op) is not Update:
             code = OPEN if not waits else WAITS if node.mark is None else WITHOUT
@@ -131,6 +126,9 @@ def _looked(
             uses[at] += 1
             words.append(at)
     node = x = None  # type: ignore[assignment]
+    if beyond:
+        nodes.clear()  # they would count
+        return _looked(roots, asked, updates, own, True, derived, most)
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
@@ -139,7 +137,6 @@ def _looked(
     held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
     held = _left(nodes, others, [k for k in held if others[k] > 0], place)
     counts = asked, first - asked, updates, len(nodes), len(held)
-    # Cotangents are summed, and parameters listed, in the order of their making.
     key = *counts, *words, *held, *(k for _, k in sorted(ages))
     return nodes, others, held, np.array(key, np.int64).tobytes()
 
