@@ -21,7 +21,7 @@ from treadle.batch.views import carries
 __all__ = ["OFTEN", "Forest", "Groups", "Instance"]
 
 OFTEN = 4  # units of a kind, which may be rows one after the other
-LONG = 12  # of them: for fewer, a program for each length costs less
+LONG = 24  # of all kinds: for fewer, a program for each length costs less
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,9 @@ class Forest:
         """
         if any(self._branches(k) for k in range(len(self.instances))):
             return True
-        often = [x for x in self.instances if x.often]
-        repeats = [x for x in often if x.signature.multiplies]
+        repeats = [x for x in self.instances if x.often and x.signature.multiplies]
         loops = any(len(x.groups.turns) > 1 for x in repeats)
-        long = any(len(x.units) >= LONG for x in often)
-        return loops and long and 2 * self.often >= self.rows
+        return loops and self.often >= max(LONG, self.rows / 2)
 
     def _branches(self, number: int) -> bool:
         """Whether rows of an instance that multiply matrices read several others of

@@ -85,6 +85,11 @@ class Rows:
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
 
+    def forget(self) -> None:
+        """Let go of the nodes that these were made of; the numbers stay."""
+        self.program.forest.forget()
+        self.exits.forget()
+
     def run(
         self, leaves: Sequence[Any], shared: Sequence[Any], late: bool = False
     ) -> RowsRun:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable, Sequence
-from itertools import chain
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.tape import Part, Row, Tape, keep_recipes
 from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
-from treadle.base.dtypes import is_inexact
 from treadle.base.options import current, modes
 from treadle.batch.columns import Columns, columns
 from treadle.batch.forest import OFTEN, Forest
@@ -20,18 +17,15 @@ from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.frame import top
-from treadle.graph.leaves import Version
-from treadle.graph.look import MOST
+from treadle.graph.look import MOST, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
-from treadle.graph.resident import soon
-from treadle.graph.tensor import Tensor, forget, leave_late, settle
-from treadle.graph.traversal import pending
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
-from treadle.runtime.forests import Exits, Rows, RowsRun, counts
-from treadle.runtime.recorder import recorder
+from treadle.runtime.forests import Exits, Rows, counts
+from treadle.runtime.rowed import Known, Reads, key_of, known, run
 
 __all__ = ["costs", "counts", "run_rows"]
 
@@ -91,21 +85,32 @@ def run_rows(
     """
     if not _may_be_rows():
         return False
+    seen = look(roots, (), {}, False)
+    same = None if seen is None else key_of(seen, asked, once)
+    like = known.get(same)
+    if seen is not None and like is not None:
+        try:
+            like.run(seen, once)
+        except Failed:  # node by node it is told which position was out of range
+            return False
+        return True
+    places = {} if seen is None else {x.serial: k for k, x in enumerate(seen.nodes)}
+    del seen
     found = columns(roots)
     if not irregular(found, once):
         return False
     final = once or bool(modes.get().no_grad)
     key = current().compilation, once, final, len(found.nodes)
-    known = _declined.get(key)
-    looks = None if known is None else _looks(found, asked)
-    if known is not None and looks in known:
+    declined = _declined.get(key)
+    looks = None if declined is None else _looks(found, asked)
+    if declined is not None and looks in declined:
         return False
     try:
-        if _run_rows(roots, found, asked, once):
+        if _run_rows(roots, found, asked, once, same, places):
             return True
-    except Failed:  # node by node it is told which position was out of range
+    except Failed:
         return False
-    _declined[key] = () if known is None else (*known[1 - SAME :], looks)
+    _declined[key] = () if declined is None else (*declined[1 - SAME :], looks)
     return False
 
 
@@ -154,39 +159,23 @@ def _rows_of(
 
 
 def _run_rows(
-    roots: Sequence[Tensor], found: Columns, asked: Container[int], once: bool
+    roots: Sequence[Tensor],
+    found: Columns,
+    asked: Container[int],
+    once: bool,
+    key: Any,
+    places: Mapping[int, int],
 ) -> bool:
-    """Run a graph as rows, if that pays. Raises Failed."""
+    """Run a graph as rows, if that pays, and know it by a key, if it has one, with the
+    `places` of its nodes by serial. Raises Failed.
+    """
     rows = _rows_of(roots, found, asked, once)
     if rows is None or not _fewer(rows.program) or not rows.program.possible():
         return False
-    program, forest = rows.program, rows.program.forest
-    leaves, shared = _read(forest, program)
-    # Not before: it may wait for the step before, beside which all of this went on.
-    fresh = _evaluate(forest.all.expressions)
-    try:
-        run = rows.run(_arrays(leaves), _arrays(shared))
-    except Failed:
-        for node in fresh:
-            node.stored = None
-        raise
-    tape = _tape(forest, run, asked) if program.gradient else None
-    told = recorder()
-    if told is not None:
-        told.rows(rows, (leaves, shared), tape)
-    del leaves, shared
-    every = forest.all.walk.nodes
-    forest.forget()
-    if tape is not None:
-        tape.made(rows.exits.nodes)
-    # What a step consumes is never derived again.
-    again = tape is not None and (current().check_numerics or not once)
-    recipes = [(x.op, x.inputs) for x in rows.exits.nodes] if again else []
-    leave_late(rows.exits.nodes, run.arrays(), run.futures, Row(tape))
-    if again:
-        keep_recipes(rows.exits.nodes, recipes)
-    rows.exits.forget()
-    forget(every)
+    reads = Reads.by(rows, asked)
+    if key is not None and not rows.moves:
+        known[key] = Known(rows, reads.map(lambda x: places[x.serial]))
+    run(rows, reads, rows.program.forest.all.walk.nodes, once)
     return True
 
 
@@ -214,67 +203,8 @@ def _looks(found: Columns, asked: Container[int]) -> Any:
     return told.digest(), tuple(wanted), tuple(numbers)
 
 
-def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """Give nodes their values, and tell which had none; they can still be derived."""
-    keep = {node.serial for node in nodes if node.stored is None}
-    if not keep:
-        return []
-    every, told = pending(nodes), recorder()
-    if told is not None and keep:
-        told.program(every, keep)
-    values = engine(current().engine).begin(every, {}, keep, frozenset(), sure=True)
-    fresh = [node for node in nodes if node.serial in keep]
-    for node in fresh:
-        settle(node, values[node.serial])
-    return fresh
-
-
 def _derivable(forest: Forest) -> bool:
     return any(any(x.template.wanted) for x in forest.instances)
-
-
-def _read(forest: Forest, program: Any) -> tuple[list[Tensor], list[Tensor]]:
-    """The nodes whose values a program takes: leaves, and what rows share."""
-    leaves = forest.all.leaves.nodes
-    nodes = {x.serial: x for x in _shared(forest)}
-    whole = np.flatnonzero(forest.whole).tolist()
-    return [leaves[k] for k in whole], [nodes[serial] for serial in program.shared]
-
-
-def _arrays(nodes: Sequence[Tensor]) -> list[Any]:
-    """The values of nodes, on the host, where they may be yet to come."""
-    return [x.stored if type(x.stored) is np.ndarray else soon(x.stored) for x in nodes]
-
-
-def _shared(forest: Forest) -> Iterable[Tensor]:
-    """The nodes that rows share."""
-    return chain.from_iterable(x.signature.shared.values() for x in forest.instances)
-
-
-def _tape(forest: Forest, run: RowsRun, asked: Container[int]) -> Tape:
-    """The tape of a run, with the parts of its gradient."""
-    own = [forest.all.leaves.nodes[k] for k in forest.carried().tolist()]
-    nodes = {x.serial: x for x in (*own, *_shared(forest))}
-    parts = []
-    for serial, sparse in run.rows.order:
-        node = nodes[serial]
-        if sparse:
-            every, t = run.ids(serial), node.type
-            values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
-            parts.append(Part(node, values, every))
-        else:
-            parts.append(Part(node, node.type))
-    sources = {part.source.serial: part.source for part in parts}
-    leaves = forest.all.leaves
-    real = [own for t, own in leaves.types if is_inexact(t.dtype)]
-    data = {serial for own in real for serial in leaves.serials[own].tolist()}
-    data |= {
-        x.serial
-        for x in _shared(forest)
-        if type(x.op) is Version and not x.op.variable.trainable
-        if x.serial not in asked
-    }
-    return Tape(run, list(sources.values()), parts, data)
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
