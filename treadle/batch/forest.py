@@ -21,7 +21,7 @@ from treadle.batch.views import carries
 __all__ = ["OFTEN", "Forest", "Groups", "Instance"]
 
 OFTEN = 4  # units of a kind, which may be rows one after the other
-LONG = 24  # of all kinds: for fewer, a program for each length costs less
+LONG = 16  # of all kinds: for fewer, a program for each length costs less
 
 
 @dataclass(frozen=True)
