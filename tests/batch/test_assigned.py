@@ -30,9 +30,9 @@ class Assigned:
                     p.numpy()
 
     def loss(self, word: int = 2) -> Any:
-        forest = [*trees(0, 20), (word, 3)]
+        forest = [*trees(0, 12, 5), (word, 3)]
         scores = [self.net.encode(t)[0] @ self.net.top for t in forest]
-        return F.cross_entropy(td.stack(scores), [n % 3 for n in range(21)])
+        return F.cross_entropy(td.stack(scores), [n % 3 for n in range(13)])
 
     def told(self) -> dict[str, Any]:
         every = [*self.net.parameters, self.best, *self.opt.states()]

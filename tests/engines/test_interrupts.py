@@ -20,7 +20,7 @@ from treadle.engines.native import tables
 def test_an_interrupt_at_any_line_leaves_the_session_whole(
     what: str, number: int
 ) -> None:
-    interrupts.check(what, number, both=what == "use")
+    interrupts.check(what, number, every=what == "use")
 
 
 def test_no_python_code_runs_where_something_dies() -> None:

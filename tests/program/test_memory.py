@@ -67,8 +67,8 @@ def test_random_lifetimes_are_planned_right(
 
 
 @pytest.mark.parametrize("kind", ["any", "short", "mixed"])
-def test_ten_thousand_plans_are_right_and_tight(kind: str) -> None:
-    ratios = [right(drawn(2 + seed % 23, seed, kind)) for seed in range(3300)]
+def test_three_thousand_plans_are_right_and_tight(kind: str) -> None:
+    ratios = [right(drawn(2 + seed % 23, seed, kind)) for seed in range(1000)]
     assert np.mean(ratios) < 1.01 and max(ratios) < 1.25
 
 

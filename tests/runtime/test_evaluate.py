@@ -78,10 +78,11 @@ def test_the_default_type_is_an_option() -> None:
         assert td.asarray(1.0).dtype == td.float64
 
 
-def test_a_chain_of_200_000_nodes() -> None:
+def test_a_chain_of_60_000_nodes() -> None:
+    """A recursion of C would need more than its stack, one of Python far more."""
     x, half = td.param("x", init=1.0), td.constant(0.5)
     z = x.node()
-    for _ in range(100_000):
+    for _ in range(30_000):
         z = z * half + x
     (g,) = td.grad(z, [x])
     assert float(z) == 2.0 and float(g) == 2.0

@@ -72,12 +72,12 @@ def test_gathered_boxes_have_no_cycle_and_lose_nothing() -> None:
 
 def test_a_long_loop_is_drawn_in_good_time() -> None:
     z = x = td.param("x", init=1.0)
-    for _ in range(5_000):
+    for _ in range(2_000):
         z = td.sin(z * x)
         z = z + x
     start = time.process_time()
     svg = td.show(z).svg
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 8
     assert svg.count("<rect") <= 401
     ET.fromstring(svg)
 
