@@ -112,4 +112,5 @@ def test_plans_are_followed_and_change_nothing(
     with monkeypatch.context() as patch:  # the same plans, part by part
         patch.setattr(steps.Plan, "_run_at_once", lambda *given: None)
         other, saw, followed = ran(program)
-    assert abs(followed - hits) <= 3 and seen == saw and state == other
+    # How many go before the first plan hangs on what has numbers already.
+    assert followed >= runs * (STEPS - 4) and seen == saw and state == other
