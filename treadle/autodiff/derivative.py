@@ -24,6 +24,7 @@ from treadle.autodiff.targets import Targets, blocks
 from treadle.autodiff.written import Derivative, spelled_out
 from treadle.base.options import current
 from treadle.graph.frame import top
+from treadle.graph.marks import PART
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -63,7 +64,7 @@ def looked_at(
     What can run as rows does so now: a derivative goes through its tape as a whole,
     and `once` at most, if that is known.
     """
-    functions.run_rows(ys, targets.nodes, once)
+    functions.run_rows(ys, _asked(ys, targets), once)
     every: dict[int, Tensor] = {}
     while True:
         found = reached(ys, targets)
@@ -74,6 +75,17 @@ def looked_at(
         made = spelled_out(reach(ys, blocks), replayed(rows, {}))
         ys = [made.get(y.serial, y) for y in ys]
         every = made | {k: made.get(x.serial, x) for k, x in every.items()}
+
+
+def _asked(ys: Sequence[Tensor], targets: Targets) -> set[int]:
+    """The serials of the nodes among the targets, and of what lies in them."""
+    found, moved = set(targets.nodes), set(targets.nodes)
+    for x in reach(ys) if found else ():
+        if x.op.family == "movement" and x.inputs[0].serial in moved:
+            moved.add(x.serial)
+            if x.mark is PART:
+                found.add(x.serial)
+    return found
 
 
 def _replays(rows: Sequence[Tensor], targets: Targets) -> bool:

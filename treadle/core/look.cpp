@@ -13,6 +13,7 @@ struct Known {
   PyTypeObject *update = nullptr, *cut = nullptr, *derivative = nullptr;
   PyTypeObject *tuple = nullptr, *future = nullptr;
   PyObject *constant = nullptr, *literal = nullptr;  // ops
+  PyObject* part = nullptr;                           // the mark of what lies in data
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen;
   PyObject *of, *carried, *closed, *trainable, *program;  // names
@@ -21,11 +22,11 @@ Known known;
 
 PyObject* bind_look(PyObject*, PyObject* args) {
   Known k;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OOOO", &PyType_Type, &k.op, &PyType_Type,
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OOOOO", &PyType_Type, &k.op, &PyType_Type,
                         &k.type, &PyType_Type, &k.variable, &PyType_Type, &k.version,
                         &PyType_Type, &k.update, &PyType_Type, &k.cut, &PyType_Type,
                         &k.tuple, &PyType_Type, &k.future,
-                        &k.constant, &k.literal, &k.number, &k.number_of))
+                        &k.constant, &k.literal, &k.number, &k.number_of, &k.part))
     return nullptr;
   if (!k.op_number.find(reinterpret_cast<PyObject*>(k.op), "_number") ||
       !k.type_number.find(reinterpret_cast<PyObject*>(k.type), "_number") ||
@@ -43,7 +44,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
                   static_cast<void*>(k.tuple),
                   static_cast<void*>(k.future), static_cast<void*>(k.constant),
                   static_cast<void*>(k.literal), static_cast<void*>(k.number),
-                  static_cast<void*>(k.number_of)})
+                  static_cast<void*>(k.number_of), static_cast<void*>(k.part)})
     Py_INCREF(static_cast<PyObject*>(x));
   k.derivative = known.derivative;
   known = k;
@@ -71,8 +72,8 @@ enum class Result { looked, otherwise, failed };
 
 class Looker {
  public:
-  Looker(PyObject* own, bool whole, bool derived)
-      : own_(own), whole_(whole), derived_(derived) {}
+  Looker(PyObject* own, bool whole, bool behind, bool derived)
+      : own_(own), whole_(whole), behind_(behind), derived_(derived) {}
 
   // Reads the whole graph, during which no Python runs.
   Result read(Walk& w, PyObject* roots, size_t first_update, size_t most) {
@@ -89,8 +90,9 @@ class Looker {
       others[k] += Py_REFCNT(x);
       PyObject* inputs = nodes.inputs.of(x);
       const bool waits = treadle::waits(x);
-      const bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs);
       PyObject* mark = nodes.mark.of(x);
+      bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs);
+      if (opens && !behind_ && mark == known.part) opens = false, parts = true;
       const bool marked = mark != Py_None && mark != scopes.mark;
       if (waits ? marked || !PyTuple_GET_SIZE(inputs)
                 : opens && !can_be_derived(mark))
@@ -179,6 +181,7 @@ class Looker {
   std::vector<std::pair<int64_t, int64_t>> ages;  // serials, and places
   std::vector<Asked> unknown, variables;
   bool derives = false;  // a derivative is yet to be written out
+  bool parts = false;    // some parts of data were not looked behind
 
  private:
   // A word of a code and the number in a slot, which Python tells where that is empty.
@@ -287,7 +290,7 @@ class Looker {
   }
 
   PyObject* own_;
-  bool whole_, derived_;
+  bool whole_, behind_, derived_;
 };
 
 PyObject* list_of(const std::vector<int64_t>& numbers) {
@@ -309,16 +312,17 @@ PyObject* look(PyObject*, PyObject* args) {
       !are_nodes(roots))
     return nullptr;
   const Py_ssize_t count = PyList_GET_SIZE(roots);
-  while (true) {
-    Looker looker(own, whole, derived);
+  for (bool behind = false;;) {
+    Looker looker(own, whole, behind, derived);
     Ref found;
     {
       Lease w;
       const Result result = looker.read(*w, roots, static_cast<size_t>(count - updates),
                                         static_cast<size_t>(most));
       if (result == Result::failed) return nullptr;
-      if (looker.derives && !whole) {  // derivatives go on behind values
-        whole = 1;
+      // Derivatives go on behind values, and may be by data.
+      if (looker.derives && (!whole || looker.parts)) {
+        whole = behind = true;
         continue;
       }
       if (result == Result::otherwise) Py_RETURN_NONE;

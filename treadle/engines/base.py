@@ -22,7 +22,6 @@ from treadle.graph.tensor import Tensor
 Values = dict[int, Any]
 MANY = 50_000  # nodes of a graph that takes seconds to compile
 TINY = 256  # bytes of a node on average
-READ, MOVED = 16, 1 << 16  # nodes of what is read from a value, bytes of each
 
 
 class Program(Protocol):
@@ -209,22 +208,13 @@ def provide_engine(name: str, make: Callable[[], Engine]) -> None:
 def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
     """The engine that runs a graph; "auto" decides by the graph alone.
 
-    One of very many nodes with hardly any elements is done sooner than compiled, and
-    so is one that only reads a few elements: each place would be another program.
+    One of very many nodes with hardly any elements is done sooner than compiled.
     """
-    if name == "auto" and len(nodes) <= READ and _only_moves(nodes):
-        return engine("reference")
     if name != "auto" or len(nodes) < MANY:
         return engine(name)
     sizes = [n.type.nbytes for n in nodes if not isinstance(n.type, TupleType)]
     tiny = sum(sizes) < TINY * len(nodes)
     return engine("reference" if tiny else "native")
-
-
-def _only_moves(nodes: Sequence[Tensor]) -> bool:
-    """Whether no node computes anything: elements are taken or put elsewhere."""
-    made = [x for x in nodes if x.stored is None]
-    return all(x.op.family == "movement" and x.type.nbytes <= MOVED for x in made)
 
 
 def engine(name: str) -> Engine:

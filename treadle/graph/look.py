@@ -11,7 +11,7 @@ from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
-from treadle.graph.marks import NO_GRAD
+from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
@@ -85,19 +85,21 @@ def look(
 
 
 def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bool,
-            derived: bool, most: int) -> Found | None:  # fmt: skip
+            derived: bool, most: int, data: bool = False) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
     nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
     if len(place) < len(nodes):  # one is asked for twice
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
-    changes, refused, beyond = 0, False, False
+    changes, refused, parts, derives = 0, False, False, False
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
         if (waits and (marked or not node.inputs)) or k >= most:
             return None
-        if not waits and not (whole and node.inputs):
+        part = whole and not data and node.mark is PART
+        parts = parts or (part and not waits)
+        if not waits and (part or not (whole and node.inputs)):
             leaf = _leaf(node, own, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
@@ -106,8 +108,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
-        beyond = node.op.family == "derivative" and not whole
-        if beyond:  # this goes on behind values
+        derives = derives or node.op.family == "derivative"
+        if derives and (parts or not whole):  # it goes on behind values, or by data
             break
         changes += type(node.op) is Update
         if type(node.op) is not Update:
@@ -126,9 +128,9 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             uses[at] += 1
             words.append(at)
     node = x = None  # type: ignore[assignment]
-    if beyond:
+    if derives and (parts or not whole):
         nodes.clear()  # they would count
-        return _looked(roots, asked, updates, own, True, derived, most)
+        return _looked(roots, asked, updates, own, True, derived, most, True)
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
@@ -192,5 +194,5 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
 if native is not None:
     native.bind_look(
         *(Op, Type, Variable, Version, Update, Cut, TupleType, Future),
-        *(CONSTANT, LITERAL, number_of_type, number_of),
+        *(CONSTANT, LITERAL, number_of_type, number_of, PART),
     )

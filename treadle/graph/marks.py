@@ -7,10 +7,12 @@ from typing import Any
 from treadle.base.options import Modes, modes
 from treadle.core import native
 
-__all__ = ["NO_GRAD", "count_scopes", "new_mark"]
+__all__ = ["NO_GRAD", "PART", "count_scopes", "new_mark"]
 
 # The mark of nodes made without gradients; as any, it is replaced, never changed.
 NO_GRAD: dict[str, Any] = {"no_grad": True}
+# The mark of what lies in data: whoever trains Variables has nothing to do behind it.
+PART: dict[str, Any] = {"carried": False}
 _scopes = 0  # without gradients, in any task
 
 

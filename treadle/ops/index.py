@@ -24,6 +24,7 @@ from treadle.graph.leaves import as_tensor, beside
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
+from treadle.graph.parts import lie
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index, Unindex, indexed
@@ -207,24 +208,53 @@ Step = tuple[Op, tuple[Tensor, ...], Type]
 
 
 @provide
-def item_step(x: Tensor, k: int) -> Step | None:
-    """The op, the inputs and the type of x[k]; None where it is no part or an error."""
-    known = _item(x.type, k)
-    if known is None:
+def item_step(x: Tensor, key: Any) -> Step | None:
+    """The op, the inputs and the type of x[key]; None where there is more to that than
+    numbers and ranges, or it is all of x, or an error."""
+    plain = _plain(key)
+    moves = None if plain is None else _moves(x.type, plain)
+    if moves is None:
         return None
-    cut, part, shape, t = known
-    return shape, (new_node(cut, (x,), part),), t
+    *before, (op, t) = moves
+    for own, part in before:
+        x = new_node(own, (x,), part)
+    return op, (x,), t
 
 
-@cached(1024)
-def _item(t: Type, k: int) -> tuple[Op, Type, Op, Type] | None:
-    """How x[k] is a slice and then a reshape, for an x of type t."""
-    if not t.shape or not -t.shape[0] <= k < t.shape[0] or t.shape[0] == 1:
+def _plain(key: Any) -> Any:
+    """A key of numbers and ranges, to look it up by; None of any other."""
+    if type(key) is int:
+        return key
+    found = []
+    for item in key if type(key) is tuple else (key,):
+        if type(item) is slice:
+            bounds = item.start, item.stop, item.step
+            if not all(x is None or type(x) is int for x in bounds):
+                return None
+            item = bounds
+        elif type(item) is not int:
+            return None
+        found.append(item)
+    return tuple(found)
+
+
+@cached(4096)
+def _moves(t: Type, plain: Any) -> list[tuple[Op, Type]] | None:
+    """How a part is a slice and then a reshape of an x of type t; one or both."""
+    items = plain if type(plain) is tuple else (plain,)
+    try:
+        plan = planned(tuple(slice(*x) if type(x) is tuple else x for x in items), t)
+    except TreadleError:
         return None
-    plan = planned(k, t)
-    cut, shape = Slice(*plan[:3]), Reshape(plan.shape, plan.names)
-    part = cut.infer(t)
-    return cut, part, shape, shape.infer(part)
+    found = list[tuple[Op, Type]]()
+    if not plan.whole(t):
+        cut = Slice(*plan[:3])
+        found.append((cut, cut.infer(t)))
+    last = found[-1][1] if found else t
+    if last.shape != plan.shape or last.axes != plan.names:
+        shape = Reshape(plan.shape, plan.names)
+        found.append((shape, shape.infer(last)))
+    return found or None
 
 
 @provide
@@ -239,13 +269,17 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
-    step = item_step(node, key) if type(key) is int else None
+    step = item_step(node, key)
     if step is not None:
-        return new_node(*step)
+        found = new_node(*step)
+        lie(found, node, key)
+        return found
     plan = _plan(key, node, "getitem")
     found = plan.result(node)
     if found is node and x is not node:  # a part of a Variable is a node of its own
         return Slice(*plan[:3])(node)
+    if not plan.ids and found is not node:
+        lie(found, node, key)
     return found
 
 

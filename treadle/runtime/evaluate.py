@@ -37,6 +37,7 @@ from treadle.runtime.history import (
     trains,
 )
 from treadle.runtime.numerics import refuse_pulled, run_rows
+from treadle.runtime.parts import read_part
 from treadle.runtime.recorder import observers, recorder
 from treadle.runtime.rows import FEW
 from treadle.runtime.values import values_of
@@ -327,7 +328,7 @@ def settled(x: Operand) -> Tensor:
             run([read])
         return x.committed if read.stored is None else read
     node = x.node()
-    if node.stored is None:
+    if node.stored is None and not read_part(node):
         run([node])
     return node
 
@@ -360,7 +361,7 @@ def evaluate(*tensors: Any) -> Any:
     variables = [x for x in leaves if isinstance(x, Variable)]
     read = iter(top().read_all(variables))  # of one moment
     nodes = [next(read) if isinstance(x, Variable) else as_tensor(x) for x in leaves]
-    if any(node.stored is None for node in nodes) or top().pending:
+    if top().pending or not all(x.stored is not None or read_part(x) for x in nodes):
         run(nodes)
     # In a handler, while it is carried out, an update has none.
     nodes = [variable_of(x).committed if x.stored is None else x for x in nodes]  # type: ignore[union-attr]

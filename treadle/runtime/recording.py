@@ -13,7 +13,7 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
 from treadle.graph.look import Look, Owned
-from treadle.graph.marks import NO_GRAD
+from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.op import Op
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor
@@ -90,7 +90,7 @@ class Recording(Recorder):
         self.open = {
             k: (x.op.name, carries(x), trainable(reach([x])))
             for k, x in enumerate(look.nodes)
-            if x.stored is not None and x.inputs
+            if x.stored is not None and x.inputs and x.mark is not PART
         }
         self.chosen: set[int] = set()
         self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)

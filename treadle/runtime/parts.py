@@ -1,0 +1,42 @@
+"""Parts of values that somebody looks at: copied, and nothing runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.base.options import current
+from treadle.graph.leaves import cut_of
+from treadle.graph.marks import NO_GRAD
+from treadle.graph.tensor import Tensor, cut, settle
+from treadle.graph.traversal import reach
+from treadle.runtime.history import depends
+
+__all__ = ["read_part"]
+
+LONG = 16  # moves, one after the other
+
+
+def read_part(node: Tensor) -> bool:
+    """Give a node its value, if that is a part of one that is there, or its elements
+    in another order; whether it was."""
+    chain, x = list[Tensor](), node
+    while x.stored is None:
+        plain = x.mark is None or x.mark is NO_GRAD
+        if x.op.family != "movement" or not plain or len(chain) == LONG:
+            return False
+        chain.append(x)
+        (x,) = x.inputs
+    if current().engine != "auto":  # somebody wants to know what that one does
+        return False
+    value = x.array
+    for y in reversed(chain):
+        value = y.op.numpy(value)
+    settle(node, np.array(value, order="C"))
+    if node.mark is NO_GRAD:
+        cut(node, cut_of(node.op.name, False))
+        return True
+    known = x.mark.get("carried") if x.mark and x.inputs else None
+    if known is None:
+        known = x.serial in depends(reach([x]))
+    node.mark = {"carried": known}
+    return True
