@@ -48,6 +48,7 @@ RULES = {
     "Dare": "*b i j, *b k l, *b m n, *b o p -> *b _ _",
     "Dawsn": SAME,
     "Determinant": "*b i j -> *b",
+    "Diagonal": "*b i j -> *b _",
     "DiscreteLyapunov": "*b i j, *b k l -> *b _ _",
     "Dropout": "*d -> *d",
     "Eigh": "*b i j -> *b _ ; *b _ _",

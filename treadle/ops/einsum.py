@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +16,9 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
-from treadle.base.types import normalize_axis, resolve_axis
+from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
@@ -24,6 +26,7 @@ from treadle.ops.align import located
 from treadle.ops.cast import operands
 from treadle.ops.contract import Contract
 from treadle.ops.elementwise import conj, multiply
+from treadle.ops.families import Composite, some
 from treadle.ops.movement import permute_dims, reshape
 from treadle.ops.reduce import Sum
 from treadle.ops.slice import Slice
@@ -298,6 +301,69 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     return einsum("...i,...i->...", *nodes)
 
 
+@op(linear=True, tolerance="E")
+class Diagonal(Composite):
+    """The elements x[..., i, i + offset]."""
+
+    offset: int = 0
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        if t.ndim < 2:
+            raise ShapeError(f"{t} has no diagonal")
+        *lead, m, n = t.shape
+        names = t.axes and some((*t.axes[:-2], None))
+        return Type((*lead, self._count(m, n)), t.dtype, names)
+
+    def numpy(self, *arrays: Any) -> Array:
+        return np.array(np.diagonal(arrays[0], self.offset, -2, -1))
+
+    def expand(self, *xs: Tensor) -> Tensor:
+        (x,) = xs
+        *lead, m, n = x.type.shape
+        count = self._count(m, n)
+        start = self.offset if self.offset >= 0 else -self.offset * n
+        last = start + (count - 1) * (n + 1) + 1
+        cut = (start, last, n + 1) if count else (0, 0, 1)
+        whole = [(0, k, 1) for k in lead]
+        starts, stops, steps = zip(*whole, cut, strict=True)
+        found = Slice(starts, stops, steps)(reshape(x, (*lead, m * n)))
+        return reshape(found, found.type.shape, axes=self.infer(x.type).axes)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        (x,) = xs
+        *lead, m, n = x.type.shape
+        # Along rows or columns, whichever begin at the first: nothing is divided.
+        more = (m if self.offset >= 0 else n) - self._count(m, n)
+        wide = functions.pad(functions.unname(g), [(0, 0)] * len(lead) + [(0, more)])
+        shape = (*lead, m, 1) if self.offset >= 0 else (*lead, 1, n)
+        mask = as_tensor(np.eye(m, n, self.offset, dtype=bool))
+        found = functions.where(mask, reshape(wide, shape), 0)
+        return (reshape(found, x.type.shape, axes=x.type.axes),)
+
+    def _count(self, m: int, n: int) -> int:
+        return max(min(m + min(self.offset, 0), n - max(self.offset, 0)), 0)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(), (Input((3, 3)),)),
+            Sample(cls(1), (Input((2, 3, 4)),)),
+            Sample(cls(-2), (Input((4, 3)),)),
+            Sample(cls(5), (Input((2, 3)),)),
+            Sample(cls(), (Input((0, 3)),)),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        vector = as_tensor([1.0])
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(vector), ShapeError, "no diagonal"),
+        ]
+
+
 @provide
 def diagonal(x: Any, offset: int = 0) -> Tensor:
     """The elements x[..., i, i + offset].
@@ -306,19 +372,7 @@ def diagonal(x: Any, offset: int = 0) -> Tensor:
     >>> td.diagonal([[1.0, 2.0], [3.0, 4.0]]).tolist()
     [1.0, 4.0]
     """
-    node = as_tensor(x)
-    if node.type.ndim < 2:
-        raise ShapeError(f"{node.type} has no diagonal").located("diagonal")
-    lead, (m, n) = node.type.shape[:-2], node.type.shape[-2:]
-    count = max(min(m + min(offset, 0), n - max(offset, 0)), 0)
-    flat = reshape(node, (*lead, m * n))
-    start = offset if offset >= 0 else -offset * n
-    cut = (start, start + (count - 1) * (n + 1) + 1, n + 1) if count else (0, 0, 1)
-    whole = [(0, k, 1) for k in lead]
-    starts, stops, steps = zip(*whole, cut, strict=True)
-    names = node.type.axes and (*node.type.axes[:-2], None)
-    found = Slice(starts, stops, steps)(flat)
-    return reshape(found, found.type.shape, axes=names)
+    return Diagonal(operator.index(offset))(as_tensor(x))
 
 
 @provide

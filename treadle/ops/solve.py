@@ -29,7 +29,7 @@ from treadle.ops.padding import tril, triu
 
 __all__: list[str] = []
 
-BLOCK = 64  # rows of a triangular system that are solved one by one
+BLOCK = 32  # rows of a triangular system that are solved at once
 
 
 class System(OfMatrices):
@@ -112,21 +112,54 @@ def solve(a: Any, b: Any) -> Tensor:
     return _system(Solve(), a, b)
 
 
-def _substituted(a: Array, x: Array, unit: bool) -> Array:
-    """The solution for a lower triangular a in the place of its right-hand side x.
+def _substituted(a: Array, b: Array, unit: bool) -> Array:
+    """The solution of a x = b for a lower triangular a, whose upper part is not read.
 
-    What whole blocks of rows take from those before them is one product.
+    What a block of rows takes from those before it is one product, and so is what its
+    own inverse makes of that: once more of what is left, as Higham's Accuracy and
+    Stability of Numerical Algorithms, 12, has it, for that is as exact as rows one by
+    one.
     """
     n = a.shape[-1]
-    for first in range(0, n, BLOCK):
-        own = slice(first, first + BLOCK)
-        x[..., own, :] -= a[..., own, :first] @ x[..., :first, :]
-        for i in range(first, min(first + BLOCK, n)):
-            row = a[..., i : i + 1, first:i] @ x[..., first:i, :]
-            x[..., i, :] -= row[..., 0, :]
-            if not unit:
-                x[..., i, :] /= a[..., i, i, None]
+    count = -(-n // BLOCK)
+    own = np.zeros((*a.shape[:-2], count, BLOCK, BLOCK), a.dtype)
+    own[...] = np.eye(BLOCK, dtype=a.dtype)
+    for k in range(count):
+        block = a[..., k * BLOCK : (k + 1) * BLOCK, k * BLOCK : (k + 1) * BLOCK]
+        own[..., k, : block.shape[-2], : block.shape[-1]] = np.tril(block)
+    if unit:
+        own[..., range(BLOCK), range(BLOCK)] = 1
+    inverses = _inverse(own)
+    x = b.copy()
+    for k in range(count):
+        rows = slice(k * BLOCK, min((k + 1) * BLOCK, n))
+        size = rows.stop - rows.start
+        left = x[..., rows, :]
+        if k:
+            left = left - a[..., rows, : rows.start] @ x[..., : rows.start, :]
+        inverse = inverses[..., k, :size, :size]
+        found = inverse @ left
+        found += inverse @ (left - own[..., k, :size, :size] @ found)
+        x[..., rows, :] = found
     return x
+
+
+def _inverse(a: Array) -> Array:
+    """The inverses of lower triangular matrices of a power of two rows, from those of
+    halves: [[p, 0], [c, q]] has [[1/p, 0], [-1/q c 1/p, 1/q]]."""
+    n = a.shape[-1]
+    halves = (1 / np.diagonal(a, axis1=-2, axis2=-1))[..., None, None]
+    while halves.shape[-1] < n:
+        size = halves.shape[-1]
+        each = np.arange(n // (2 * size))
+        parts = a.reshape(*a.shape[:-2], len(each), 2, size, len(each), 2, size)
+        corners = np.moveaxis(parts[..., each, 1, :, each, 0, :], 0, -3)
+        p, q = halves[..., 0::2, :, :], halves[..., 1::2, :, :]
+        found = np.zeros((*p.shape[:-2], 2 * size, 2 * size), a.dtype)
+        found[..., :size, :size], found[..., size:, size:] = p, q
+        found[..., size:, :size] = -(q @ corners @ p)
+        halves = found
+    return halves[..., 0, :, :]
 
 
 @op()
@@ -145,7 +178,7 @@ class TriangularSolve(System):
             a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
         if not self.unit and (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
             raise RunError("a diagonal element is 0: Singular matrix", hint=SINGULAR)
-        x = _substituted(a, b.copy(), self.unit)
+        x = _substituted(a, b, self.unit)
         return x[..., ::-1, :] if self.upper else x
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
