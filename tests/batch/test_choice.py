@@ -130,6 +130,18 @@ class Models:
         judged = judged + loss(self.judges(td.stop_gradient(fake)), zeros)
         return judged + loss(self.judges(self.makes(noise)), ones)
 
+    def episode(self, steps: int) -> Any:
+        """What is seen one after the other, judged and followed by one loss."""
+        seen = self.data[:steps]
+        chosen = [
+            td.log(F.softmax(self.makes(x), -1)[k % 2]) for k, x in enumerate(seen)
+        ]
+        ahead = np.arange(steps, dtype="float32") - td.stack(
+            [self.judges(self.makes(x))[0] for x in seen]
+        )
+        policy = (td.stack(chosen) * td.stop_gradient(ahead)).mean()
+        return (ahead * ahead).mean() - policy
+
 
 # What runs as rows: values, and steps.
 GRAPHS: dict[str, tuple[Callable[[Models], Any], bool, bool]] = {
@@ -149,6 +161,7 @@ GRAPHS: dict[str, tuple[Callable[[Models], Any], bool, bool]] = {
     "8 examples": (lambda m: m.examples(8), True, True),
     "100 examples": (lambda m: m.examples(100), True, True),
     "two that play": (lambda m: m.pair(), False, False),
+    "an episode": (lambda m: m.episode(11), True, True),
     "a small tree": (lambda m: m.net.losses([((1, 2), (3, 4))])[0], False, False),
     "3 trees": (lambda m: m.forest(3), True, True),
     "24 trees": (lambda m: m.forest(24), True, True),

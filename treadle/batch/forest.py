@@ -77,7 +77,7 @@ class Forest:
         makers = self.makers(read)
         step = agenda(own, units.walk.depths[units.nodes], readers, makers)
         often = _often(units) & once
-        kept = _needed(own, step, readers, makers, often)
+        kept = _needed(own, step, readers, makers, often, _heavy(units))
         self.kept = kept
         self.instances: list[Instance] = []
         self.instance = np.full(len(own), -1, np.int64)  # of each unit
@@ -267,16 +267,30 @@ def _often(units: Units) -> Marks:
     return many & heavy
 
 
+def _heavy(units: Units) -> Marks:
+    """The kinds that multiply matrices."""
+    return np.array([x.signature.multiplies for x in units.kinds], np.bool_)
+
+
 def _needed(
-    own: Numbers, step: Numbers, readers: Numbers, makers: Numbers, often: Marks
+    own: Numbers,
+    step: Numbers,
+    readers: Numbers,
+    makers: Numbers,
+    often: Marks,
+    heavy: Marks,
 ) -> Any:
-    """Which units are rows: not those whose kind is alone in every group and not there
-    `often`, if no row reads them.
+    """Which units are rows: not those whose kind is alone in every group, or with one
+    other on average where it is not `heavy`, and not there `often`, if no row reads
+    them. Pairs take no fewer records than two by themselves.
     """
     sizes = np.bincount(step)[step]
     largest = np.zeros(len(often), np.int64)
     np.maximum.at(largest, own, sizes)
-    kept = ((largest > 1) | often)[own]
+    # Each unit counts for its part of its group, so that a kind has its groups.
+    groups = np.bincount(own, 1.0 / sizes, len(often))
+    pays = heavy | (np.bincount(own, minlength=len(often)) > 2.5 * groups)
+    kept = (((largest > 1) & pays) | often)[own]
     (single,) = np.nonzero(~kept[makers])
     order = single[np.argsort(-step[readers[single]], kind="stable")]
     edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)
