@@ -40,7 +40,7 @@ def adjoint_of(x: Array) -> Array:
 
 def hermitian_part(x: Array) -> Array:
     """(x + x^H) / 2: exactly Hermitian."""
-    return (x + adjoint_of(x)) / x.dtype.type(2)
+    return (x + adjoint_of(x)) * x.dtype.type(0.5)
 
 
 def mirrored(x: Tensor) -> Tensor:

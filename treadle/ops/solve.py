@@ -29,7 +29,8 @@ from treadle.ops.padding import tril, triu
 
 __all__: list[str] = []
 
-BLOCK = 32  # rows of a triangular system that are solved at once
+BLOCK = 16  # rows of a triangular system that are solved at once
+WELL = 1e3  # condition of a block whose inverse is as good as a solution
 
 
 class System(OfMatrices):
@@ -112,36 +113,46 @@ def solve(a: Any, b: Any) -> Tensor:
     return _system(Solve(), a, b)
 
 
-def _substituted(a: Array, b: Array, unit: bool) -> Array:
-    """The solution of a x = b for a lower triangular a, whose upper part is not read.
+def _substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """The solution of a x = b for a triangular a, of which one side is read.
 
-    What a block of rows takes from those before it is one product, and so is what its
-    own inverse makes of that: once more of what is left, as Higham's Accuracy and
-    Stability of Numerical Algorithms, 12, has it, for that is as exact as rows one by
-    one.
+    What a block of rows takes from those that are known is one product, and so is what
+    its own inverse makes of that: once more of what is left where blocks are not well
+    conditioned, so that it is as exact as rows one by one (Higham, Accuracy and
+    Stability of Numerical Algorithms, 2002, 8 and 14.2).
     """
     n = a.shape[-1]
-    count = -(-n // BLOCK)
-    own = np.zeros((*a.shape[:-2], count, BLOCK, BLOCK), a.dtype)
+    places = [slice(k, min(k + BLOCK, n)) for k in range(0, n, BLOCK)]
+    own = np.empty((*a.shape[:-2], len(places), BLOCK, BLOCK), a.dtype)
     own[...] = np.eye(BLOCK, dtype=a.dtype)
-    for k in range(count):
-        block = a[..., k * BLOCK : (k + 1) * BLOCK, k * BLOCK : (k + 1) * BLOCK]
-        own[..., k, : block.shape[-2], : block.shape[-1]] = np.tril(block)
+    for k, rows in enumerate(places):
+        size = rows.stop - rows.start
+        own[..., k, :size, :size] = a[..., rows, rows]
+    own = np.triu(own) if upper else np.tril(own)
     if unit:
         own[..., range(BLOCK), range(BLOCK)] = 1
-    inverses = _inverse(own)
+    turned = _inverse(np.swapaxes(own, -1, -2) if upper else own)
+    inverses = np.swapaxes(turned, -1, -2) if upper else turned
+    again = (_largest_sum(own) * _largest_sum(inverses) > WELL).any()
     x = b.copy()
-    for k in range(count):
-        rows = slice(k * BLOCK, min((k + 1) * BLOCK, n))
-        size = rows.stop - rows.start
+    for k, rows in reversed([*enumerate(places)]) if upper else enumerate(places):
+        known = slice(rows.stop, n) if upper else slice(0, rows.start)
         left = x[..., rows, :]
-        if k:
-            left = left - a[..., rows, : rows.start] @ x[..., : rows.start, :]
+        if known.start < known.stop:
+            left = left - a[..., rows, known] @ x[..., known, :]
+        size = rows.stop - rows.start
         inverse = inverses[..., k, :size, :size]
         found = inverse @ left
-        found += inverse @ (left - own[..., k, :size, :size] @ found)
+        if again:
+            found += inverse @ (left - own[..., k, :size, :size] @ found)
         x[..., rows, :] = found
     return x
+
+
+def _largest_sum(a: Array) -> Array:
+    """The norms of matrices, by the sums of magnitudes in their rows."""
+    found: Array = np.abs(a).sum(-1).max(-1)
+    return found
 
 
 def _inverse(a: Array) -> Array:
@@ -174,12 +185,9 @@ class TriangularSolve(System):
 
     def numpy(self, *arrays: Any) -> Array:
         a, b = arrays
-        if self.upper:  # from the last row to the first: the same, turned around
-            a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
         if not self.unit and (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
             raise RunError("a diagonal element is 0: Singular matrix", hint=SINGULAR)
-        x = _substituted(a, b, self.unit)
-        return x[..., ::-1, :] if self.upper else x
+        return _substituted(a, b, self.upper, self.unit)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = TriangularSolve(not self.upper, self.unit)(adjoint(xs[0]), g)
