@@ -14,6 +14,7 @@ import pytest
 
 import treadle as td
 from tests.core.twins import needs_core
+from treadle.graph.body import trace
 from treadle.graph.calls import LONGEST, Called, recorded, signature
 from treadle.graph.tensor import watchers
 from treadle.graph.traversal import reach
@@ -79,6 +80,71 @@ def test_a_plan_makes_what_the_function_makes(name: str) -> None:
     for _ in range(2):  # what is seen once may never come again
         assert told(f(*args)) == told(f.f(*args))
     assert signature(args, f.data) in f.plans
+
+
+HALF, DATUM, WHOLE = 0.5, 0.37, 3
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "written": lambda x: x * 0.5,
+    "written before": lambda x: 1.0 - x,
+    "whole": lambda x: x + 2,
+    "below zero": lambda x: x / -4.0,
+    "no zero": lambda x: x * -0.0,
+    "zero": lambda x: x * 0.0,
+    "of a global": lambda x: x * HALF,
+    "data": lambda x: x * DATUM,
+    "large": lambda x: x - 1000,
+    "compared": lambda x: x > 0,
+    "compared with data": lambda x: x <= DATUM,
+    "chosen": lambda x: td.where(x > 0.5, x, 0.0),
+    "at least": lambda x: td.maximum(x, 0.25),
+    "a variable": lambda x: W * 0.5 + x.sum() * WHOLE,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_numbers_beside_tensors(name: str, dtype: str) -> None:
+    """Planned calls make the leaves of the long way, written or data."""
+    f, array = OPERATIONS[name], np.array([-2, 0, 3], dtype)
+    with td.metadata(who="me"):
+        wanted = [told(f(td.constant(array)))]
+        for _ in range(3):
+            wanted.append(told(f(td.constant(array))))
+    ops = [[node[0] for node in nodes] for _, nodes in wanted]
+    assert wanted[1:] == wanted[:-1] and ops[1:] == ops[:-1]
+    value = f(td.constant(array)).numpy()
+    with td.options(engine="reference"):
+        assert np.array_equal(value, f(td.constant(array)).numpy(), equal_nan=True)
+    assert np.signbit(f(td.constant(array)).numpy()).tolist() == (
+        np.signbit(value).tolist()
+    )
+
+
+def test_numbers_that_are_data_are_told_by_none() -> None:
+    x = td.constant(np.ones(3, np.float32))
+    for k in range(20):
+        number = 1.5 + k / 7
+        assert np.allclose((x * number).numpy(), number)
+        assert ((x * 3).numpy() == 3).all() and ((x * 3.0).numpy() == 3).all()
+        assert (td.constant(np.array([1, 2])) * 1.5).type.dtype == "float32"
+        assert np.allclose((x - (k + 9)).numpy(), -8 - k)
+
+
+def test_numbers_that_do_not_fit_are_refused_by_plans_too() -> None:
+    x = td.constant(np.array([1, 2], np.int8))
+    for k in (20, 21, 22):
+        assert (x + k).tolist() == [k + 1, k + 2]
+    with pytest.raises(td.DTypeError, match="does not fit"):
+        x + 300
+    for k in (100, 101, 300, -300, 103):  # beyond the type it is on one side of all
+        assert (x < k).tolist() == [k > 2] * 2
+
+
+def test_traces_have_numbers_of_their_own() -> None:
+    for _ in range(3):
+        td.constant(1.0) * 0.5
+    traced = trace(lambda x: [x * 0.5 + 2.0], [td.constant(1.0).type], "half")
+    assert not traced.captured and len(reach(traced.body.outputs)) == 5
 
 
 def test_calls_by_name_and_what_numbers_become() -> None:

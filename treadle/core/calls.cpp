@@ -11,14 +11,15 @@ namespace {
 
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
-                      DTYPE };
+                      DTYPE, WRITTEN, WRITTEN_FLOAT, FIGURE };
+enum Data : int { ROWS = 1, FIGURES = 2 };  // which numbers are leaves
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
 // What calls need of the graph.
 struct Graph {
-  PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *constant,
-      *whole, *changes;
+  PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *figure,
+      *constant, *whole, *plumbing, *provided, *passing, *changes;
   Slot now, seen, committed;
 };
 Graph graph;
@@ -43,6 +44,12 @@ struct Step {
   std::vector<size_t> places;
 };
 
+// An argument that becomes a leaf: an int, or a number of a type.
+struct Datum {
+  size_t place;
+  PyObject* type;
+};
+
 struct Seen {
   long where;
   PyObject *owner, *name, *value;
@@ -55,19 +62,22 @@ struct Written {
   bool traces = false;  // whether a trace would be another call
   std::vector<PyObject*> variables;  // or the place in the key of one, as an int
   std::vector<PyObject*> captured;
+  std::vector<PyObject*> leaves;  // made anew, of the same values
   std::vector<Step> steps;
-  std::vector<size_t> results, data;
+  std::vector<size_t> results;
+  std::vector<Datum> data;
   std::vector<Seen> seen;
   PyObject *holds = nullptr, *things = nullptr;
 
   size_t size() const {
-    return given + variables.size() + captured.size() + steps.size();
+    return given + variables.size() + captured.size() + leaves.size() + steps.size();
   }
   template <typename F>
   void each(F f) {
-    for (auto* list : {&variables, &captured})
+    for (auto* list : {&variables, &captured, &leaves})
       for (PyObject*& x : *list) f(x);
     for (Step& step : steps) f(step.op), f(step.type);
+    for (Datum& x : data) f(x.type);
     for (Seen& s : seen) f(s.owner), f(s.name), f(s.value);
     f(holds), f(things);
   }
@@ -152,6 +162,16 @@ bool read_seen(PyObject* tuple, Written& plan) {
   return true;
 }
 
+bool read_data(PyObject* tuple, Written& plan) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
+    Py_ssize_t place;
+    PyObject* type;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, k), "nO", &place, &type)) return false;
+    plan.data.push_back({static_cast<size_t>(place), Py_NewRef(type)});
+  }
+  return true;
+}
+
 // Whether each place is of a value that is there by then.
 bool is_sound(const Written& plan) {
   size_t there = plan.size() - plan.steps.size();
@@ -160,9 +180,12 @@ bool is_sound(const Written& plan) {
       if (place >= there) return false;
     there++;
   }
-  for (const auto* places : {&plan.results, &plan.data})
-    for (size_t place : *places)
-      if (place >= there) return false;
+  for (size_t place : plan.results)
+    if (place >= there) return false;
+  for (PyObject* x : plan.leaves)
+    if (Py_TYPE(x) != nodes.kind) return false;
+  for (const Datum& x : plan.data)
+    if (x.place >= plan.given) return false;
   return !plan.results.empty() && plan.size() <= LONGEST;
 }
 
@@ -170,20 +193,21 @@ PyObject* plan(PyObject*, PyObject* args) {
   Ref made(plan_type->tp_alloc(plan_type, 0));
   if (!made) return nullptr;
   auto* own = reinterpret_cast<PlanObject*>(made.get())->plan = new Written;
-  PyObject *variables, *captured, *steps, *results, *data, *seen, *holds, *things;
+  PyObject *variables, *captured, *leaves, *steps, *results, *data, *seen, *holds, *things;
   Py_ssize_t given;
   long long form;
-  if (!PyArg_ParseTuple(args, "nOOO!LOOO!OO", &given, &variables, &captured,
-                        &PyTuple_Type, &steps, &form, &results, &data, &PyTuple_Type,
-                        &seen, &holds, &things))
+  if (!PyArg_ParseTuple(args, "nOOOO!LOO!O!OO", &given, &variables, &captured,
+                        &leaves, &PyTuple_Type, &steps, &form, &results, &PyTuple_Type, &data,
+                        &PyTuple_Type, &seen, &holds, &things))
     return nullptr;
   own->given = static_cast<size_t>(given);
   own->form = form;
   own->holds = holds == Py_None ? nullptr : Py_NewRef(holds);
   own->things = Py_NewRef(things);
   if (!read_things(variables, own->variables) || !read_things(captured, own->captured) ||
+      !read_things(leaves, own->leaves) ||
       !read_steps(steps, *own) || !read_places(results, own->results) ||
-      !read_places(data, own->data) || !read_seen(seen, *own))
+      !read_data(data, *own) || !read_seen(seen, *own))
     return nullptr;
   if (!is_sound(*own)) {
     PyErr_SetString(PyExc_ValueError, "a plan reads what is not there");
@@ -195,6 +219,61 @@ PyObject* plan(PyObject*, PyObject* args) {
 
 // -- signatures ------------------------------------------------------------------------
 
+// Whether a number of Python's is whole or a half, and no more than 8.
+bool is_small(PyObject* x) {
+  if (PyFloat_CheckExact(x)) {
+    const double value = PyFloat_AS_DOUBLE(x);
+    return value >= -8 && value <= 8 && 2 * value == static_cast<int>(2 * value);
+  }
+  int large;
+  const long value = PyLong_AsLongAndOverflow(x, &large);
+  return !large && value >= -8 && value <= 8;
+}
+
+bool is_among(PyObject* x, PyObject* constants) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); k++) {
+    PyObject* y = PyTuple_GET_ITEM(constants, k);
+    if (Py_TYPE(y) != Py_TYPE(x)) continue;
+    if (PyFloat_CheckExact(x) ? PyFloat_AS_DOUBLE(x) == PyFloat_AS_DOUBLE(y)
+                              : PyLong_AsLong(x) == PyLong_AsLong(y))
+      return true;
+    if (PyErr_Occurred()) PyErr_Clear();  // it is a larger one
+  }
+  return false;
+}
+
+enum Answer { NO, YES, RAISED };
+
+// Whether a number stands in the code that asked for an op (graph/origin.py).
+Answer is_written(PyObject* x) {
+  static PyObject *const filename = PyUnicode_InternFromString("co_filename"),
+                         *const constants = PyUnicode_InternFromString("co_consts"),
+                         *const known_as = PyUnicode_InternFromString("co_name");
+  Ref frame = Ref::to(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame) {
+    auto* own = reinterpret_cast<PyFrameObject*>(frame.get());
+    Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(own)));
+    Ref file(PyObject_GetAttr(code.get(), filename));
+    PyObject* ours = file ? PyDict_GetItemWithError(graph.library, file.get()) : nullptr;
+    if (ours == Py_False) {
+      Ref consts(PyObject_GetAttr(code.get(), constants));
+      return consts && is_among(x, consts.get()) ? YES : NO;
+    }
+    if (ours != Py_True) return RAISED;  // a file that was never asked for
+    Ref name(PyObject_GetAttr(code.get(), known_as));
+    const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+    if (!text) return RAISED;
+    int passes = text[0] == '_' && text[1] == '_';
+    for (PyObject* set : {graph.plumbing, graph.provided})
+      if (!passes) passes = PySequence_Contains(set, name.get());
+    if (!passes) passes = PySequence_Contains(graph.passing, code.get());
+    if (passes < 0) return RAISED;
+    if (!passes) return YES;
+    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(own)));
+  }
+  return NO;
+}
+
 // The key of a call, and the tensors and the data among its arguments, borrowed.
 struct Signature {
   int64_t key[LONGEST + 2];
@@ -203,7 +282,7 @@ struct Signature {
 
   // Tells some arguments, and puts down the tensors and the data among them; whether
   // there is room for them.
-  bool tell(PyObject* const* things, Py_ssize_t count, bool data) {
+  bool tell(PyObject* const* things, Py_ssize_t count, int data) {
     for (Py_ssize_t k = 0; k < count; k++) {
       if (length >= LONGEST || seen >= LONGEST) return false;
       PyObject* x = things[k];
@@ -216,7 +295,20 @@ struct Signature {
         else
           put(SAME, static_cast<int64_t>(first));
         values[seen++] = x;
-      } else if (data && kind == &PyLong_Type) {
+      } else if (data == FIGURES && (kind == &PyFloat_Type || kind == &PyLong_Type)) {
+        const Answer written = is_small(x) ? is_written(x) : NO;
+        if (written == RAISED) return PyErr_Clear(), false;
+        if (written == NO) {
+          put(FIGURE, kind == &PyFloat_Type);
+          values[seen++] = x;
+        } else if (kind == &PyLong_Type) {
+          put(WRITTEN, PyLong_AsLong(x));
+        } else {
+          put_float(x);
+        }
+      } else if (kind == &PyFloat_Type) {
+        put_float(x);
+      } else if (data == ROWS && kind == &PyLong_Type) {
         put(NUMBER, 0);
         values[seen++] = x;
       } else if (kind == &PyLong_Type) {
@@ -233,7 +325,7 @@ struct Signature {
 
   // Tells what numbers become by default, and the arguments of a call, of which the last
   // have names, the items of tuples and lists included.
-  bool tell_all(PyObject* const* args, Py_ssize_t count, PyObject* names, bool data) {
+  bool tell_all(PyObject* const* args, Py_ssize_t count, PyObject* names, int data) {
     PyObject* modes = nullptr;
     if (PyContextVar_Get(scopes.modes, nullptr, &modes) < 0) return PyErr_Clear(), false;
     put(DTYPE, reinterpret_cast<intptr_t>(scopes.dtype.of(modes)));
@@ -263,6 +355,13 @@ struct Signature {
   }
 
  private:
+  void put_float(PyObject* x) {
+    int64_t bits;
+    const double value = PyFloat_AS_DOUBLE(x);
+    std::memcpy(&bits, &value, sizeof bits);
+    put(WRITTEN_FLOAT, bits);
+  }
+
   void put(int64_t how, int64_t what) {
     key[length] = how;
     key[length + 1] = what;
@@ -271,8 +370,6 @@ struct Signature {
 };
 
 // -- whether a plan holds --------------------------------------------------------------
-
-enum Answer { NO, YES, RAISED };
 
 Answer says(PyObject* what) {
   Ref said(PyObject_CallNoArgs(what));
@@ -362,13 +459,20 @@ bool locate(Site& site) {
 
 // -- what a plan comes to --------------------------------------------------------------
 
-PyObject* leaf_of(PyObject* x, const Site& site, PyObject* notes, bool plain) {
-  Ref array = Ref::to(PyDict_GetItemWithError(graph.integers, x));
-  if (!array && PyErr_Occurred()) return nullptr;
-  if (!array) array = Ref(PyObject_CallOneArg(graph.integer, x));
+PyObject* leaf_of(PyObject* x, PyObject* type, const Site& site, PyObject* notes,
+                  bool plain) {
+  Ref array;
+  if (type != Py_None) {
+    array = Ref(PyObject_CallFunctionObjArgs(graph.figure, x, type, nullptr));
+  } else {
+    array = Ref::to(PyDict_GetItemWithError(graph.integers, x));
+    if (!array && PyErr_Occurred()) return nullptr;
+    if (!array) array = Ref(PyObject_CallOneArg(graph.integer, x));
+    type = graph.whole;
+  }
   Ref empty(PyTuple_New(0));
   if (!array || !empty) return nullptr;
-  return make({nodes.kind, graph.constant, empty.get(), graph.whole, array.get(), 0,
+  return make({nodes.kind, graph.constant, empty.get(), type, array.get(), 0,
                site.code.get(), site.offset.get(), notes, plain});
 }
 
@@ -419,10 +523,17 @@ PyObject* follow(const Written& plan, const Signature& call) {
     values.push(Py_NewRef(graph.committed.of(told)));
   }
   for (PyObject* x : plan.captured) values.push(Py_NewRef(x));
-  for (size_t place : plan.data) {
-    PyObject* leaf = leaf_of(values[place], site, notes.get(), plain);
+  for (PyObject* x : plan.leaves) {
+    PyObject* leaf = make({nodes.kind, nodes.op.of(x), nodes.inputs.of(x), nodes.type.of(x),
+                           nodes.stored.of(x), 0, site.code.get(), site.offset.get(),
+                           notes.get(), plain});
     if (!leaf) return nullptr;
-    values.put(place, leaf);
+    values.push(leaf);
+  }
+  for (const Datum& x : plan.data) {
+    PyObject* leaf = leaf_of(values[x.place], x.type, site, notes.get(), plain);
+    if (!leaf) return nullptr;
+    values.put(x.place, leaf);
   }
   for (const Step& step : plan.steps) {
     Ref inputs(PyTuple_New(static_cast<Py_ssize_t>(step.places.size())));
@@ -447,7 +558,7 @@ struct CallObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *plans, *latest, *longway;
-  bool data;
+  int data;
 };
 
 // The plan of a call, a reference; null if there is none.
@@ -475,7 +586,12 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
       Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
       Answer answer = written ? holds(*written) : NO;
       if (answer == RAISED) return nullptr;
-      if (answer == YES) return follow(*written, call);
+      if (answer == YES) {
+        PyObject* made = follow(*written, call);
+        // A number that does not fit beside its tensor: the long way says so.
+        if (made || !PyErr_ExceptionMatches(PyExc_OverflowError)) return made;
+        PyErr_Clear();
+      }
     }
   }
   return PyObject_Vectorcall(own->longway, args, flags, names);
@@ -526,7 +642,7 @@ PyTypeObject* call_type;
 PyObject* call(PyObject*, PyObject* args) {
   PyObject *plans, *latest, *longway;
   int data;
-  if (!PyArg_ParseTuple(args, "O!O!Op", &PyDict_Type, &plans, &PyList_Type, &latest,
+  if (!PyArg_ParseTuple(args, "O!O!Oi", &PyDict_Type, &plans, &PyList_Type, &latest,
                         &longway, &data))
     return nullptr;
   PyObject* made = call_type->tp_alloc(call_type, 0);
@@ -536,7 +652,7 @@ PyObject* call(PyObject*, PyObject* args) {
   own->plans = Py_NewRef(plans);
   own->latest = Py_NewRef(latest);
   own->longway = Py_NewRef(longway);
-  own->data = data != 0;
+  own->data = data;
   return made;
 }
 
@@ -597,24 +713,27 @@ PyObject* entered(PyObject*, PyObject* longway) {
 
 PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
   static const char* names[] = {"item",     "library",  "capture",  "watchers",
-                                "holding",  "integers", "integer",  "constant",
-                                "whole",    "changes",  "again",    "variable",
+                                "holding",  "integers", "integer",  "figure",
+                                "constant", "whole",    "plumbing", "provided",
+                                "passing",  "changes",  "again",    "variable",
                                 nullptr};
   Graph found;
   PyObject *again, *variable;
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "OO!OO!O!O!OOOOOO", const_cast<char**>(names), &found.item,
+          args, keywords, "OO!OO!O!O!OOOOOOOOOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
-          &found.constant, &found.whole, &found.changes, &again, &variable))
+          &found.figure, &found.constant, &found.whole, &found.plumbing, &found.provided,
+          &found.passing, &found.changes, &again, &variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
       !found.committed.find(variable, "committed"))
     return nullptr;
   for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
-                      found.holding, found.integers, found.integer, found.constant,
-                      found.whole, found.changes})
+                      found.holding, found.integers, found.integer, found.figure,
+                      found.constant, found.whole, found.plumbing, found.provided,
+                      found.passing, found.changes})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;
@@ -634,7 +753,8 @@ PyMethodDef call_functions[] = {
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind_calls)),
      METH_VARARGS | METH_KEYWORDS, "bind_calls(**things): what calls need of the graph."},
     {"plan", plan, METH_VARARGS,
-     "plan(given, variables, captured, steps, form, results, data, seen, holds, things)"},
+     "plan(given, variables, captured, leaves, steps, form, results, data, seen, holds, "
+     "things)"},
     {"call", call, METH_VARARGS, "call(plans, latest, long, data): follows plans."},
     {"entered", entered, METH_O, "entered(long): a method that has notes carried."},
     {nullptr, nullptr, 0, nullptr}};

@@ -7,6 +7,7 @@ types, thousands of times between two runs. What such a call makes is put down a
 
 from __future__ import annotations
 
+import sys
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,17 +19,37 @@ from typing import Any, TypeVar, cast
 from treadle.base.boundary import guarded
 from treadle.base.changes import Again, changes
 from treadle.base.options import modes
+from treadle.base.types import Type
 from treadle.graph.frame import top
-from treadle.graph.leaves import CONSTANT, INTEGER, integer_array, integers
+from treadle.graph.leaves import (
+    CONSTANT,
+    INTEGER,
+    LITERAL,
+    figure_array,
+    integer_array,
+    integers,
+)
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand
-from treadle.graph.origin import capture, handing_on, holding, library
+from treadle.graph.origin import (
+    capture,
+    handing_on,
+    holding,
+    library,
+    plumbing,
+    provided,
+)
 from treadle.graph.serials import newest_serial
 from treadle.graph.signature import (
+    FIGURE,
+    FIGURES,
     LONGEST,
     NONE,
+    NUMBER,
     OTHER,
+    ROWS,
     TENSORS,
+    kinds_of,
     signature,
     things_of,
     told_as,
@@ -43,7 +64,8 @@ __all__ = [
     "Seen",
     "Step",
     "recorded",
-    "recorded_with_data",
+    "recorded_with_numbers",
+    "recorded_with_rows",
     "signature",
     "things_of",
 ]
@@ -60,6 +82,10 @@ OPERATORS = {  # functions that are methods
     "divide": "__truediv__",
     "matmul": "__matmul__",
     "negative": "__neg__",
+    "less": "__lt__",
+    "less_equal": "__le__",
+    "greater": "__gt__",
+    "greater_equal": "__ge__",
 }
 
 
@@ -91,8 +117,10 @@ class Seen:
 class Plan:
     """The nodes of a call. Values are numbered: the tensors among the arguments, the
     newest versions of `variables` (each a Variable, or the place in the signature of
-    one that is an argument, which a plan does not keep alive), what is `captured`, then
-    the steps. At the places in `data` an argument is an int, which becomes a leaf.
+    one that is an argument, which a plan does not keep alive), what is `captured`, the
+    `leaves` that the call has made, each made anew of its value, then the steps. At the
+    places in `data` an argument is a number, which becomes a leaf: an int, or one of a
+    type beside tensors.
 
     `form` says what the results are in. A call means this while what was `seen` is
     there and `holds`, which is asked after that, says so. What a signature tells by
@@ -102,19 +130,20 @@ class Plan:
     given: int
     variables: tuple[Any, ...]
     captured: tuple[Tensor, ...]
+    leaves: tuple[Tensor, ...]
     steps: tuple[Step, ...]
     form: int
     results: tuple[int, ...]
     things: tuple[Any, ...]
     holds: Callable[[], bool] | None = None
-    data: tuple[int, ...] = ()
+    data: tuple[tuple[int, Any], ...] = ()
     seen: tuple[Seen, ...] = ()
 
     @property
     def size(self) -> int:
         """How many values there are."""
-        leaves = self.given + len(self.variables) + len(self.captured)
-        return leaves + len(self.steps)
+        read = self.given + len(self.variables) + len(self.captured)
+        return read + len(self.leaves) + len(self.steps)
 
 
 if native_calls is not None:
@@ -126,8 +155,12 @@ if native_calls is not None:
         holding=holding,
         integers=integers,
         integer=integer_array,
+        figure=figure_array,
         constant=CONSTANT,
         whole=INTEGER,
+        plumbing=plumbing,
+        provided=provided,
+        passing=handing_on,
         changes=changes,
         again=Again,
         variable=Variable,
@@ -144,8 +177,8 @@ class Called:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, long: Callable[..., Any], data: bool = False) -> None:
-        """`long` is the way of a call that has no plan; `data`: whether ints are."""
+    def __init__(self, long: Callable[..., Any], data: int = 0) -> None:
+        """`long` is the way of a call that has no plan; `data`: which numbers are."""
         self.long = long
         self.data = data
         self.plans: dict[bytes, Any] = {}
@@ -156,10 +189,14 @@ class Called:
             self.__call__ = native_calls.call(self.plans, self.latest, long, data)
 
     def know(
-        self, args: Sequence[Any], plan: Plan, named: Mapping[str, Any] = NONE
+        self,
+        args: Sequence[Any],
+        plan: Plan,
+        named: Mapping[str, Any] = NONE,
+        key: bytes | None = None,
     ) -> None:
         """Have calls like this one follow a plan, if they can be told from others."""
-        key = signature(args, self.data, named)
+        key = key or signature(args, self.data, named)
         if key is None or native_calls is None or plan.size > LONGEST:
             return
         if len(self.plans) >= PLANS:
@@ -187,6 +224,7 @@ def _written(plan: Plan) -> Any:
         plan.given,
         plan.variables,
         plan.captured,
+        plan.leaves,
         tuple((x.op, x.places, x.type, x.op.closed) for x in plan.steps),
         plan.form,
         plan.results,
@@ -203,7 +241,7 @@ def _written(plan: Plan) -> Any:
 class _Recorded(Called):
     """A function of the library that makes the same nodes for the same signature."""
 
-    def __init__(self, f: Callable[..., Any], data: bool) -> None:
+    def __init__(self, f: Callable[..., Any], data: int) -> None:
         super().__init__(self.run, data)
         self.f = guarded(f)
         self.names: set[str] = set()  # of arguments, by which keys know them
@@ -221,7 +259,7 @@ class _Recorded(Called):
         key = None
         self.names.update(map(intern, kwargs))
         if not busy and native_calls is not None:
-            key = signature(args, self.data, kwargs)
+            key = signature(args, self.data, kwargs, sys._getframe())
         if key is None or key in self.open or _meet(things):
             return self.f(*args, **kwargs)
         if key not in self.once:  # most never come again where sizes change
@@ -229,9 +267,9 @@ class _Recorded(Called):
             return self.f(*args, **kwargs)
         start = newest_serial()
         found = self.f(*args, **kwargs)
-        plan = _plan(things, found, start, self.data, key)
+        plan = _plan(things, found, start, key)
         if plan is not None:
-            self.know(args, plan, kwargs)
+            self.know(args, plan, kwargs, key)
         else:
             _put(self.open, key)
         return found
@@ -261,46 +299,66 @@ def recorded(f: F) -> F:
 
     They must be decided by that: by the types of tensors, and other arguments.
     """
-    made = _Recorded(f, False)
+    return _operator(f, _Recorded(f, 0))
+
+
+def recorded_with_rows(f: F) -> F:
+    """As `recorded`, for a function that takes ints as data, each for a leaf."""
+    return cast(F, _Recorded(f, ROWS))
+
+
+def recorded_with_numbers(f: F) -> F:
+    """As `recorded`, for a function of tensors and numbers beside them."""
+    return _operator(f, _Recorded(f, FIGURES))
+
+
+def _operator(f: F, made: _Recorded) -> F:
     if native_calls is not None and f.__name__ in OPERATORS:
         setattr(Operand, OPERATORS[f.__name__], made.__call__)
     return cast(F, made)
 
 
-def recorded_with_data(f: F) -> F:
-    """As `recorded`, for a function that takes ints as data, each for a leaf."""
-    return cast(F, _Recorded(f, True))
-
-
-def _plan(
-    args: Sequence[Any], found: Any, start: int, data: bool, key: bytes
-) -> Plan | None:
+def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | None:
     """What a call made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
-    given = [x for x in things if isinstance(x, Tensor) or (data and type(x) is int)]
+    told = [*zip(things, kinds_of(key), strict=True)]
+    given = [x for x, k in told if isinstance(x, Tensor) or k in (NUMBER, FIGURE)]
     variables = [x for x in things if isinstance(x, Variable)]
     tensors = [(k, x) for k, x in enumerate(given) if isinstance(x, Tensor)]
     place = {x.serial: k for k, x in reversed(tensors)}
     numbers = [k for k, x in enumerate(given) if not isinstance(x, Tensor)]
+    data: list[tuple[int, Any]] = []
     for k, v in enumerate(variables, len(given)):
         place.setdefault(v.committed.serial, k)
     results = found if type(found) in (tuple, list) else (found,)
     if not all(type(y) in TENSORS for y in results):
         return None
-    steps: list[Step] = []
     made = _made(results, place, start)
-    leaves = [x for x in made if x.op is CONSTANT and x.type is INTEGER]
-    if len(leaves) != len(numbers):
-        return None
-    place.update({x.serial: k for k, x in zip(numbers, leaves, strict=True)})
+    leaves = [x for x in made if x.op is CONSTANT or x.op is LITERAL]
+    if numbers:
+        figures = any(k == FIGURE for _, k in told)
+        own = [x for x in leaves if x.op is CONSTANT]
+        if len(own) != len(numbers) or (figures and len(own) > 1):
+            return None  # which is which would be a guess
+        if not all(_is_leaf_of_number(x.type, figures) for x in own):
+            return None
+        place.update({x.serial: k for k, x in zip(numbers, own, strict=True)})
+        data = [
+            (k, x.type if figures else None) for k, x in zip(numbers, own, strict=True)
+        ]
+        leaves = [x for x in leaves if x.op is LITERAL]
+    first = len(given) + len(variables)
+    place.update({x.serial: k for k, x in enumerate(leaves, first)})
+    steps: list[Step] = []
+    first += len(leaves)
     for node in made:
         if node.serial in place:
             continue
         if not _plain(node) or any(x.serial not in place for x in node.inputs):
             return None
-        own = tuple(place[x.serial] for x in node.inputs)
-        place[node.serial] = len(given) + len(variables) + len(steps)
-        steps.append(Step(node.op, own, node.type))
+        read = tuple(place[x.serial] for x in node.inputs)
+        place[node.serial] = first + len(steps)
+        steps.append(Step(node.op, read, node.type))
     if any(y.serial not in place for y in results):
         return None
     form = SINGLE if isinstance(found, Tensor) else told_as(found)
@@ -308,6 +366,7 @@ def _plan(
         len(given),
         tuple(array("q", key).index(id(v)) for v in variables),
         (),
+        tuple(leaves),
         tuple(steps),
         form,
         tuple(place[y.serial] for y in results),
@@ -316,8 +375,14 @@ def _plan(
             for x in things
             if not isinstance(x, Variable)
         ),
-        data=tuple(numbers),
+        data=tuple(data),
     )
+
+
+def _is_leaf_of_number(t: Type, figures: bool) -> bool:
+    """Whether a leaf made in a call may be a number that was given: one beside tensors
+    is none of what a comparison has found by itself."""
+    return not t.shape and t.dtype.kind != "b" if figures else t is INTEGER
 
 
 def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[Tensor]:

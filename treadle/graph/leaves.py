@@ -184,12 +184,22 @@ def _is_literal(value: Any) -> bool:
 
     Python's whole numbers and halves up to 8: NumPy's scalars are data.
     """
+    return is_small(value) and is_written(value, sys._getframe(2))
+
+
+def is_small(value: Any) -> bool:
+    """Whether a number of Python's is whole or a half, and no more than 8."""
     if type(value) is int:
-        small = -8 <= value <= 8
-    else:
-        within = type(value) is float and -8.0 <= value <= 8.0
-        small = within and (value + value).is_integer()
-    return small and is_written(value)
+        return -8 <= value <= 8
+    within = type(value) is float and -8.0 <= value <= 8.0
+    return within and (value + value).is_integer()
+
+
+def figure_array(value: float, type_: Type) -> np.ndarray[Any, Any]:
+    """The array of a number that is data beside a tensor."""
+    array = np.array(value, dtype=type_.dtype)
+    array.flags.writeable = False
+    return array
 
 
 CONSTANT = Constant()

@@ -25,7 +25,7 @@ library: Cache[str, bool] = Cache("files", 4096)
 # Of the library, what only calls other functions.
 handing_on: set[CodeType] = {HANDS_ON}
 _getframe = sys._getframe
-_provided = vars(functions)  # of what other layers put there
+provided = vars(functions)  # of what other layers put there
 
 Origin = tuple[CodeType | None, int]
 
@@ -113,18 +113,18 @@ def call() -> tuple[str, str, str]:
 locators.append(call)
 
 # Inside a call: what passes a user's number on, down to where it becomes a node.
-_PLUMBING = frozenset(
+plumbing = frozenset(
     {"<listcomp>", "_weakly", "as_float", "beside", "binary", "operands", "unary"}
 )
 
 
-def is_written(value: float) -> bool:
-    """Whether a number stands in the code that asked for an op, rather than in data.
+def is_written(value: float, frame: FrameType | None) -> bool:
+    """Whether a number stands in the code that asked for an op, rather than in data;
+    `frame` is the innermost that may have.
 
     Numbers in the library's own rules do; a user's if his function has it as a
     constant. A wrong guess costs a compilation or a rewriting, never a value.
     """
-    frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         code = frame.f_code
         ours = library.get(code.co_filename)
@@ -137,7 +137,7 @@ def is_written(value: float) -> bool:
             kind = type(value)
             return any(type(c) is kind and c == value for c in known)
         name = code.co_name
-        passes = name in _PLUMBING or name in _provided or name[:2] == "__"
+        passes = name in plumbing or name in provided or name[:2] == "__"
         if not (passes or code in handing_on):
             return True
         frame = frame.f_back

@@ -2,29 +2,38 @@
 
 A signature is a row of numbers: what dtype numbers get, and argument by argument of a
 tensor its type, or which one it is of those before it, of a tuple or a list how many
-and then those, of an int its value, of anything else that very object. Some functions
-take ints as data, which a signature does not tell: they become leaves.
+and then those, of a number its value, of anything else that very object. Some functions
+take numbers as data, which a signature does not tell: they become leaves.
 """
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from treadle.base.options import modes
 from treadle.graph.awaited import NUMBERS
+from treadle.graph.leaves import is_small
 from treadle.graph.operators import Operand
+from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, VariableItem
 
-__all__ = ["signature", "things_of", "told_as"]
+__all__ = ["FIGURES", "ROWS", "kinds_of", "signature", "things_of", "told_as"]
 
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
+# Beside a tensor a number stands in the code, an int or a float, or is data.
+WRITTEN, WRITTEN_FLOAT, FIGURE = range(9, 12)
+# Which numbers among the arguments of a function are leaves: ints, as the rows that are
+# looked up, or those beside tensors.
+ROWS, FIGURES = 1, 2
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
@@ -33,11 +42,14 @@ _LARGE = 1 << 63
 
 
 def signature(
-    args: Sequence[Any], data: bool, named: Mapping[str, Any] = NONE
+    args: Sequence[Any],
+    data: int,
+    named: Mapping[str, Any] = NONE,
+    frame: FrameType | None = None,
 ) -> bytes | None:
     """The key of a call by its arguments; None where it cannot tell them.
 
-    `data`: whether ints are data.
+    `data`: which numbers are leaves. What is written stands in the code of the `frame`.
     """
     names = [None] * len(args) + [intern(name) for name in named]
     args = [*args, *named.values()]
@@ -52,7 +64,7 @@ def signature(
         if type(x) in (tuple, list):
             found += [told_as(x), len(x)]
         for part in x if type(x) in (tuple, list) else [x]:
-            told = _told(part, data, seen)
+            told = _told(part, data, seen, frame)
             if told is None:
                 return None
             found += told
@@ -64,14 +76,30 @@ def told_as(x: object) -> int:
     return TUPLE if type(x) is tuple else LIST
 
 
-def _told(x: Any, data: bool, seen: list[Any]) -> tuple[int, int] | None:
+def kinds_of(key: bytes) -> list[int]:
+    """How each of the arguments is told, those in tuples and lists one by one."""
+    kinds = array("q", key)[::2]
+    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST)]
+
+
+def _told(
+    x: Any, data: int, seen: list[Any], frame: FrameType | None
+) -> tuple[int, int] | None:
     if type(x) in TENSORS:
         seen.append(x)
         first = next(k for k, y in enumerate(seen) if y is x)
         return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
-    if data and type(x) is int:
+    if data == ROWS and type(x) is int:
         seen.append(None)
         return NUMBER, 0
+    if data == FIGURES and type(x) in (int, float):
+        if not (is_small(x) and is_written(x, frame)):
+            seen.append(None)
+            return FIGURE, type(x) is float
+        if type(x) is int:
+            return WRITTEN, x
+    if type(x) is float:
+        return WRITTEN_FLOAT, struct.unpack("q", struct.pack("d", x))[0]
     if type(x) is int:
         return (WHOLE, x) if -_LARGE <= x < _LARGE else None
     return (OTHER, id(x)) if _is_fixed(x) else None

@@ -16,6 +16,7 @@ from treadle.base.dtypes import (
     kind,
     uint64,
 )
+from treadle.graph.calls import recorded_with_numbers
 from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
@@ -142,6 +143,7 @@ class Equal(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def equal(x: Any, y: Any) -> Any:
     """x == y, element by element; False beside what holds no numbers.
 
@@ -165,6 +167,7 @@ class NotEqual(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def not_equal(x: Any, y: Any) -> Any:
     """x != y, element by element; True beside what holds no numbers.
 
@@ -186,6 +189,7 @@ class Less(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def less(x: Any, y: Any) -> Tensor:
     """x < y, element by element.
 
@@ -205,6 +209,7 @@ class LessEqual(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def less_equal(x: Any, y: Any) -> Tensor:
     """x <= y, element by element.
 
@@ -224,6 +229,7 @@ class Greater(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def greater(x: Any, y: Any) -> Tensor:
     """x > y, element by element.
 
@@ -243,6 +249,7 @@ class GreaterEqual(Comparison):
 
 
 @provide
+@recorded_with_numbers
 def greater_equal(x: Any, y: Any) -> Tensor:
     """x >= y, element by element.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
-from treadle.graph.calls import recorded
+from treadle.graph.calls import recorded, recorded_with_numbers
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
@@ -44,7 +44,7 @@ class Add(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def add(x: Any, y: Any) -> Tensor:
     """x + y, element by element.
 
@@ -74,7 +74,7 @@ class Subtract(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def subtract(x: Any, y: Any) -> Tensor:
     """x - y, element by element.
 
@@ -103,7 +103,7 @@ class Multiply(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def multiply(x: Any, y: Any) -> Tensor:
     """x y, element by element.
 
@@ -134,7 +134,7 @@ class Divide(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def divide(x: Any, y: Any) -> Tensor:
     """x / y, element by element; integers divide as floats.
 

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.calls import recorded_with_data
+from treadle.graph.calls import recorded_with_rows
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -127,7 +127,7 @@ def row_step(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type] | Non
 
 
 @provide
-@recorded_with_data
+@recorded_with_rows
 def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
 

@@ -9,7 +9,7 @@ import numpy as np
 from treadle.base.dtypes import bfloat16, bool_, float32, int32, kind
 from treadle.base.errors import ArgumentError, DTypeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.calls import recorded
+from treadle.graph.calls import recorded, recorded_with_numbers
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
@@ -61,7 +61,7 @@ class Select(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """x where the condition holds, else y; all three broadcast.
 
@@ -100,7 +100,7 @@ class Maximum(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def maximum(x: Any, y: Any) -> Tensor:
     """The greater of x and y, element by element; NaN where either is.
 
@@ -135,7 +135,7 @@ class Minimum(Elementwise):
 
 
 @provide
-@recorded
+@recorded_with_numbers
 def minimum(x: Any, y: Any) -> Tensor:
     """The lesser of x and y, element by element; NaN where either is.
 

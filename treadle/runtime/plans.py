@@ -43,6 +43,7 @@ def plan_of_call(
         given,
         tuple(traced.variables),
         tuple(traced.captured),
+        (),
         tuple(steps),
         SINGLE if entry.single else TUPLE,
         tuple(range(first, leaves + len(steps))),
