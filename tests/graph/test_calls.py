@@ -147,6 +147,19 @@ def test_traces_have_numbers_of_their_own() -> None:
     assert not traced.captured and len(reach(traced.body.outputs)) == 5
 
 
+def test_what_was_assigned_is_read_and_other_variables_change_nothing() -> None:
+    v, other = td.Variable(np.ones(3, np.float32)), td.Variable(np.zeros(3, np.float32))
+    f = td.function(lambda x: x * v)
+    for k in range(6):
+        y = x(3)
+        wanted = td.tanh(v.numpy()).numpy()
+        other.assign(other + 1.0)  # and it waits
+        assert np.array_equal(td.tanh(v).numpy(), wanted)
+        v.assign(v * 2.0)
+        assert (f(y) + (y * v) + td.add(v, y)).tolist() == [3.0 * 2 ** (k + 1) + 1] * 3
+        assert (v.numpy() == 2 ** (k + 1)).all() and (other.numpy() == k + 1).all()
+
+
 def test_calls_by_name_and_what_numbers_become() -> None:
     y = td.constant(np.ones((2, 3), np.float32))
     sums: Any = td.sum

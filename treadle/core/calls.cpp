@@ -377,15 +377,28 @@ Answer says(PyObject* what) {
   return said.get() == Py_True ? YES : NO;
 }
 
-// Whether a thread is in no trace, and has assigned nothing that waits.
-Answer is_outside() {
+// A Variable of a plan, borrowed, which a call may have told.
+PyObject* variable_of(PyObject* told, const Signature& call) {
+  if (!PyLong_CheckExact(told)) return told;
+  return reinterpret_cast<PyObject*>(call.key[PyLong_AsSize_t(told)]);
+}
+
+// Whether a thread is in no trace, and has assigned to none of the Variables of a plan
+// what waits.
+Answer is_outside(const Written& plan, const Signature& call) {
   PyObject* state = own_state();
   if (!state) return RAISED;
   PyObject* frames = states.frames.of(state);
   PyObject* frame = PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
-  bool outside = states.tracing.of(frame) == Py_False &&
-                 PyDict_GET_SIZE(states.versions.of(frame)) == 0;
-  return outside ? YES : NO;
+  if (states.tracing.of(frame) != Py_False) return NO;
+  PyObject* versions = states.versions.of(frame);
+  if (!PyDict_GET_SIZE(versions)) return YES;
+  for (PyObject* told : plan.variables) {
+    Ref id(PyLong_FromVoidPtr(variable_of(told, call)));
+    const int waits = id ? PyDict_Contains(versions, id.get()) : -1;
+    if (waits) return waits < 0 ? RAISED : NO;
+  }
+  return YES;
 }
 
 Answer is_there(const Seen& s) {
@@ -412,10 +425,10 @@ Answer is_there(const Seen& s) {
   return found.get() == s.value ? YES : NO;
 }
 
-Answer holds(const Written& plan) {
+Answer holds(const Written& plan, const Signature& call) {
   if (PyList_GET_SIZE(graph.watchers) || PyList_GET_SIZE(graph.holding)) return NO;
   if (plan.traces) {
-    Answer answer = is_outside();
+    Answer answer = is_outside(plan, call);
     if (answer != YES) return answer;
   }
   for (const Seen& s : plan.seen) {
@@ -517,11 +530,8 @@ PyObject* follow(const Written& plan, const Signature& call) {
   const bool plain = are_plain(notes.get());
   Values values;
   for (size_t k = 0; k < plan.given; k++) values.push(Py_NewRef(call.values[k]));
-  for (PyObject* told : plan.variables) {
-    if (PyLong_CheckExact(told))
-      told = reinterpret_cast<PyObject*>(call.key[PyLong_AsSize_t(told)]);
-    values.push(Py_NewRef(graph.committed.of(told)));
-  }
+  for (PyObject* told : plan.variables)
+    values.push(Py_NewRef(graph.committed.of(variable_of(told, call))));
   for (PyObject* x : plan.captured) values.push(Py_NewRef(x));
   for (PyObject* x : plan.leaves) {
     PyObject* leaf = make({nodes.kind, nodes.op.of(x), nodes.inputs.of(x), nodes.type.of(x),
@@ -584,7 +594,7 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
     if (!plan && PyErr_Occurred()) return nullptr;
     if (plan) {
       Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
-      Answer answer = written ? holds(*written) : NO;
+      Answer answer = written ? holds(*written, call) : NO;
       if (answer == RAISED) return nullptr;
       if (answer == YES) {
         PyObject* made = follow(*written, call);

@@ -255,7 +255,7 @@ class _Recorded(Called):
         things = (*args, *kwargs.values())
         busy = watchers or holding or frame.tracing or now.no_grad
         if frame.versions and not busy:  # Variables are read as what was assigned
-            busy = any(isinstance(x, Variable) for x in things_of(things))
+            busy = any(id(x) in frame.versions for x in things_of(things))
         key = None
         self.names.update(map(intern, kwargs))
         if not busy and native_calls is not None:

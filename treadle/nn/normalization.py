@@ -11,6 +11,7 @@ from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
+from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.scope import param
@@ -157,6 +158,25 @@ class _Channels(Module):
         self.bias = param(shape=shape, dtype=dtype) if affine else None
 
 
+@recorded
+def _followed(
+    x: Tensor, axes: tuple[int, ...], old_mean: Tensor, old_var: Tensor, part: Any
+) -> tuple[Tensor, Tensor]:
+    """Running statistics, moved by a `part` toward those of x over `axes`."""
+    # As `standardize` writes them, so that a program computes them once.
+    x = x.astype(accumulator(x.dtype))
+    mean = x.mean(axes, keepdims=True)
+    centered = x - mean
+    var = (centered * centered).mean(axes, keepdims=True)
+    count = x.size // max(mean.size, 1)
+    unbiased = var.reshape(-1) * (count / max(count - 1, 1))
+    moved = [
+        (old + (stop_gradient(new) - old) * part).astype(old.dtype)
+        for old, new in ((old_mean, mean.reshape(-1)), (old_var, unbiased))
+    ]
+    return moved[0], moved[1]
+
+
 class _BatchNorm(_Channels):
     """(x - mean) / sqrt(var + eps) * weight + bias with the batch's own statistics.
 
@@ -201,23 +221,16 @@ class _BatchNorm(_Channels):
 
     def _track(self, x: Tensor, axes: tuple[int, ...]) -> None:
         """Let the running statistics follow those of x over `axes`."""
-        # As `standardize` writes them, so that a program computes them once.
-        x = x.astype(accumulator(x.dtype))
-        mean = x.mean(axes, keepdims=True)
-        centered = x - mean
-        var = (centered * centered).mean(axes, keepdims=True)
-        mean, var = mean.reshape(-1), var.reshape(-1)
-        count = x.size // max(self.num_features, 1)
         seen = self.num_batches_tracked + 1
         self.num_batches_tracked.assign(seen)
         part: Any = self.momentum
         if part is None:
             part = 1.0 / seen.astype(self.running_mean.dtype)
-        unbiased = var * (count / max(count - 1, 1))
-        for old, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-            now = old.node()  # one version, whatever other threads assign
-            moved = now + (stop_gradient(new) - now) * part
-            old.assign(moved.astype(old.dtype))
+        # One version of each, whatever other threads assign.
+        old = self.running_mean.node(), self.running_var.node()
+        mean, var = _followed(x, axes, *old, part)
+        self.running_mean.assign(mean)
+        self.running_var.assign(var)
 
     def extra_repr(self) -> str:
         return (
