@@ -28,7 +28,7 @@ from treadle.graph.marks import PART
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
-from treadle.ops.families import Output
+from treadle.ops.families import outputs_of
 from treadle.ops.lookup import Embedding
 
 __all__ = [
@@ -208,8 +208,7 @@ def _record(
 ) -> list[Tensor]:
     """One Derivative by groups of nodes; its results."""
     own = Derivative(len(ys), tuple(len(part) for part in parts))
-    node = own(*ys, *gs, *[x for part in parts for x in part])
-    return [Tensor(Output(k), (node,), part[0].type) for k, part in enumerate(parts)]
+    return [*outputs_of(own(*ys, *gs, *[x for part in parts for x in part]))]
 
 
 def recorded_by(
@@ -274,11 +273,16 @@ def _open() -> Iterator[tuple[Tensor, list[Tensor]]]:
 
 
 def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
-    """Results, not yet evaluated, of derivatives of what these roots reach.
+    """Results, not yet evaluated, of derivatives of what these roots reach, but for the
+    roots.
 
     Cutting the roots would lose them: they are evaluated first.
     """
-    pairs = list(_open())
+    rooted = {root.serial for root in roots}
+    pairs = [
+        (node, [x for x in own if x.serial not in rooted]) for node, own in _open()
+    ]
+    pairs = [(node, own) for node, own in pairs if own]
     if not pairs:
         return []
     own = {node.serial for node in reach(roots) if node.inputs}

@@ -151,7 +151,9 @@ _graded = _Graded()
 def _note(p: Variable) -> None:
     key, found = id(p), _graded.found
     _graded.calls += 1
-    found[key] = weakref.ref(p, partial(found.pop, key)), _graded.calls
+    known = found.get(key)
+    ref = weakref.ref(p, partial(found.pop, key)) if known is None else known[0]
+    found[key] = ref, _graded.calls
 
 
 def graded(since: int = 0) -> list[Variable]:

@@ -15,6 +15,7 @@ from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, look
 from treadle.graph.serials import newest_serial
@@ -274,9 +275,9 @@ class Optimizer(OptimizerState):
         >>> (x * x).backward(); opt.zero_grad(); x.grad is None
         True
         """
-        for group in self.groups:
-            for p in self._candidates(group, graded(self._since)):
-                p.zero_grad()
+        found = graded(self._since)
+        own = [p for group in self.groups for p in self._candidates(group, found)]
+        give_gradients(own, [None] * len(own))
 
     def _candidates(self, group: Group, found: Sequence[Variable]) -> list[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
