@@ -17,6 +17,7 @@ from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.engines.native.small import RESULT
 from treadle.runtime import steps
+from treadle.runtime.at_once import CallPlan
 
 pytestmark = needs_core
 
@@ -247,3 +248,37 @@ def test_what_a_function_with_a_step_finds_held(at_once: list[bool], way: str) -
         own.step(x, x + 1.0 if k % 2 else x * 2.0)
         now = held if way == "held" else held.numpy()  # type: ignore[union-attr]
         assert now.tolist() == [float(k)] * 3
+
+
+def test_computations_go_by_plans_without_their_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = td.placeholder((3,), name="x"), td.placeholder((), name="y")
+    w = td.param("w", init=np.ones(3, np.float32))
+    count = td.Variable(0)
+    count.assign(count + 1)
+    compute = td.computation([w * x + y, *td.grad((w * x * x).sum(), [x]), count], x, y)
+    calls = []
+    monkeypatch.setattr(
+        CallPlan, "run", lambda *given, run=CallPlan.run: calls.append(0) or run(*given)
+    )
+    optimizer = td.optim.SGD(lr=1.0)
+    for k in range(12):
+        given = np.array([k, 1.0, 2.0], np.float32)
+        value, slope, counted = compute(given, np.array(k, np.float32))
+        weights = w.numpy()
+        assert np.allclose(value, weights * given + k) and counted == k + 1
+        assert np.allclose(slope, 2 * weights * given)
+        kept = value.copy()
+        if k % 3 == 0 and k < 7:
+            optimizer.step((w * w).sum() * 0.1)
+        if k == 7:
+            w.trainable = False
+        assert np.array_equal(value, kept)
+    assert len(calls) >= 6
+    with pytest.raises(td.ShapeError, match="placeholder 'x'"):
+        compute(np.ones(4, np.float32), np.float32(1.0))
+    with td.transaction():
+        before = count.numpy()
+        compute(given, np.array(1.0, np.float32))
+    assert count.numpy() == before + 1

@@ -43,7 +43,8 @@ from treadle.graph.variable import (
 )
 from treadle.ops.call import Call
 from treadle.ops.families import outputs_of
-from treadle.runtime.evaluate import run, settled
+from treadle.runtime.at_once import CallPlan, Calls
+from treadle.runtime.evaluate import plan_of, run, settled
 from treadle.runtime.incremental import Incremental
 
 __all__ = ["Computation", "computation", "placeholder"]
@@ -101,6 +102,7 @@ class Computation:
         self._make_body(reach([*nodes, *updates], is_initial), [*nodes, *last.values()])
         self.count = len(nodes)
         self.rerun = Incremental(self.body) if incremental else None
+        self._make_calls()
 
     @classmethod
     def from_body(
@@ -123,7 +125,18 @@ class Computation:
         made.draws = [x.type.shape[:-1] for x in drawn]
         made.body, made.rerun = body, None
         made.count = len(body.outputs) - len(made.changed)
+        made._make_calls()
         return made
+
+    def _make_calls(self) -> None:
+        """What calls hang on, whatever is bound."""
+        self.call = Call(self.body)
+        self.calls = Calls(self.variables)
+        self.names = {p.name: p for p in self.placeholders}
+        own = set(map(id, self.placeholders))
+        # What has to have a value of its own.
+        others = [v for v in self.variables if isinstance(v, Placeholder)]
+        self.others = [v for v in others if id(v) not in own]
 
     def _make_body(self, reached: list[Tensor], outputs: list[Tensor]) -> None:
         """A body whose arguments are the Variables read and the draws made."""
@@ -194,15 +207,26 @@ class Computation:
             if top().pending:
                 run([])
             return self.rerun(inputs)
-        results = outputs_of(Call(self.body)(*inputs))
-        run(results)
+        results: Sequence[Tensor] | None = self.calls.run(inputs, self._planned)
+        if results is None:
+            results = outputs_of(self.call(*inputs))
+            run(results)
         return [y.stored for y in results]
+
+    def _planned(self, inputs: Sequence[Tensor], around: Any) -> CallPlan | None:
+        return plan_of(outputs_of(self.call(*inputs)), inputs, around)
 
     def _bind(
         self, values: tuple[Any, ...], named: dict[str, Any]
     ) -> dict[int, Tensor]:
         """The value of each placeholder, by its identity; all that is wrong at once."""
-        by_name = {p.name: p for p in self.placeholders}
+        by_name = self.names
+        if not named and len(values) == len(by_name) and not _unbound(self.others):
+            pairs = zip(self.placeholders, values, strict=True)
+            if all(_fits(p, x) for p, x in pairs):
+                arrays = [np.array(x, order="C") for x in values]
+                pairs = zip(self.placeholders, arrays, strict=True)
+                return {id(p): constant_node(x) for p, x in pairs}
         given = dict(zip(by_name, values, strict=False))
         surplus = values[len(self.placeholders) :]
         problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(
@@ -212,14 +236,13 @@ class Computation:
         twice = [name for name in named if name in given]
         given |= {name: x for name, x in named.items() if name in by_name}
         missing = [name for name in by_name if name not in given]
-        read = [v for v in self.variables if by_name.get(v.name) is not v]
         problems += [
             f"{what} {', '.join(names)}"
             for what, names in (
                 ("no placeholder is named", unknown),
                 ("two values for", twice),
                 ("no value for", missing),
-                ("not among the placeholders, without a value:", _unbound(read)),
+                ("not among the placeholders, without a value:", _unbound(self.others)),
             )
             if names
         ]
@@ -272,6 +295,11 @@ def _kind(x: Any) -> str:
     if isinstance(x, (Operand, np.ndarray, *NUMBERS)):
         return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
     return repr(x) if isinstance(x, (int, float)) else type(x).__name__
+
+
+def _fits(p: Placeholder, x: Any) -> bool:
+    """Whether a value is what a placeholder takes, as it is."""
+    return type(x) is np.ndarray and x.dtype == p.dtype and x.shape == p.shape
 
 
 def _spreads(shape: Shape, wanted: Shape) -> bool:

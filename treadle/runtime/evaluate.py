@@ -27,6 +27,7 @@ from treadle.graph.traversal import few, pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
+from treadle.runtime.at_once import CallPlan, of_call
 from treadle.runtime.history import (
     depends,
     keep_inside,
@@ -83,6 +84,17 @@ def run(
     note = plans.note(key, seen, own, cuts)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
+
+
+def plan_of(
+    asked: Sequence[Tensor], inputs: Sequence[Tensor], around: Any
+) -> CallPlan | None:
+    """The plan of calls whose results are asked for, as of these inputs, if values that
+    looked alike have run."""
+    seen = look(asked, (), {}, False)
+    if seen is None:
+        return None
+    return of_call(_plans.known((seen.key, around, False)), seen, asked, inputs)
 
 
 @held_back

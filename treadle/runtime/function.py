@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.caches import Cache
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock
-from treadle.base.options import modes
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -29,8 +27,7 @@ from treadle.graph.variable import Variable
 from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
 from treadle.runtime.again import Plans
-from treadle.runtime.around import settings
-from treadle.runtime.at_once import CallPlan, of_call
+from treadle.runtime.at_once import CallPlan, Calls, of_call
 from treadle.runtime.evaluate import run
 from treadle.runtime.guard import Guard, Wrapper
 from treadle.runtime.history import forget
@@ -39,8 +36,6 @@ from treadle.runtime.plans import plan_of_call
 __all__ = ["Function", "checkpoint", "function"]
 
 TRACES = 64
-CALLS = 8  # plans of calls of one trace
-TRIES = 8  # to find one
 _TAKEN = (Operand, np.ndarray, *NUMBERS, float)  # what is data in a call
 
 
@@ -63,9 +58,7 @@ class Traced:
         self.runs = runs
         self.plans = Plans() if runs else None  # of what a step in it assigns
         variables = [*traced.variables, *(v for v, _ in traced.assigned)]
-        self.variables = list({id(v): v for v in variables}.values())
-        # By what is around, and what trains: plans, or how often there was none.
-        self.calls: Cache[Any, CallPlan | int] = Cache("calls done at once", CALLS)
+        self.calls = Calls(list({id(v): v for v in variables}.values()))
         self.plain = not (runs or traced.assigned or any(s is not None for s in static))
         self.alive: list[Any] = []
         self.single = self.plain and structure == "leaf"
@@ -76,8 +69,9 @@ class Traced:
         """The results of a call on tensors that are what this was traced for."""
         inputs = inputs_of(self.trace, tensors)
         if self.plans is not None and self.plans.hits:
-            done = self._at_once(inputs)
+            done = self.calls.run(inputs, self._planned)
             if done is not None:
+                self.plans.hits += 1
                 return trees.unflatten(self.structure, self._filled(done))
         if self.open:
             found = tuple(in_place(self.trace.body, inputs))
@@ -101,30 +95,10 @@ class Traced:
         first = iter(results)
         return [next(first) if s is None else s for s in self.static]
 
-    def _at_once(self, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
-        """The results of a call with steps that goes by a plan, without its graph: that
-        is told by the trace, and what it reads by these inputs.
-        """
-        frame, around, now = top(), settings(), modes.get()
-        if around is None or frame.versions or frame.marks:
-            return None
-        if now.transactions or now.explicit:
-            return None
-        if any(v.frozen is not None for v in self.variables):
-            return None
-        key = around, tuple([v.trainable for v in self.variables])
-        known = self.calls.get(key, 0)
-        if isinstance(known, int) and known < TRIES:
-            self.calls[key] = known = self._planned(inputs, around) or known + 1
-        done = None if isinstance(known, int) else known.run(inputs)
-        assert self.plans is not None
-        self.plans.hits += done is not None
-        return done
-
-    def _planned(self, inputs: tuple[Tensor, ...], around: Any) -> CallPlan | None:
+    def _planned(self, inputs: Sequence[Tensor], around: Any) -> CallPlan | None:
         """The plan of the graph that a call would record."""
         assert self.plans is not None
-        node = new_node(self.op, inputs, self.type, 4)
+        node = new_node(self.op, tuple(inputs), self.type, 4)
         chosen = self.selections
         found = (node,) if chosen is None else results(node, chosen)
         assigned = [(v, v.fitting(found[k])) for v, k in self.trace.assigned]
