@@ -11,8 +11,8 @@ import numpy as np
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError
 from treadle.base.types import as_integer
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
+from treadle.graph.recorded import recorded
 from treadle.graph.scope import initial_array, param
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter

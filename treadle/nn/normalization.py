@@ -11,9 +11,9 @@ from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
+from treadle.graph.recorded import recorded
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Variable
@@ -158,6 +158,9 @@ class _Channels(Module):
         self.bias = param(shape=shape, dtype=dtype) if affine else None
 
 
+_standardized = recorded(standardize)
+
+
 @recorded
 def _followed(
     x: Tensor, axes: tuple[int, ...], old_mean: Tensor, old_var: Tensor, part: Any
@@ -217,7 +220,7 @@ class _BatchNorm(_Channels):
         self._refuse_one(node, node.size // self.num_features)
         if self.training and self.track_running_stats and node.size:
             self._track(node, axes)
-        return self._affine(standardize(node, axes, self.eps))
+        return self._affine(_standardized(node, axes, self.eps))
 
     def _track(self, x: Tensor, axes: tuple[int, ...]) -> None:
         """Let the running statistics follow those of x over `axes`."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from treadle.base.dtypes import kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import as_float

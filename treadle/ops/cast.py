@@ -31,11 +31,11 @@ from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import SCALARS, Leaf, as_tensor, beside, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import warn
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
 

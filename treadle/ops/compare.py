@@ -16,10 +16,10 @@ from treadle.base.dtypes import (
     kind,
     uint64,
 )
-from treadle.graph.calls import recorded_with_numbers
 from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.recorded import recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import astype, operands

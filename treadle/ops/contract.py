@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -24,6 +23,7 @@ from treadle.graph.op import (
     op,
 )
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import operands

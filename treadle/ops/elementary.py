@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.elementwise import conj

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
-from treadle.graph.calls import recorded, recorded_with_numbers
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import as_float, operands

@@ -10,10 +10,10 @@ import numpy as np
 from treadle.base.dtypes import bool_, int32, int64
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type, normalize_axes
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype, summand

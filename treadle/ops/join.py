@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Axis, Type, as_names, normalize_axis, resolve_axis
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -25,6 +24,7 @@ from treadle.graph.op import (
     shared,
 )
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor, new_node, node_at, site
 from treadle.ops.cast import operands

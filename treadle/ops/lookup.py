@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.calls import recorded_with_rows
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -22,6 +21,7 @@ from treadle.graph.leaves import (
 )
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.recorded import recorded_with_rows
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor, node_at, site
 from treadle.ops.cast import Cast

@@ -12,9 +12,9 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
-from treadle.graph.calls import recorded
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, carried_wide
 from treadle.ops.distance import reduced

@@ -22,7 +22,6 @@ from treadle.base.types import (
     is_axis,
     normalize_axes,
 )
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import (
     Array,
@@ -35,6 +34,7 @@ from treadle.graph.op import (
     shared,
 )
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Movement, some

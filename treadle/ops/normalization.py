@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
@@ -119,7 +118,6 @@ class Standardize(Scaled):
         return gx, (g * y * r * r).sum() * -0.5
 
 
-@recorded
 def standardize(x: Any, axis: Any = -1, eps: Any = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + eps) over `axis`: mean 0 and variance 1.
 

@@ -17,9 +17,10 @@ from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_a
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
+from treadle.ops.at import At
 from treadle.ops.families import Family, some
 from treadle.ops.gather import Index, in_range, integers_only
-from treadle.ops.index import At, getitem
+from treadle.ops.index import getitem
 from treadle.ops.movement import broadcast_to, reshape
 
 __all__ = [

@@ -15,10 +15,10 @@ from treadle.base.dtypes import (
     is_inexact,
     kind,
 )
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Sample, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary, unary
 from treadle.ops.cast import as_float, operands

@@ -16,9 +16,9 @@ from treadle.base.types import (
     normalize_axis,
     resolve_axis,
 )
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import some
 from treadle.ops.movement import broadcast_to, permute_dims, reshape

@@ -8,10 +8,10 @@ import numpy as np
 
 from treadle.base.errors import AxisError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import summand
 from treadle.ops.families import Reduction

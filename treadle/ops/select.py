@@ -9,10 +9,10 @@ import numpy as np
 from treadle.base.dtypes import bfloat16, bool_, float32, int32, kind
 from treadle.base.errors import ArgumentError, DTypeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.calls import recorded, recorded_with_numbers
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align, binary, located
 from treadle.ops.cast import operands

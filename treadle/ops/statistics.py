@@ -9,10 +9,10 @@ import numpy as np
 
 from treadle.base.dtypes import complex64, int64, real_of
 from treadle.base.types import Type
-from treadle.graph.calls import recorded
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Sample, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align

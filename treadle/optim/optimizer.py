@@ -259,8 +259,7 @@ class Optimizer(OptimizerState):
         (['Multiply', 'Update', 'Update'], 2.0)
         """
         roots, finite, changes, since, _ = self._asked(loss, None, self._now())
-        updates = updates_of(changes, since)
-        return [*roots, *updates, *self.controls.raised(finite)]
+        return [*roots, *updates_of(changes, since), *self.controls.raised(finite)]
 
     def states(self) -> list[Variable]:
         """The Variables that the optimizer keeps beside the parameters."""
@@ -275,8 +274,8 @@ class Optimizer(OptimizerState):
         >>> (x * x).backward(); opt.zero_grad(); x.grad is None
         True
         """
-        found = graded(self._since)
-        own = [p for group in self.groups for p in self._candidates(group, found)]
+        known = graded(self._since)
+        own = [p for g in self.groups for p in self._candidates(g, known)]
         give_gradients(own, [None] * len(own))
 
     def _candidates(self, group: Group, found: Sequence[Variable]) -> list[Variable]:
