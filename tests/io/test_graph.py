@@ -230,6 +230,19 @@ def test_with_its_code_nothing_is_compiled(
     assert counts[0] > 0 and counts[1] == 0
 
 
+def test_code_is_saved_whatever_has_run_before(tmp_path: Path) -> None:
+    """A plan of what looks alike needs no code any more."""
+    computation, inputs = table()
+    sizes = []
+    for name in ("first", "second"):
+        td.save(tmp_path / f"{name}.npz", computation, example=inputs)
+        arrays, _ = load_arrays(tmp_path / f"{name}.npz")
+        sizes.append(sorted(k for k in arrays if k.startswith("code.")))
+        for _ in range(4):
+            td.load_computation(tmp_path / f"{name}.npz")(*inputs)
+    assert sizes[0] == sizes[1]
+
+
 def test_code_that_was_changed_is_refused(tmp_path: Path) -> None:
     computation, inputs = updates()
     td.save(tmp_path / "m.npz", computation, example=inputs)

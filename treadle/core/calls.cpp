@@ -12,7 +12,7 @@ namespace {
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
                       DTYPE, WRITTEN, WRITTEN_FLOAT, FIGURE };
-enum Data : int { ROWS = 1, FIGURES = 2 };  // which numbers are leaves
+enum Data : int { ROWS = 1, FIGURES = 2, FLOATS = 3 };  // which numbers are leaves
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
@@ -307,6 +307,7 @@ struct Signature {
           put_float(x);
         }
       } else if (kind == &PyFloat_Type) {
+        if (data == FLOATS) return false;
         put_float(x);
       } else if (data == ROWS && kind == &PyLong_Type) {
         put(NUMBER, 0);

@@ -162,6 +162,11 @@ class Engine:
         """The program that ran last in this thread."""
         return None
 
+    @property
+    def records(self) -> bool:
+        """Whether all that a run here needs is `recorded` now."""
+        return False
+
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         """Call `run`; the machine code, by key, of all it needs, as if nothing had run
         before. None where an engine has none."""

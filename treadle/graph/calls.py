@@ -30,6 +30,7 @@ from treadle.graph.origin import (
     provided,
 )
 from treadle.graph.signature import (
+    FLOATS,
     LONGEST,
     NONE,
     OTHER,
@@ -144,7 +145,7 @@ class Called:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, long: Callable[..., Any], data: int = 0) -> None:
+    def __init__(self, long: Callable[..., Any], data: int = FLOATS) -> None:
         """`long` is the way of a call that has no plan; `data`: which numbers are."""
         self.long = long
         self.data = data

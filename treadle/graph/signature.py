@@ -25,15 +25,23 @@ from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, VariableItem
 
-__all__ = ["FIGURES", "ROWS", "kinds_of", "signature", "things_of", "told_as"]
+__all__ = [
+    "FIGURES",
+    "FLOATS",
+    "ROWS",
+    "kinds_of",
+    "signature",
+    "things_of",
+    "told_as",
+]
 
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
 WRITTEN, WRITTEN_FLOAT, FIGURE = range(9, 12)
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
-# looked up, or those beside tensors.
-ROWS, FIGURES = 1, 2
+# looked up, those beside tensors, or floats, which a signature does not tell then.
+ROWS, FIGURES, FLOATS = 1, 2, 3
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
@@ -98,7 +106,7 @@ def _told(
             return FIGURE, type(x) is float
         if type(x) is int:
             return WRITTEN, x
-    if type(x) is float:
+    if type(x) is float and data != FLOATS:
         return WRITTEN_FLOAT, struct.unpack("q", struct.pack("d", x))[0]
     if type(x) is int:
         return (WHOLE, x) if -_LARGE <= x < _LARGE else None

@@ -6,6 +6,7 @@ from typing import Any
 
 from treadle.base import events
 from treadle.base.options import modes
+from treadle.engines.base import engine
 from treadle.graph.frame import top
 from treadle.graph.tensor import watchers
 from treadle.runtime.recorder import observers
@@ -24,6 +25,6 @@ def settings() -> tuple[Any, ...] | None:
         return None
     if watchers or now.eager or now.check or now.check_numerics:
         return None
-    if now.engine not in ("auto", "native"):
+    if now.engine not in ("auto", "native") or engine(now.engine).records:
         return None
     return now.compilation, around.no_grad > 0

@@ -211,6 +211,10 @@ class Native(Engine):
         found = getattr(self._thread, "latest", None)
         return found.linked() if isinstance(found, _Known) else found
 
+    @property
+    def records(self) -> bool:
+        return self._recorded.get() is not None
+
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         before = self._recorded.set((Programs(), Residuals()))
         try:
