@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.changes import changes
 from treadle.base.options import current, modes
 from treadle.core import native
 from treadle.engines.base import Failed, engine
@@ -100,6 +101,8 @@ class Calls:
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = variables  # that it reads or assigns
+        self._seen = -1  # the stamp when they were looked at
+        self._trained: tuple[bool, ...] | None = None  # None: rows of one are frozen
         # Plans, or how often there was none.
         self._known: Cache[Any, CallPlan | int] = Cache("calls done at once", CALLS)
 
@@ -116,13 +119,21 @@ class Calls:
             return None
         if now.transactions or now.explicit:
             return None
-        if any(v.frozen is not None for v in self.variables):
+        trained = self._trained if self._seen == changes.now else self._look()
+        if trained is None:
             return None
-        key = around, tuple([v.trainable for v in self.variables])
+        key = around, trained
         known = self._known.get(key, 0)
         if isinstance(known, int) and known < TRIES:
             self._known[key] = known = planned(inputs, around) or known + 1
         return None if isinstance(known, int) else known.run(inputs)
+
+    def _look(self) -> tuple[bool, ...] | None:
+        """Which Variables train; None where rows of one are frozen."""
+        seen, trained = changes.now, tuple([v.trainable for v in self.variables])
+        frozen = any(v.frozen is not None for v in self.variables)
+        self._trained, self._seen = None if frozen else trained, seen
+        return self._trained
 
 
 def of_call(
