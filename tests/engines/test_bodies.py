@@ -167,7 +167,8 @@ def test_a_wrong_position_is_told_with_its_line() -> None:
 
 def test_what_bodies_become_is_shown() -> None:
     x = td.asarray(data(6, 3))
-    low = td.lower(td.scan(lambda c, r: (td.exp(c) * r, ()), x[0], x)[0])
+    w = td.asarray(data(3, 3))
+    low = td.lower(td.scan(lambda c, r: (td.exp(c @ w) * r, ()), x[0], x)[0])
     assert "Scan(" in low.program and "  b0: float32[3] argument" in low.program
     assert "exp" in low.kernels and "numpy" not in low.program
     assert low.fallbacks == () and low.llvm and low.asm

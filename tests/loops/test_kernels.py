@@ -216,9 +216,11 @@ def test_what_is_wrong_is_told() -> None:
     own = kernel.body[0].body[0]  # type: ignore[union-attr]
     carried = replace(own.folds[0], combine=None)
     read = Fold(carried, Folded(carried, carried.dtype))
-    lost = replace(own, body=(read, read), folds=(carried,))
+    late = replace(stray, value=Folded(carried, carried.dtype))
+    lost = replace(own, body=(read, read, late), folds=(carried,))
     told = " ".join(kernel_problems(kernel.with_body((lost,))))
     assert "a0 is carried across lanes" in told
+    assert "a0 is replaced twice at once" in told
     assert "a0 is read after its step" in told
     twice = Loop(kernel.body[0].axis, kernel.body, "parallel")  # type: ignore[union-attr]
     told = " ".join(kernel_problems(kernel.with_body((twice,))))

@@ -26,6 +26,7 @@ from treadle.loops.kernel import (
     Load,
     Loop,
     Statement,
+    replacing,
 )
 
 __all__ = ["interpret"]
@@ -42,7 +43,11 @@ class _Run:
         self.folds: dict[int, Any] = {}
 
     def run(self, body: Sequence[Statement]) -> None:
-        for s in body:
+        new: dict[int, Any] = {}
+        for k, s in enumerate(body):
+            if not new:  # those that are replaced side by side are so at once
+                own = replacing(body[k:])
+                new = {t.accumulator.number: self.value(t.value) for t in own}
             if isinstance(s, Loop):
                 for a in s.folds:
                     self.folds[a.number] = np.array(a.start, a.dtype)
@@ -55,11 +60,11 @@ class _Run:
                     self.run(s.body)
             elif isinstance(s, Fold):
                 a = s.accumulator
-                found = self.value(s.value)
-                if a.combine is not None:
-                    pair = [self.folds[a.number], found]
-                    found = _scalar(a.combine, pair, a.dtype)
-                self.folds[a.number] = found
+                if a.combine is None:
+                    self.folds[a.number] = new.pop(a.number)
+                else:
+                    pair = [self.folds[a.number], self.value(s.value)]
+                    self.folds[a.number] = _scalar(a.combine, pair, a.dtype)
             elif isinstance(s, Fetch):
                 continue
             elif self.holds(s.guards):

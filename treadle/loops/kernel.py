@@ -8,8 +8,9 @@ loads and stores say which element, counted from the start of the buffer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Union
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "Statement",
     "Store",
     "children",
+    "replacing",
     "statements",
 ]
 
@@ -181,7 +183,10 @@ class Store:
 
 @dataclass(frozen=True)
 class Fold:
-    """Combine a value into an accumulator; after it the step does not read it."""
+    """Combine a value into an accumulator; after it the step does not read it.
+
+    Those that replace what is carried, one behind the other, do so at once.
+    """
 
     accumulator: Accumulator
     value: Expression
@@ -344,6 +349,13 @@ def places(s: Statement) -> list[Index]:
     if isinstance(s, Loop):
         return list(s.bounds)
     return [s.index, *[g.index for g in s.guards]] if isinstance(s, Store) else []
+
+
+def replacing(body: Sequence[Statement]) -> list[Fold]:
+    """The folds that a body begins with which replace what is carried."""
+    folds = takewhile(lambda s: isinstance(s, Fold), body)
+    own = [s for s in folds if isinstance(s, Fold)]
+    return [*takewhile(lambda s: s.accumulator.combine is None, own)]
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:

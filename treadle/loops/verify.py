@@ -21,6 +21,7 @@ from treadle.loops.kernel import (
     expressions,
     indices,
     inside,
+    replacing,
     statements,
     within,
 )
@@ -68,7 +69,10 @@ def _check(
 ) -> None:
     known = list(folds)
     replaced: list[Accumulator] = []
-    for s in body:
+    new: list[Accumulator] = []
+    for k, s in enumerate(body):
+        if new and not replacing(body[k : k + 1]):  # they are at once
+            replaced, new = [*replaced, *new], []
         if isinstance(s, Loop):
             if s.axis in axes:
                 found.append(f"axis {s.axis.name} has two loops, one inside the other")
@@ -103,7 +107,9 @@ def _check(
             for i in indices(x):
                 found += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
-            replaced.append(s.accumulator)
+            if s.accumulator in new:
+                found.append(f"a{s.accumulator.number} is replaced twice at once")
+            new.append(s.accumulator)
 
 
 def _bounds(

@@ -13,30 +13,21 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 
 from treadle.base.caches import lazy
-from treadle.base.types import TupleType, Type
+from treadle.base.types import Type
 from treadle.graph.leaves import Argument
-from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
-from treadle.loops.fill import Kernels
-from treadle.loops.join import JOINS
 from treadle.loops.kernel import Kernel
-from treadle.loops.lower import Strides
 from treadle.loops.nest import kernel_of
-from treadle.loops.order import ORDERS
 from treadle.loops.parameters import parameterize
-from treadle.loops.scan import SCANS
-from treadle.loops.scatter import COPY, SCATTERS
+from treadle.loops.scatter import COPY
 from treadle.loops.schedule import schedule
-from treadle.loops.segments import SEGMENTS
 from treadle.loops.stream import streaming
-from treadle.loops.unpool import max_pool_gradient
 from treadle.loops.verify import verified
-from treadle.loops.window import few_taps
 from treadle.ops.families import Output
-from treadle.ops.pool import MaxPoolGradient
 from treadle.program.again import unbarred
 from treadle.program.alias import in_place
+from treadle.program.alone import Bodies, kernels_of, results_of
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
@@ -45,7 +36,6 @@ from treadle.program.forms import form_of, once
 from treadle.program.layout import Order
 from treadle.program.program import (
     About,
-    BodyProgram,
     Buffer,
     Fallback,
     Launch,
@@ -64,16 +54,6 @@ from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage
 
 __all__ = ["Draft", "drafts"]
-
-# Kernels of single ops; None where one has none for its operands.
-KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
-    MaxPoolGradient: max_pool_gradient,
-    **JOINS,
-    **SCATTERS,
-    **SCANS,
-    **ORDERS,
-    **SEGMENTS,
-}
 
 
 @dataclass(frozen=True)
@@ -121,7 +101,7 @@ def drafts(
     vector_bytes: int,
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
-    inner: Callable[[Op], tuple[BodyProgram, ...]] = lambda op: (),
+    inner: Bodies | None = None,
     given: Mapping[int, Order] | None = None,
     loose: Collection[int] = (),
 ) -> Iterator[Draft]:
@@ -130,7 +110,7 @@ def drafts(
     Roots are keyed by the serial they are asked for by; `nodes` are all that they
     depend on. `supported` tells which nodes the engine has kernels for; without `fuse`
     each node is a kernel of its own. `replaced` has, by root, the argument that the
-    root is the next version of: it may be overwritten. `inner` gives the programs of an
+    root is the next version of: it may be overwritten. `inner` tells what becomes of an
     op's bodies, `given` the orders of arguments that are not row-major, `loose` the
     roots that need not be.
     """
@@ -154,7 +134,9 @@ def drafts(
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
             with stage("make kernels"):
-                return _Building(arguments, arranged, vector_bytes, inner).program()
+                return _Building(
+                    arguments, arranged, vector_bytes, inner or Bodies()
+                ).program()
 
         return Draft(arranged, built)
 
@@ -179,7 +161,7 @@ class _Building:
         arguments: Sequence[Tensor],
         arranged: Arrangement,
         vector_bytes: int,
-        inner: Callable[[Op], tuple[BodyProgram, ...]],
+        inner: Bodies,
     ) -> None:
         self.inner = inner
         self.arguments = arguments
@@ -270,12 +252,13 @@ class _Building:
             (node,) = unit.nodes
             if node.serial in self.products:
                 return self._multiply(node)
-            kernels = self._kernels(node)
+            results = results_of(node, self.arranged.nodes)
+            kernels = kernels_of(node, results, self.strides, self.inner)
             if kernels is None:
-                return self._fallback(node)
+                return self._fallback(node, results)
             for kernel, nodes in kernels:
                 own = ready(kernel, nodes, self.vector_bytes, len(kernels) == 1)
-                self._launch(own, nodes, [node], [node])
+                self._launch(own, nodes, results, [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
@@ -290,14 +273,6 @@ class _Building:
         found = once(("loops", self.vector_bytes), form, make)
         assert found is not None
         self._launch(*found, stored, unit.nodes)
-
-    def _kernels(self, node: Tensor) -> Kernels | None:
-        """The kernels of an op on types that loops compute with, if it has some."""
-        rule = KERNELS.get(type(node.op))
-        if rule is None or not few_taps(node.op):
-            return None
-        kinds = {x.type.dtype.kind for x in (*node.inputs, node)}
-        return None if "c" in kinds else rule(node, self.strides)
 
     def _launch(
         self,
@@ -375,26 +350,13 @@ class _Building:
         written = tuple(self.of(n) for n in stored)
         return Launch(made.kernel, made.integers, rest, written, 0, 0), own[0]
 
-    def _fallback(self, node: Tensor) -> None:
-        results = [node]
-        if isinstance(node.type, TupleType):
-            outputs = {
-                n.op.position: n
-                for n in self.arranged.nodes
-                if isinstance(n.op, Output) and n.inputs[0] is node
-            }
-            results = []
-            for k, t in enumerate(node.type):
-                if k in outputs:
-                    results.append(outputs[k])
-                else:
-                    results.append(Tensor(Output(k), (node,), t))
+    def _fallback(self, node: Tensor, results: Sequence[Tensor]) -> None:
         step = Fallback(
             node.op,
             node.type,
             tuple(self.of(x) for x in node.inputs),
             tuple(self.of(x) for x in results),
             node.origin,
-            self.inner(node.op),
+            self.inner.programs(node.op),
         )
         self._add(step, [node])

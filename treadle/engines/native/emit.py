@@ -41,6 +41,7 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     expressions,
+    replacing,
     statements,
 )
 
@@ -68,10 +69,20 @@ class Emitter(Access):
     def value(self, x: Expression) -> Value:
         """The value of an expression, computed now unless an outer loop has it."""
         found = self.cached(x)
-        if found is None:
-            found = self._compute(x)
-            self.scopes[-1][x] = found
-        return found
+        if found is not None:
+            return found
+        waiting = [x]
+        while waiting:  # bodies of loops are deep
+            last = waiting[-1]
+            inputs = last.inputs if isinstance(last, Apply) else ()
+            missing = [v for v in inputs if self.cached(v) is None]
+            if missing:
+                waiting += reversed(missing)
+                continue
+            waiting.pop()
+            if self.cached(last) is None:
+                self.scopes[-1][last] = self._compute(last)
+        return self.scopes[-1][x]
 
     def _number(self, x: Literal) -> Value:
         """A literal among the arguments; a float passes as the bits of a double."""
@@ -108,7 +119,9 @@ class Emitter(Access):
     # -- statements ------------------------------------------------------------------
 
     def run(self, body: Sequence[Statement]) -> None:
-        for s in body:
+        for k, s in enumerate(body):
+            for t in replacing(body[k:]):  # all of them at once
+                self.value(t.value)
             if isinstance(s, Store):
                 self.store(s)
             elif isinstance(s, Fold):

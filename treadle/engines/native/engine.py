@@ -26,8 +26,7 @@ from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
-from treadle.engines.native.elements import is_float
-from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, family, structure
@@ -191,7 +190,7 @@ class Native(Engine):
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]
     ) -> Runnable | None:
-        if gradient and not _adds_up(forest):
+        if gradient and not adds_up(forest):
             return None
         return Runnable(forest, gradient, taken)
 
@@ -384,16 +383,6 @@ def _settings() -> tuple[Any, ...]:
 def _lanes() -> int:
     """Whatever the threads of a run: its program serves others too."""
     return max(2, pool().threads)
-
-
-def _adds_up(forest: Forest) -> bool:
-    """Whether cotangents can be added to those of all floats that rows read and make.
-
-    Those of 16 bits cannot: they go node by node.
-    """
-    types = [t for x in forest.instances for t in x.signature.body.types]
-    types += [t for t, _ in forest.all.leaves.types]
-    return all(adds(t.dtype) for t in types if is_float(t.dtype))
 
 
 def _nothing(type_: Type) -> np.ndarray[Any, Any]:

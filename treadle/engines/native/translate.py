@@ -21,8 +21,10 @@ from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.families import Elementwise, Reduction
+from treadle.ops.loop import Scan
+from treadle.program.alone import KERNELS, Bodies
 from treadle.program.arrange import PRODUCTS
-from treadle.program.build import KERNELS, drafts
+from treadle.program.build import drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
 from treadle.rewrite import pipeline
@@ -69,9 +71,24 @@ def claimed(op: Op) -> bool:
 WAYS = Ways(claimed, direct)
 
 
-def inner(op: Op) -> tuple[BodyProgram, ...]:
+def programs(op: Op) -> tuple[BodyProgram, ...]:
     """The programs of an op's bodies."""
     return tuple(body_program(body) for body in bodies(op).values())
+
+
+def graph_of(op: Scan) -> Expanded:
+    """The graph of a loop's body, as one that is compiled."""
+    return prepared(op.body)
+
+
+INNER = Bodies(programs, graph_of)
+
+
+def prepared(body: Body) -> Expanded:
+    """A body's graph as it is compiled."""
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    keep = {y.serial for y in body.outputs}
+    return prepare(body.nodes, place, keep, WAYS, stages())
 
 
 def body_program(body: Body) -> BodyProgram:
@@ -82,13 +99,12 @@ def body_program(body: Body) -> BodyProgram:
     if known is not None and known[0] == key and recording() is None:
         return known[1]
     place = {x.serial: k for k, x in enumerate(body.arguments)}
-    keep = {y.serial for y in body.outputs}
-    graph = prepare(body.nodes, place, keep, WAYS, stages())
+    graph = prepared(body)
     roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
     width = host().vector_bytes
     nodes = graph.nodes()
     found = drafts(
-        graph.arguments, roots, nodes, supported, width, now.optimize, inner=inner
+        graph.arguments, roots, nodes, supported, width, now.optimize, inner=INNER
     )
     given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
     made = BodyProgram(next(found).build(), given)
@@ -136,7 +152,7 @@ def translated(
                 host().vector_bytes,
                 optimize,
                 replaced,
-                inner,
+                INNER,
                 {serial: order for serial, order in given.items() if order},
                 {name(serial) for serial in more},
             ),

@@ -12,15 +12,17 @@ from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
 from treadle.batch.room import COARSE, room
+from treadle.engines.native.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, block
 from treadle.engines.native.forest.matrices import outputs
+from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.placed import Gathered, Needs, Placed, compiled_part
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
 
-__all__ = ["Program"]
+__all__ = ["Program", "adds_up"]
 
 
 class Program(Places):
@@ -150,3 +152,13 @@ class Forward:
                 targets = target + more * t.nbytes
                 steps.copy(turns, source, targets, t.nbytes, now=True)
                 self.ids.append((serial, total + len(more), t))
+
+
+def adds_up(forest: Forest) -> bool:
+    """Whether cotangents can be added to those of all floats that rows read and make.
+
+    Those of 16 bits cannot: they go node by node.
+    """
+    types = [t for x in forest.instances for t in x.signature.body.types]
+    types += [t for t, _ in forest.all.leaves.types]
+    return all(adds(t.dtype) for t in types if is_float(t.dtype))
