@@ -166,10 +166,9 @@ def test_a_wrong_position_is_told_with_its_line() -> None:
 
 
 def test_what_bodies_become_is_shown() -> None:
-    x = td.asarray(data(6, 3))
-    w = td.asarray(data(3, 3))
+    x, w = td.asarray(data(6, 70)), td.asarray(data(70, 70))
     low = td.lower(td.scan(lambda c, r: (td.exp(c @ w) * r, ()), x[0], x)[0])
-    assert "Scan(" in low.program and "  b0: float32[3] argument" in low.program
+    assert "Scan(" in low.program and "  b0: float32[70] argument" in low.program
     assert "exp" in low.kernels and "numpy" not in low.program
     assert low.fallbacks == () and low.llvm and low.asm
     complex_ = td.scan(lambda c, r: (c * 1j * r, ()), x[0].astype("complex64"), x)[0]
@@ -183,7 +182,7 @@ def test_the_python_calls_of_a_loop_do_not_grow_with_its_body() -> None:
                 c = td.tanh(c @ w + r)
             return c, ()
 
-        w, x = td.asarray(data(8, 8)), td.asarray(data(5, 8))
+        w, x = td.asarray(data(70, 70)), td.asarray(data(5, 70))
         f = td.function(lambda x: td.scan(step, x[0], x)[0])
         for _ in range(3):
             f(x).numpy()

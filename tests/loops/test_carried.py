@@ -120,7 +120,7 @@ def test_bodies_of_many_ops_are_compiled_without_recursion() -> None:
 
 
 def test_what_looks_at_neighbors_is_a_program_of_its_own() -> None:
-    x = td.asarray(RNG.normal(size=(5, 8)))
+    x = td.asarray(RNG.normal(size=(5, 80)))  # more than are written out
     for body in (
         lambda c, r: (td.roll(c, 1) * r, ()),
         lambda c, r: (c * r.sum(), ()),
@@ -131,6 +131,83 @@ def test_what_looks_at_neighbors_is_a_program_of_its_own() -> None:
         with td.options(engine="reference"):
             wanted = (c + 0.0).numpy()
         assert np.allclose(c.numpy(), wanted)
+
+
+A, U = (
+    td.param(init=RNG.normal(size=s) * 0.4, dtype="float64") for s in [(3, 3), (2, 8)]
+)
+
+
+def product(c: Any, x: Any) -> tuple[Any, Any]:
+    c = td.tanh(c @ A + x)
+    return c, (c.sum(0), td.max(c, axis=1, keepdims=True))
+
+
+def cell(state: Any, x: Any) -> tuple[Any, Any]:
+    (h, c), g = state, x @ U
+    i, f = td.split(td.concat([h, h]) * 0.3 + g, 2)
+    c = td.sigmoid(f) * c + td.tanh(i)
+    h = td.tanh(c) * td.softmax(h)
+    return (h, c), (td.max(c), c[1:3], td.pad(h[:2], 1))
+
+
+def filtered(state: Any, x: Any) -> tuple[Any, Any]:
+    mean, spread = state
+    mean = (spread + td.eye(3, dtype="float64")) @ (x[0] - mean) * 0.1 + mean
+    spread = spread - (spread @ spread.T) * 0.01
+    seen = td.roll(mean, 1), td.trace(spread), x.T[::-1], td.tril(spread).sum(0)
+    return (mean, spread), seen
+
+
+def counts(state: Any, x: Any) -> tuple[Any, Any]:
+    seen, last = state
+    return (seen + (x > 0).sum(), x), (td.all(x > last), td.argmax(x * 2))
+
+
+WRITTEN: dict[str, tuple[Body, Any, tuple[int, ...]]] = {
+    "product": (product, (3, 3), (3, 3)),
+    "cell": (cell, ((4,), (4,)), (2,)),
+    "filtered": (filtered, ((3,), (3, 3)), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_small_states_are_written_out(name: str, reverse: bool) -> None:
+    body, shapes, row = WRITTEN[name]
+    shapes = shapes if isinstance(shapes[0], tuple) else (shapes,)
+    begin = [td.asarray(RNG.normal(size=s) * 0.4) for s in shapes]
+    init = begin[0] if len(begin) == 1 else tuple(begin)
+    xs = td.asarray(RNG.normal(size=(12, *row)) * 0.4)
+
+    def built() -> tuple[list[Any], list[Any]]:
+        found = flat(td.scan(body, init, xs, reverse=reverse))
+        loss = sum((x * x).sum() for x in found)
+        by = [xs, *begin] + (
+            [A] if name == "product" else [U] if name == "cell" else []
+        )
+        return found, td.grad(loss, by)
+
+    found, slopes = built()
+    low = td.lower([*found, *slopes])
+    assert " loop(" in low.program and "Scan(" not in low.program
+    values = td.evaluate(*found, *slopes)
+    with td.options(engine="reference"):
+        found, slopes = built()
+        wanted = td.evaluate(*found, *slopes)
+    for x, y in zip(values, wanted, strict=True):
+        assert x.shape == y.shape and np.allclose(x, y, 1e-10, 1e-10)
+
+
+def test_a_small_state_of_whole_numbers() -> None:
+    xs = td.asarray(RNG.integers(-9, 9, (20, 6)))
+    found = flat(td.scan(counts, (td.asarray(np.int64(0)), xs[0]), xs))
+    values = td.evaluate(*found)
+    with td.options(engine="reference"):
+        wanted = td.evaluate(
+            *flat(td.scan(counts, (td.asarray(np.int64(0)), xs[0]), xs))
+        )
+    assert all(map(np.array_equal, values, wanted))
 
 
 def test_loops_as_rows_and_in_functions() -> None:

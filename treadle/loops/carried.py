@@ -1,13 +1,17 @@
-"""Loops of a user's whose bodies are element-wise: one kernel, the state in registers.
+"""Loops of a user's whose bodies are small: one kernel, the state in registers.
 
-Each element of the state goes its own way through all steps, one after the other: what
-is carried are accumulators, which all change at once at the end of a step.
+Where a body is element-wise, each element of the state goes its own way through all
+steps, one after the other. Where the state has few elements, each of them is written
+out, sums and products over them too. What is carried are accumulators, which all change
+at once at the end of a step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from treadle.base.dtypes import bool_, float32, float64, int32, int64
 from treadle.base.types import Shape, Type
@@ -30,94 +34,125 @@ from treadle.loops.kernel import (
     Statement,
     Store,
 )
-from treadle.loops.lower import At, Lowering, Strides, broadcast, is_virtual, placed
-from treadle.ops.families import Elementwise
+from treadle.loops.lower import (
+    At,
+    Guards,
+    Lowering,
+    Strides,
+    broadcast,
+    combiner,
+    is_virtual,
+    placed,
+)
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import ADD, MULTIPLY
+from treadle.ops.families import Elementwise, Reduction
 from treadle.ops.loop import Scan
 from treadle.ops.select import Select
 from treadle.rewrite.expand import Expanded
 
 __all__ = ["carried_loop", "may_be_carried"]
 
-COMPUTED = 4096  # nodes of a body that is one kernel, at most
+COMPUTED = 4096  # operations of a step that is part of one kernel, at most
+FEW = 64  # elements of a state that are written out
+READ = 1024  # elements that a step reads of all else, where they are
 _DTYPES = (bool_, int32, int64, float32, float64)
+Given = Callable[[At], Expression]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How the elements of a state are gone through: in loops over these axes, or, where
+    there is no `at`, each is written out."""
+
+    axes: tuple[Axis, ...] = ()
+    at: At | None = None
+
+    def places(self, shape: Shape) -> list[At]:
+        """The places of a value that a step computes."""
+        if self.at is not None:
+            return [broadcast(self.at, shape)]
+        every = product(*map(range, shape))
+        return [tuple([Index.of(k) for k in place]) for place in every]
 
 
 def may_be_carried(op: Scan) -> bool:
-    """Whether a loop looks as if its body was element-wise, by its types alone."""
-    whole = _shape_of(op)
-    if whole is None or op.draws or not op.length:
-        return False
-    types = [x.type for x in op.body.arguments] + list(op.body.types)
-    if not all(isinstance(t, Type) and t.dtype in _DTYPES for t in types):
-        return False
-    made = op.body.types if math.prod(whole) > 1 else ()
-    return all(_spreads(t.shape, whole) for t in types) and all(
-        t.shape == whole for t in made
-    )
+    """Whether a loop may be one kernel, by its types alone."""
+    return not op.draws and op.length > 0 and bool(_ways_of(op))
 
 
 def carried_loop(
     node: Tensor, graph: Expanded, results: Sequence[Tensor], strides: Strides
 ) -> Kernels | None:
     """The kernel of a Scan whose body is this graph, with nodes for its results; None
-    where more is done there than elements are computed.
+    where more is done there than a kernel does.
     """
-    computed = [x for x in graph.nodes() if x.inputs]
-    plain = all(isinstance(x.op, Elementwise) or is_virtual(x) for x in computed)
-    if not plain or len(computed) > COMPUTED:
-        return None
-    if not all(isinstance(x.type, Type) and x.type.dtype in _DTYPES for x in computed):
-        return None
+    for way in _ways_of(node.op):  # type: ignore[arg-type]
+        if _is_small(graph, way):
+            kernel = _loop(node, graph, results, strides, way)
+            if kernel is not None:
+                return [(kernel, [*node.inputs, *results])]
+    return None
+
+
+def _loop(
+    node: Tensor,
+    graph: Expanded,
+    results: Sequence[Tensor],
+    strides: Strides,
+    way: _Way,
+) -> Kernel | None:
+    """The kernel of a loop, of all inputs and then results; None where its body looks
+    at other elements than its own."""
     op: Scan = node.op  # type: ignore[assignment]
-    whole = _shape_of(op)
-    assert whole is not None
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(whole)]
-    at: At = tuple(
-        [Index() if n == 1 else Index.of(a) for n, a in zip(whole, axes, strict=True)]
-    )
     along = Axis("t", op.length)
     step = Index.of(along)
     now = along.extent - 1 - step if op.reverse else step
-    own = [Accumulator(k, None, 0, x.type.dtype) for k, x in enumerate(_carries(op))]
-    given = _given(node, own, at, step, now, strides)
-    values = _values(op, graph, given, at)
+    states = list(op.body.arguments[: op.carries])
+    own = _accumulators(states, way)
+    values = _values(op, graph, _given(node, own, way, step, now, strides), way)
     if values is None:
         return None
     first, count = len(node.inputs), op.carries
     inside: list[Statement] = []
     for k in range(count, len(results)):
         y = results[k]
-        place = placed((now, *_at(at, y.type.shape[1:])), strides(y))
-        inside.append(Store(first + k, place, values[k]))
-    inside += [Fold(a, x) for a, x in zip(own, values[:count], strict=True)]
-    loop = Loop(along, tuple(inside), "serial", folds=tuple(own))
-    last = [
-        Store(
-            first + k,
-            placed(_at(at, y.type.shape), strides(y)),
-            Folded(own[k], own[k].dtype),
-        )
-        for k, y in enumerate(results[:count])
-    ]
+        places = way.places(y.type.shape[1:])
+        for at, x in zip(places, values[k], strict=True):
+            inside.append(Store(first + k, placed((now, *at), strides(y)), x))
+    last: list[Statement] = []
+    for k in range(count):
+        y, carried = results[k], own[k]
+        pairs = zip(carried.items(), values[k], strict=True)
+        for (at, a), x in pairs:
+            inside.append(Fold(a, x))
+            last.append(Store(first + k, placed(at, strides(y)), Folded(a, a.dtype)))
+    folds = tuple([a for carried in own for a in carried.values()])
+    loop = Loop(along, tuple(inside), "serial", folds=folds)
     arguments = [Argument(x.type.dtype) for x in node.inputs]
     arguments += [Argument(y.type.dtype, True) for y in results]
-    rest = [a for a in axes if a.extent != 1]
+    rest = [a for a in way.axes if a.extent != 1]
     body = nested(rest, (loop, *last), "parallel")
-    kernel = Kernel("loop", tuple(arguments), body, ordered=True)
-    return [(kernel, [*node.inputs, *results])]
+    return Kernel("loop", tuple(arguments), body, ordered=True)
 
 
-def _carries(op: Scan) -> list[Tensor]:
-    return list(op.body.arguments[: op.carries])
-
-
-def _shape_of(op: Scan) -> Shape | None:
-    """The shape that the carries have in common; None where they have not."""
-    shapes = {x.type.shape for x in _carries(op)}
-    large = {s for s in shapes if math.prod(s) > 1}
-    if not shapes or len(large) > 1 or (large and len(shapes) > 1):
-        return None
-    return large.pop() if large else max(shapes, key=len)
+def _ways_of(op: Scan) -> list[_Way]:
+    """How the elements of a state may be gone through, by the types of a body."""
+    states = [x.type for x in op.body.arguments[: op.carries]]
+    others = [x.type for x in op.body.arguments[op.carries :]] + list(op.body.types)
+    every = [*states, *others]
+    if not states or not all(isinstance(t, Type) and t.dtype in _DTYPES for t in every):
+        return []
+    whole, found = states[0].shape, list[_Way]()
+    alike = all(t.shape == whole for t in (*states, *op.body.types))
+    if alike and all(_spreads(t.shape, whole) for t in others):
+        axes = tuple([Axis(f"i{k}", n) for k, n in enumerate(whole)])
+        at = tuple([Index() if a.extent == 1 else Index.of(a) for a in axes])
+        found.append(_Way(axes, at))
+    few = sum(t.size for t in states) <= FEW
+    if few and sum(t.size for t in others) <= READ:
+        found.append(_Way())
+    return found
 
 
 def _spreads(shape: Shape, whole: Shape) -> bool:
@@ -128,57 +163,192 @@ def _spreads(shape: Shape, whole: Shape) -> bool:
     )
 
 
-def _at(at: At, shape: Shape) -> At:
-    """Where an element of the whole reads a value of this shape."""
-    return broadcast(at, shape)
+def _is_small(graph: Expanded, way: _Way) -> bool:
+    """Whether a step computes nothing but elements, and not too many."""
+    total = 0
+    for x in graph.nodes():
+        if not x.inputs:
+            continue
+        if not isinstance(x.type, Type) or x.type.dtype not in _DTYPES:
+            return False
+        terms = 1
+        if isinstance(x.op, (Contract, Reduction)):
+            if way.at is not None:
+                return False
+            terms = 2 * _terms(x)
+        elif not (isinstance(x.op, Elementwise) or is_virtual(x)):
+            return False
+        total += terms * (1 if way.at is not None else x.type.size)
+    return total <= COMPUTED
+
+
+def _terms(x: Tensor) -> int:
+    """How many values a product or a fold takes for one of its own."""
+    if isinstance(x.op, Contract):
+        return math.prod(n for _, n in _inner(x))
+    return x.inputs[0].type.size // max(x.type.size, 1)
+
+
+def _inner(x: Tensor) -> list[tuple[str, int]]:
+    """The letters that a product sums over, and their extents."""
+    a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
+    shapes = x.inputs[0].type.shape + x.inputs[1].type.shape
+    sizes = dict(zip(a + b, shapes, strict=True))
+    return [(c, sizes[c]) for c in dict.fromkeys(a + b) if c not in out]
+
+
+def _accumulators(states: Sequence[Tensor], way: _Way) -> list[dict[At, Accumulator]]:
+    """The accumulators of each state, by the places of its elements."""
+    found: list[dict[At, Accumulator]] = []
+    count = 0
+    for x in states:
+        own = {}
+        for at in way.places(x.type.shape):
+            own[at] = Accumulator(count, None, 0, x.type.dtype)
+            count += 1
+        found.append(own)
+    return found
 
 
 def _given(
     node: Tensor,
-    own: Sequence[Accumulator],
-    at: At,
+    own: Sequence[dict[At, Accumulator]],
+    way: _Way,
     step: Index,
     now: Index,
     strides: Strides,
-) -> list[tuple[At, Expression]]:
-    """What the arguments of the body are in a step, and where."""
+) -> list[Given]:
+    """What the arguments of the body are in a step, by place."""
     op: Scan = node.op  # type: ignore[assignment]
     begins = Inside((Guard(step, 0, 1),), bool_)
-    found: list[tuple[At, Expression]] = []
-    for k, (x, argument) in enumerate(zip(node.inputs, op.body.arguments, strict=True)):
-        place, dtype = _at(at, argument.type.shape), x.type.dtype
-        if op.carries <= k < op.carries + op.scanned:
-            row = placed((now, *place), strides(x))
-            found.append((place, Load(k, row, dtype)))
-            continue
-        value: Expression = Load(k, placed(place, strides(x)), dtype)
-        if k < op.carries:
-            value = Apply(Select(), (begins, value, Folded(own[k], dtype)), dtype)
-        found.append((place, value))
+
+    def state(k: int, x: Tensor) -> Given:
+        def element(at: At) -> Expression:
+            a = own[k][at]
+            begin = Load(k, placed(at, strides(x)), a.dtype)
+            return Apply(Select(), (begins, begin, Folded(a, a.dtype)), a.dtype)
+
+        return element
+
+    def read(k: int, x: Tensor, before: At, shape: Shape) -> Given:
+        def element(at: At) -> Expression:
+            if way.at is not None and at != broadcast(way.at, shape):
+                raise KeyError(at)
+            return Load(k, placed((*before, *at), strides(x)), x.type.dtype)
+
+        return element
+
+    found: list[Given] = []
+    pairs = zip(node.inputs, op.body.arguments, strict=True)
+    for k, (x, argument) in enumerate(pairs):
+        row = op.carries <= k < op.carries + op.scanned
+        shape = argument.type.shape
+        before = (now,) if row else ()
+        found.append(state(k, x) if k < op.carries else read(k, x, before, shape))
     return found
 
 
+class _Written(Lowering):
+    """A body of one step; sums and products of few elements are written out."""
+
+    def __init__(self, given: dict[int, Given]) -> None:
+        super().__init__(lambda node: None)
+        self.given = given
+
+    def value(self, node: Tensor, at: At, guards: Guards = ()) -> Expression:
+        for g in guards:
+            if not g.index.terms and not g.low <= g.index.constant < g.high:
+                return Literal(0, node.type.dtype)
+        made = self.given.get(node.serial)
+        return super().value(node, at, guards) if made is None else made(at)
+
+    def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
+        if node.array is not None:
+            return _numbers(node)(at)
+        if isinstance(node.op, Contract):
+            return self._product(node, at, guards)
+        if isinstance(node.op, Reduction):
+            return self._folded(node, at, guards)
+        return super()._rule(node, at, guards)
+
+    def _product(self, node: Tensor, at: At, guards: Guards) -> Expression:
+        a, b, out = letters(node.op.spec)  # type: ignore[attr-defined]
+        inner, dtype = _inner(node), node.type.dtype
+        x, y = node.inputs
+        terms: list[Expression] = []
+        for place in product(*[range(n) for _, n in inner]):
+            of = dict(zip(out, at, strict=True))
+            names = [c for c, _ in inner]
+            of |= {c: Index.of(k) for c, k in zip(names, place, strict=True)}
+            pair = (
+                self.value(x, tuple([of[c] for c in a]), guards),
+                self.value(y, tuple([of[c] for c in b]), guards),
+            )
+            terms.append(Apply(MULTIPLY, pair, dtype))
+        return self._joined(ADD, terms, Literal(0, dtype))
+
+    def _folded(self, node: Tensor, at: At, guards: Guards) -> Expression:
+        op: Reduction = node.op  # type: ignore[assignment]
+        (x,) = node.inputs
+        kept = [k for k in range(x.type.ndim) if op.keepdims or k not in op.axes]
+        known = dict(zip(kept, at, strict=True))
+        terms: list[Expression] = []
+        for place in product(*[range(x.type.shape[k]) for k in op.axes]):
+            own = zip(op.axes, map(Index.of, place), strict=True)
+            where = {**known, **dict(own)}
+            parts = tuple([where[k] for k in range(x.type.ndim)])
+            terms.append(self.value(x, parts, guards))
+        dtype = node.type.dtype
+        return self._joined(combiner(op, dtype), terms, Literal(op.start(dtype), dtype))
+
+    @staticmethod
+    def _joined(op: object, terms: list[Expression], none: Expression) -> Expression:
+        """Terms joined from the first to the last."""
+        if not terms:
+            return none
+        found = terms[0]
+        for x in terms[1:]:
+            found = Apply(op, (found, x), x.dtype)  # type: ignore[arg-type]
+        return found
+
+
 def _values(
-    op: Scan, graph: Expanded, given: Sequence[tuple[At, Expression]], at: At
-) -> list[Expression] | None:
-    """What a body returns, of what it is given; None where it looks elsewhere."""
-    lowering = Lowering(lambda node: None)
+    op: Scan, graph: Expanded, given: Sequence[Given], way: _Way
+) -> list[list[Expression]] | None:
+    """The elements that a body returns, of what it is given; None where it looks at
+    other places than its own."""
     place = {x.serial: k for k, x in enumerate(op.body.arguments)}
+    known: dict[int, Given] = {}
     for leaf, argument in zip(graph.leaves, graph.arguments, strict=True):
-        k = place.get(leaf.serial)
+        k, number = place.get(leaf.serial), leaf.array
         if k is not None:
-            lowering.known[argument.serial] = given[k]
-            continue
-        number = leaf.array
-        if number is None or leaf.type.shape:
+            known[argument.serial] = given[k]
+        elif number is None:
             return None
-        literal = Literal(number[()], leaf.type.dtype)
-        lowering.known[argument.serial] = (), literal
+        else:
+            known[argument.serial] = _numbers(leaf)
+    lowering = _Written(known)
     roots = [graph.roots[y.serial] for y in op.body.outputs]
     try:
         for x in graph.nodes():  # one after the other: bodies are deep
-            if isinstance(x.op, Elementwise):
-                lowering.value(x, _at(at, x.type.shape))
-        return [lowering.value(x, _at(at, x.type.shape)) for x in roots]
+            if isinstance(x.op, (Elementwise, Contract, Reduction)):
+                for at in way.places(x.type.shape):
+                    lowering.value(x, at)
+        return [
+            [lowering.value(x, at) for at in way.places(x.type.shape)] for x in roots
+        ]
     except KeyError:  # a neighbor of what is given: no rule says what that is
         return None
+
+
+def _numbers(leaf: Tensor) -> Given:
+    """The elements of data that a body has by itself."""
+
+    def element(at: At) -> Expression:
+        if any(i.terms for i in at):  # in no table
+            raise KeyError(at)
+        number = leaf.array
+        assert number is not None
+        return Literal(number[tuple([i.constant for i in at])], leaf.type.dtype)
+
+    return element
