@@ -125,6 +125,7 @@ def test_what_looks_at_neighbors_is_a_program_of_its_own() -> None:
         lambda c, r: (td.roll(c, 1) * r, ()),
         lambda c, r: (c * r.sum(), ()),
         lambda c, r: (c * td.cumulative_sum(r), ()),
+        lambda c, r: (c + td.lgamma(r * r + 1.0), ()),
     ):
         c, _ = td.scan(body, x[0], x)
         assert "Scan(" in td.lower(c).program

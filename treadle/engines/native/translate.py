@@ -76,9 +76,11 @@ def programs(op: Op) -> tuple[BodyProgram, ...]:
     return tuple(body_program(body) for body in bodies(op).values())
 
 
-def graph_of(op: Scan) -> Expanded:
-    """The graph of a loop's body, as one that is compiled."""
-    return prepared(op.body)
+def graph_of(op: Scan) -> Expanded | None:
+    """The graph of a loop's body as it is compiled; None where that is by NumPy."""
+    graph = prepared(op.body)
+    own = [x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)]
+    return graph if all(map(supported, own)) else None
 
 
 INNER = Bodies(programs, graph_of)
