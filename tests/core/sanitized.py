@@ -2,7 +2,7 @@
 
 A copy of the tree gets a core that is built with AddressSanitizer and UBSan, or with
 ThreadSanitizer, and its tests are run there. Whatever these report fails. Where the
-compiler has them not, that is said and nothing is run.
+compiler has them not, or they do not start, that is said and nothing is run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ def main(kind: str, *tests: str) -> None:
         place, logs = Path(folder) / "tree", Path(folder) / "logs"
         place.mkdir()
         logs.mkdir()
-        build(place, kind)
         quiet = Path(folder) / "quiet"
         quiet.write_text(QUIET)
         told = f"log_path={logs}/found:exitcode=0"
@@ -96,8 +95,13 @@ def main(kind: str, *tests: str) -> None:
             "UBSAN_OPTIONS": f"print_stacktrace=1:{told}",
             "TSAN_OPTIONS": f"suppressions={quiet}:{told}",
         }
+        around = {**os.environ, **own}
+        if subprocess.run([sys.executable, "-c", ""], env=around).returncode:
+            print(f"no process starts with the sanitizer of {kind}s: nothing was run")
+            return
+        build(place, kind)
         command = [sys.executable, "-m", "pytest", "-q", *(tests or TESTS[kind])]
-        done = subprocess.run(command, cwd=place, env={**os.environ, **own})
+        done = subprocess.run(command, cwd=place, env=around)
         reports = "".join(map(of_the_core, sorted(logs.iterdir())))
     print(reports or f"nothing to report of {kind}s")
     sys.exit(1 if reports else done.returncode)
