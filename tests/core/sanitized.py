@@ -79,7 +79,7 @@ def main(kind: str, *tests: str) -> None:
     """Run tests with a kind of sanitizer."""
     found = libraries(kind)
     if not found:
-        print(f"the compiler has no sanitizer of {kind}s: nothing was run")
+        print(f"the compiler has no {kind} sanitizer: nothing was run")
         return
     with tempfile.TemporaryDirectory() as folder:
         place, logs = Path(folder) / "tree", Path(folder) / "logs"
@@ -97,13 +97,13 @@ def main(kind: str, *tests: str) -> None:
         }
         around = {**os.environ, **own}
         if subprocess.run([sys.executable, "-c", ""], env=around).returncode:
-            print(f"no process starts with the sanitizer of {kind}s: nothing was run")
+            print(f"no process starts with the {kind} sanitizer: nothing was run")
             return
         build(place, kind)
         command = [sys.executable, "-m", "pytest", "-q", *(tests or TESTS[kind])]
         done = subprocess.run(command, cwd=place, env=around)
         reports = "".join(map(of_the_core, sorted(logs.iterdir())))
-    print(reports or f"nothing to report of {kind}s")
+    print(reports or f"{kind} sanitizer: nothing to report")
     sys.exit(1 if reports else done.returncode)
 
 
