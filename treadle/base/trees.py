@@ -21,17 +21,17 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 # Functions of their own: closures that call themselves would keep leaves in a cycle.
 def _visit(node: Any, leaves: list[Any]) -> Structure:
     """The structure of a tree, whose leaves are appended to `leaves`."""
+    if not isinstance(node, (list, tuple, dict)):  # most are leaves
+        if node is None:
+            return None
+        leaves.append(node)
+        return "leaf"
     if isinstance(node, dict):
-        return dict, tuple(node), tuple(_visit(v, leaves) for v in node.values())
+        return dict, tuple(node), tuple([_visit(v, leaves) for v in node.values()])
+    children = tuple([_visit(v, leaves) for v in node])
     if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return type(node), None, tuple(_visit(v, leaves) for v in node)
-    if isinstance(node, (list, tuple)):
-        kind = list if isinstance(node, list) else tuple
-        return kind, None, tuple(_visit(v, leaves) for v in node)
-    if node is None:
-        return None
-    leaves.append(node)
-    return "leaf"
+        return type(node), None, children
+    return list if isinstance(node, list) else tuple, None, children
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
