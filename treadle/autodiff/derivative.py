@@ -279,10 +279,11 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
     Cutting the roots would lose them: they are evaluated first.
     """
     rooted = {root.serial for root in roots}
-    pairs = [
-        (node, [x for x in own if x.serial not in rooted]) for node, own in _open()
-    ]
-    pairs = [(node, own) for node, own in pairs if own]
+    pairs = []
+    for node, missing in _open():
+        others = [x for x in missing if x.serial not in rooted]
+        if others:
+            pairs.append((node, others))
     if not pairs:
         return []
     own = {node.serial for node in reach(roots) if node.inputs}

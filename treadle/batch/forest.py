@@ -280,16 +280,16 @@ def _needed(
     often: Marks,
     heavy: Marks,
 ) -> Any:
-    """Which units are rows: not those whose kind is alone in every group, or with one
-    other on average where it is not `heavy`, and not there `often`, if no row reads
-    them. Pairs take no fewer records than two by themselves.
+    """Which units are rows: not those whose kind is alone in every group, or in pairs
+    on average where it is not `heavy`, and not there `often`, if no row reads them. As
+    rows a pair takes no fewer records than its two do one by one.
     """
     sizes = np.bincount(step)[step]
     largest = np.zeros(len(often), np.int64)
     np.maximum.at(largest, own, sizes)
     # Each unit counts for its part of its group, so that a kind has its groups.
-    groups = np.bincount(own, 1.0 / sizes, len(often))
-    pays = heavy | (np.bincount(own, minlength=len(often)) > 2.5 * groups)
+    groups = np.rint(np.bincount(own, 1.0 / sizes, len(often)))
+    pays = heavy | (np.bincount(own, minlength=len(often)) > 2 * groups)
     kept = (((largest > 1) & pays) | often)[own]
     (single,) = np.nonzero(~kept[makers])
     order = single[np.argsort(-step[readers[single]], kind="stable")]

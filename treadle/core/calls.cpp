@@ -11,14 +11,14 @@ namespace {
 
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
-                      DTYPE, WRITTEN, WRITTEN_FLOAT, FIGURE };
-enum Data : int { ROWS = 1, FIGURES = 2, FLOATS = 3 };  // which numbers are leaves
+                      DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR };
+enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // which numbers are leaves
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
 // What calls need of the graph.
 struct Graph {
-  PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *figure,
+  PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
       *constant, *whole, *plumbing, *provided, *passing, *changes;
   Slot now, seen, committed;
 };
@@ -244,34 +244,57 @@ bool is_among(PyObject* x, PyObject* constants) {
 
 enum Answer { NO, YES, RAISED };
 
-// Whether a number stands in the code that asked for an op (graph/origin.py).
-Answer is_written(PyObject* x) {
-  static PyObject *const filename = PyUnicode_InternFromString("co_filename"),
-                         *const constants = PyUnicode_InternFromString("co_consts"),
-                         *const known_as = PyUnicode_InternFromString("co_name");
+enum class Next { outward, done };
+
+// Goes outward through the frames from the innermost on, until `visit` is done; whether
+// it was. A file that was never asked for ends it.
+template <typename F>
+bool through_frames(F visit) {
+  static PyObject* const filename = interned("co_filename");
   Ref frame = Ref::to(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   while (frame) {
     auto* own = reinterpret_cast<PyFrameObject*>(frame.get());
     Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(own)));
     Ref file(PyObject_GetAttr(code.get(), filename));
     PyObject* ours = file ? PyDict_GetItemWithError(graph.library, file.get()) : nullptr;
-    if (ours == Py_False) {
-      Ref consts(PyObject_GetAttr(code.get(), constants));
-      return consts && is_among(x, consts.get()) ? YES : NO;
-    }
-    if (ours != Py_True) return RAISED;  // a file that was never asked for
-    Ref name(PyObject_GetAttr(code.get(), known_as));
-    const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
-    if (!text) return RAISED;
-    int passes = text[0] == '_' && text[1] == '_';
-    for (PyObject* set : {graph.plumbing, graph.provided})
-      if (!passes) passes = PySequence_Contains(set, name.get());
-    if (!passes) passes = PySequence_Contains(graph.passing, code.get());
-    if (passes < 0) return RAISED;
-    if (!passes) return YES;
+    if (ours != Py_True && ours != Py_False) return false;
+    if (visit(own, code, ours == Py_True) == Next::done) return true;
     frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(own)));
   }
-  return NO;
+  return false;
+}
+
+// Whether a function of the library only hands a number on (graph/origin.py).
+Answer hands_on(PyObject* code) {
+  static PyObject* const known_as = interned("co_name");
+  Ref name(PyObject_GetAttr(code, known_as));
+  const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  if (!text) return RAISED;
+  if (text[0] == '_' && text[1] == '_') return YES;
+  for (PyObject* names : {graph.plumbing, graph.provided}) {
+    const int among = PySequence_Contains(names, name.get());
+    if (among) return among < 0 ? RAISED : YES;
+  }
+  const int passes = PySequence_Contains(graph.passing, code);
+  return passes < 0 ? RAISED : passes ? YES : NO;
+}
+
+// Whether a number stands in the code that asked for an op (graph/origin.py).
+Answer is_written(PyObject* x) {
+  static PyObject* const constants = interned("co_consts");
+  Answer answer = NO;
+  const bool found = through_frames([&](PyFrameObject*, Ref& code, bool ours) {
+    if (ours) {
+      const Answer on = hands_on(code.get());
+      if (on == YES) return Next::outward;
+      answer = on == NO ? YES : RAISED;  // numbers in rules of the library are written
+      return Next::done;
+    }
+    Ref known(PyObject_GetAttr(code.get(), constants));
+    answer = !known ? RAISED : is_among(x, known.get()) ? YES : NO;
+    return Next::done;
+  });
+  return found ? answer : RAISED;
 }
 
 // The key of a call, and the tensors and the data among its arguments, borrowed.
@@ -295,11 +318,11 @@ struct Signature {
         else
           put(SAME, static_cast<int64_t>(first));
         values[seen++] = x;
-      } else if (data == FIGURES && (kind == &PyFloat_Type || kind == &PyLong_Type)) {
+      } else if (data == AS_SCALARS && (kind == &PyFloat_Type || kind == &PyLong_Type)) {
         const Answer written = is_small(x) ? is_written(x) : NO;
         if (written == RAISED) return PyErr_Clear(), false;
         if (written == NO) {
-          put(FIGURE, kind == &PyFloat_Type);
+          put(SCALAR, kind == &PyFloat_Type);
           values[seen++] = x;
         } else if (kind == &PyLong_Type) {
           put(WRITTEN, PyLong_AsLong(x));
@@ -307,9 +330,9 @@ struct Signature {
           put_float(x);
         }
       } else if (kind == &PyFloat_Type) {
-        if (data == FLOATS) return false;
+        if (data == AS_FLOATS) return false;
         put_float(x);
-      } else if (data == ROWS && kind == &PyLong_Type) {
+      } else if (data == AS_ROWS && kind == &PyLong_Type) {
         put(NUMBER, 0);
         values[seen++] = x;
       } else if (kind == &PyLong_Type) {
@@ -447,21 +470,13 @@ struct Site {
 
 // The innermost frame whose code is not the library's.
 bool locate(Site& site) {
-  static PyObject* const filename = interned("co_filename");
-  Ref frame = Ref::to(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
-  while (frame) {
-    auto* own = reinterpret_cast<PyFrameObject*>(frame.get());
-    Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(own)));
-    Ref file(PyObject_GetAttr(code.get(), filename));
-    PyObject* ours = file ? PyDict_GetItemWithError(graph.library, file.get()) : nullptr;
-    if (ours == Py_False) {
-      site.code = std::move(code);
-      site.offset = Ref(PyLong_FromLong(PyFrame_GetLasti(own)));
-      return static_cast<bool>(site.offset);
-    }
-    if (ours != Py_True) break;  // a file that was never asked for
-    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(own)));
-  }
+  const bool found = through_frames([&](PyFrameObject* frame, Ref& code, bool ours) {
+    if (ours) return Next::outward;
+    site.code = std::move(code);
+    site.offset = Ref(PyLong_FromLong(PyFrame_GetLasti(frame)));
+    return Next::done;
+  });
+  if (found) return static_cast<bool>(site.offset);
   if (PyErr_Occurred()) return false;
   static PyObject* const above = PyLong_FromLong(1);
   Ref pair(PyObject_CallOneArg(graph.capture, above));
@@ -477,7 +492,7 @@ PyObject* leaf_of(PyObject* x, PyObject* type, const Site& site, PyObject* notes
                   bool plain) {
   Ref array;
   if (type != Py_None) {
-    array = Ref(PyObject_CallFunctionObjArgs(graph.figure, x, type, nullptr));
+    array = Ref(PyObject_CallFunctionObjArgs(graph.scalar, x, type, nullptr));
   } else {
     array = Ref::to(PyDict_GetItemWithError(graph.integers, x));
     if (!array && PyErr_Occurred()) return nullptr;
@@ -724,7 +739,7 @@ PyObject* entered(PyObject*, PyObject* longway) {
 
 PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
   static const char* names[] = {"item",     "library",  "capture",  "watchers",
-                                "holding",  "integers", "integer",  "figure",
+                                "holding",  "integers", "integer",  "scalar",
                                 "constant", "whole",    "plumbing", "provided",
                                 "passing",  "changes",  "again",    "variable",
                                 nullptr};
@@ -734,7 +749,7 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
           args, keywords, "OO!OO!O!O!OOOOOOOOOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
-          &found.figure, &found.constant, &found.whole, &found.plumbing, &found.provided,
+          &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
           &found.passing, &found.changes, &again, &variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
@@ -742,7 +757,7 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
       !found.committed.find(variable, "committed"))
     return nullptr;
   for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
-                      found.holding, found.integers, found.integer, found.figure,
+                      found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
                       found.passing, found.changes})
     Py_INCREF(x);

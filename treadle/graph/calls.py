@@ -16,9 +16,9 @@ from treadle.base.changes import Again, changes
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
-    figure_array,
     integer_array,
     integers,
+    scalar_array,
 )
 from treadle.graph.op import Op
 from treadle.graph.origin import (
@@ -30,7 +30,7 @@ from treadle.graph.origin import (
     provided,
 )
 from treadle.graph.signature import (
-    FLOATS,
+    AS_FLOATS,
     LONGEST,
     NONE,
     OTHER,
@@ -123,7 +123,7 @@ if native_calls is not None:
         holding=holding,
         integers=integers,
         integer=integer_array,
-        figure=figure_array,
+        scalar=scalar_array,
         constant=CONSTANT,
         whole=INTEGER,
         plumbing=plumbing,
@@ -145,7 +145,7 @@ class Called:
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
-    def __init__(self, long: Callable[..., Any], data: int = FLOATS) -> None:
+    def __init__(self, long: Callable[..., Any], data: int = AS_FLOATS) -> None:
         """`long` is the way of a call that has no plan; `data`: which numbers are."""
         self.long = long
         self.data = data

@@ -195,7 +195,7 @@ def is_small(value: Any) -> bool:
     return within and (value + value).is_integer()
 
 
-def figure_array(value: float, type_: Type) -> np.ndarray[Any, Any]:
+def scalar_array(value: float, type_: Type) -> np.ndarray[Any, Any]:
     """The array of a number that is data beside a tensor."""
     array = np.array(value, dtype=type_.dtype)
     array.flags.writeable = False

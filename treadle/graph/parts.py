@@ -12,12 +12,12 @@ from treadle.graph.leaves import CONSTANT, Cut, Version, cut_of
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.tensor import Tensor, cut, settle
 
-__all__ = ["lie"]
+__all__ = ["settle_part"]
 
 SMALL = 1 << 16  # bytes
 
 
-def lie(part: Tensor, whole: Tensor, key: Any) -> None:
+def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
     """Give the node of `whole[key]` its value, if that lies in what has one and no
     derivative goes on behind it.
 

@@ -22,10 +22,10 @@ from treadle.graph.operators import Operand
 from treadle.graph.origin import handing_on, holding
 from treadle.graph.serials import newest_serial
 from treadle.graph.signature import (
-    FIGURE,
-    FIGURES,
+    AS_ROWS,
+    AS_SCALARS,
     NUMBER,
-    ROWS,
+    SCALAR,
     TENSORS,
     kinds_of,
     signature,
@@ -130,12 +130,12 @@ def recorded(f: F) -> F:
 
 def recorded_with_rows(f: F) -> F:
     """As `recorded`, for a function that takes ints as data, each for a leaf."""
-    return cast(F, _Recorded(f, ROWS))
+    return cast(F, _Recorded(f, AS_ROWS))
 
 
 def recorded_with_numbers(f: F) -> F:
     """As `recorded`, for a function of tensors and numbers beside them."""
-    return _operator(f, _Recorded(f, FIGURES))
+    return _operator(f, _Recorded(f, AS_SCALARS))
 
 
 def _operator(f: F, made: _Recorded) -> F:
@@ -148,7 +148,7 @@ def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | Non
     """What a call made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
     told = [*zip(things, kinds_of(key), strict=True)]
-    given = [x for x, k in told if isinstance(x, Tensor) or k in (NUMBER, FIGURE)]
+    given = [x for x, k in told if isinstance(x, Tensor) or k in (NUMBER, SCALAR)]
     variables = [x for x in things if isinstance(x, Variable)]
     tensors = [(k, x) for k, x in enumerate(given) if isinstance(x, Tensor)]
     place = {x.serial: k for k, x in reversed(tensors)}
@@ -162,15 +162,15 @@ def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | Non
     made = _made(results, place, start)
     leaves = [x for x in made if x.op is CONSTANT or x.op is LITERAL]
     if numbers:
-        figures = any(k == FIGURE for _, k in told)
+        scalars = any(k == SCALAR for _, k in told)
         own = [x for x in leaves if x.op is CONSTANT]
-        if len(own) != len(numbers) or (figures and len(own) > 1):
+        if len(own) != len(numbers) or (scalars and len(own) > 1):
             return None  # which is which would be a guess
-        if not all(_is_leaf_of_number(x.type, figures) for x in own):
+        if not all(_is_leaf_of_number(x.type, scalars) for x in own):
             return None
         place.update({x.serial: k for k, x in zip(numbers, own, strict=True)})
         data = [
-            (k, x.type if figures else None) for k, x in zip(numbers, own, strict=True)
+            (k, x.type if scalars else None) for k, x in zip(numbers, own, strict=True)
         ]
         leaves = [x for x in leaves if x.op is LITERAL]
     first = len(given) + len(variables)
@@ -205,10 +205,10 @@ def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | Non
     )
 
 
-def _is_leaf_of_number(t: Type, figures: bool) -> bool:
+def _is_leaf_of_number(t: Type, scalars: bool) -> bool:
     """Whether a leaf made in a call may be a number that was given: one beside tensors
     is none of what a comparison has found by itself."""
-    return not t.shape and t.dtype.kind != "b" if figures else t is INTEGER
+    return not t.shape and t.dtype.kind != "b" if scalars else t is INTEGER
 
 
 def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[Tensor]:

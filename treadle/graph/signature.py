@@ -26,9 +26,9 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [
-    "FIGURES",
-    "FLOATS",
-    "ROWS",
+    "AS_SCALARS",
+    "AS_FLOATS",
+    "AS_ROWS",
     "kinds_of",
     "signature",
     "things_of",
@@ -38,10 +38,10 @@ __all__ = [
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
-WRITTEN, WRITTEN_FLOAT, FIGURE = range(9, 12)
+WRITTEN, WRITTEN_FLOAT, SCALAR = range(9, 12)
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
 # looked up, those beside tensors, or floats, which a signature does not tell then.
-ROWS, FIGURES, FLOATS = 1, 2, 3
+AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
@@ -97,16 +97,16 @@ def _told(
         seen.append(x)
         first = next(k for k, y in enumerate(seen) if y is x)
         return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
-    if data == ROWS and type(x) is int:
+    if data == AS_ROWS and type(x) is int:
         seen.append(None)
         return NUMBER, 0
-    if data == FIGURES and type(x) in (int, float):
+    if data == AS_SCALARS and type(x) in (int, float):
         if not (is_small(x) and is_written(x, frame)):
             seen.append(None)
-            return FIGURE, type(x) is float
+            return SCALAR, type(x) is float
         if type(x) is int:
             return WRITTEN, x
-    if type(x) is float and data != FLOATS:
+    if type(x) is float and data != AS_FLOATS:
         return WRITTEN_FLOAT, struct.unpack("q", struct.pack("d", x))[0]
     if type(x) is int:
         return (WHOLE, x) if -_LARGE <= x < _LARGE else None

@@ -22,7 +22,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.parts import lie
+from treadle.graph.parts import settle_part
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index
@@ -269,14 +269,14 @@ def getitem(x: Any, key: Any) -> Tensor:
     step = item_step(node, key)
     if step is not None:
         found = new_node(*step)
-        lie(found, node, key)
+        settle_part(found, node, key)
         return found
     plan = plan_of(key, node, "getitem")
     found = plan.result(node)
     if found is node and x is not node:  # a part of a Variable is a node of its own
         return Slice(*plan[:3])(node)
     if not plan.ids and found is not node:
-        lie(found, node, key)
+        settle_part(found, node, key)
     return found
 
 

@@ -27,7 +27,6 @@ from treadle.loops.verify import verified
 from treadle.ops.families import Output
 from treadle.program.again import unbarred
 from treadle.program.alias import in_place
-from treadle.program.alone import Bodies, kernels_of, results_of
 from treadle.program.arrange import Arrangement
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
@@ -49,6 +48,7 @@ from treadle.program.program import (
 from treadle.program.release import release_early
 from treadle.program.rematerialize import lighter, rematerialized
 from treadle.program.risks import risks_first
+from treadle.program.single import Bodies, kernels_of, results_of
 from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage

@@ -87,14 +87,19 @@ def run(
 
 
 def plan_of(
-    asked: Sequence[Tensor], inputs: Sequence[Tensor], around: Any
+    asked: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    around: Any,
+    plans: Plans = _plans,
+    updates: Sequence[Tensor] = (),
 ) -> CallPlan | None:
-    """The plan of calls whose results are asked for, as of these inputs, if values that
-    looked alike have run."""
-    seen = look(asked, (), {}, False)
+    """The plan of calls whose results are asked for, as of these inputs, if what looked
+    alike has run by these plans; those that assign cut what they evaluate."""
+    seen = look(asked, (), plans.owned({}, updates), False, updates)
     if seen is None:
         return None
-    return of_call(_plans.known((seen.key, around, False)), seen, asked, inputs)
+    key = seen.key, around, plans is not _plans
+    return of_call(plans.known(key), seen, asked, inputs)
 
 
 @held_back

@@ -20,15 +20,14 @@ from treadle.graph.body import Trace, effect_of, trace
 from treadle.graph.calls import Called, Seen
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
 from treadle.ops.call import Call, in_place, inputs_of
 from treadle.ops.families import selections
 from treadle.runtime.again import Plans
-from treadle.runtime.at_once import CallPlan, Calls, of_call
-from treadle.runtime.evaluate import run
+from treadle.runtime.at_once import CallPlan, Calls
+from treadle.runtime.evaluate import plan_of, run
 from treadle.runtime.guard import Guard, Wrapper
 from treadle.runtime.history import forget
 from treadle.runtime.plans import plan_of_call
@@ -106,13 +105,9 @@ class Traced:
         seen_by_all = {x.serial: x for x in updates}  # as a frame does
         asked = list(found[: sum(s is None for s in self.static)])
         del node, found, assigned
-        own = self.plans.owned({}, updates)
-        seen = look(asked, (), own, False, updates)
+        plan = plan_of(asked, inputs, around, self.plans, updates)
         del seen_by_all
-        if seen is None:
-            return None
-        plan = self.plans.known((seen.key, around, True))
-        return of_call(plan, seen, asked, inputs)
+        return plan
 
     def _carried_out(self, results: list[Tensor]) -> list[Any]:
         """The leaves of the result once Variables are assigned and steps are run; the

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.base.options import current
-from treadle.graph.leaves import cut_of
 from treadle.graph.marks import NO_GRAD
-from treadle.graph.tensor import Tensor, cut, settle
+from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import reach
-from treadle.runtime.history import depends
+from treadle.runtime.history import depends, remember
 
 __all__ = ["read_part"]
 
@@ -32,11 +31,8 @@ def read_part(node: Tensor) -> bool:
     for y in reversed(chain):
         value = y.op.numpy(value)
     settle(node, np.array(value, order="C"))
-    if node.mark is NO_GRAD:
-        cut(node, cut_of(node.op.name, False))
-        return True
     known = x.mark.get("carried") if x.mark and x.inputs else None
     if known is None:
         known = x.serial in depends(reach([x]))
-    node.mark = {"carried": known}
+    remember(node, known)
     return True

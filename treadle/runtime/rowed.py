@@ -23,7 +23,7 @@ from treadle.runtime.around import settings
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.recorder import recorder
 
-__all__ = ["Known", "Reads", "key_of", "known", "run"]
+__all__ = ["RowsPlan", "Reads", "key_of", "known", "run"]
 
 KNOWN = 64  # graphs as rows that are known
 Node = TypeVar("Node")
@@ -79,7 +79,7 @@ class Reads(Generic[Node]):
         )
 
 
-class Known:
+class RowsPlan:
     """A graph as rows, to be run for others that look alike."""
 
     def __init__(self, rows: Rows, places: Reads[int]) -> None:
@@ -95,7 +95,7 @@ class Known:
 
 
 # What is not recorded as a step is: values, which may be derived later.
-known: Cache[Any, Known] = Cache("graphs that are rows", KNOWN)
+known: Cache[Any, RowsPlan] = Cache("graphs that are rows", KNOWN)
 
 
 def key_of(seen: Look, asked: Container[int], once: bool) -> Any:

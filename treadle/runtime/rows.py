@@ -25,7 +25,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, counts
-from treadle.runtime.rowed import Known, Reads, key_of, known, run
+from treadle.runtime.rowed import Reads, RowsPlan, key_of, known, run
 
 __all__ = ["costs", "counts", "run_rows"]
 
@@ -174,7 +174,7 @@ def _run_rows(
         return False
     reads = Reads.by(rows, asked)
     if key is not None and not rows.moves:
-        known[key] = Known(rows, reads.map(lambda x: places[x.serial]))
+        known[key] = RowsPlan(rows, reads.map(lambda x: places[x.serial]))
     run(rows, reads, rows.program.forest.all.walk.nodes, once)
     return True
 

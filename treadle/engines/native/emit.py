@@ -119,13 +119,16 @@ class Emitter(Access):
     # -- statements ------------------------------------------------------------------
 
     def run(self, body: Sequence[Statement]) -> None:
+        new: list[Fold] = []
         for k, s in enumerate(body):
-            for t in replacing(body[k:]):  # all of them at once
-                self.value(t.value)
-            if isinstance(s, Store):
-                self.store(s)
-            elif isinstance(s, Fold):
+            if isinstance(s, Fold):
+                if s not in new:  # those that are replaced side by side are so at once
+                    new = replacing(body[k:])
+                    for t in new:
+                        self.value(t.value)
                 self._fold(s)
+            elif isinstance(s, Store):
+                self.store(s)
             elif isinstance(s, Fetch):
                 self.fetch(s)
             elif s.kind == "vector":

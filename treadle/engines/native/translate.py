@@ -22,11 +22,11 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.families import Elementwise, Reduction
 from treadle.ops.loop import Scan
-from treadle.program.alone import KERNELS, Bodies
 from treadle.program.arrange import PRODUCTS
 from treadle.program.build import drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
+from treadle.program.single import KERNELS, Bodies
 from treadle.rewrite import pipeline
 from treadle.rewrite.expand import Expanded
 from treadle.rewrite.pipeline import Stage, Ways, prepare

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.loops.carried import carried_loop, may_be_carried
 from treadle.loops.fill import Kernels
 from treadle.loops.join import JOINS
 from treadle.loops.lower import Strides
 from treadle.loops.order import ORDERS
+from treadle.loops.recurrence import may_be_recurrence, recurrence_kernel
 from treadle.loops.scan import SCANS
 from treadle.loops.scatter import SCATTERS
 from treadle.loops.segments import SEGMENTS
@@ -68,8 +68,10 @@ def kernels_of(
 ) -> Kernels | None:
     """The kernels of an op on types that loops compute with, if it has some."""
     if isinstance(node.op, Scan):
-        graph = inner.graph(node.op) if may_be_carried(node.op) else None
-        return None if graph is None else carried_loop(node, graph, results, strides)
+        graph = inner.graph(node.op) if may_be_recurrence(node.op) else None
+        return (
+            None if graph is None else recurrence_kernel(node, graph, results, strides)
+        )
     rule = KERNELS.get(type(node.op))
     if rule is None or not few_taps(node.op):
         return None

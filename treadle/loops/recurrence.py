@@ -1,6 +1,6 @@
 """Loops of a user's whose bodies are small: one kernel, the state in registers.
 
-Where a body is element-wise, each element of the state goes its own way through all
+Where a body is element-wise, each element of the state goes its own walk through all
 steps, one after the other. Where the state has few elements, each of them is written
 out, sums and products over them too. What is carried are accumulators, which all change
 at once at the end of a step.
@@ -51,7 +51,7 @@ from treadle.ops.loop import Scan
 from treadle.ops.select import Select
 from treadle.rewrite.expand import Expanded
 
-__all__ = ["carried_loop", "may_be_carried"]
+__all__ = ["recurrence_kernel", "may_be_recurrence"]
 
 COMPUTED = 4096  # operations of a step that is part of one kernel, at most
 FEW = 64  # elements of a state that are written out
@@ -61,7 +61,7 @@ Given = Callable[[At], Expression]
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Traversal:
     """How the elements of a state are gone through: in loops over these axes, or, where
     there is no `at`, each is written out."""
 
@@ -76,20 +76,20 @@ class _Way:
         return [tuple([Index.of(k) for k in place]) for place in every]
 
 
-def may_be_carried(op: Scan) -> bool:
+def may_be_recurrence(op: Scan) -> bool:
     """Whether a loop may be one kernel, by its types alone."""
-    return not op.draws and op.length > 0 and bool(_ways_of(op))
+    return not op.draws and op.length > 0 and bool(_traversals(op))
 
 
-def carried_loop(
+def recurrence_kernel(
     node: Tensor, graph: Expanded, results: Sequence[Tensor], strides: Strides
 ) -> Kernels | None:
     """The kernel of a Scan whose body is this graph, with nodes for its results; None
     where more is done there than a kernel does.
     """
-    for way in _ways_of(node.op):  # type: ignore[arg-type]
-        if _is_small(graph, way):
-            kernel = _loop(node, graph, results, strides, way)
+    for walk in _traversals(node.op):  # type: ignore[arg-type]
+        if _is_small(graph, walk):
+            kernel = _loop(node, graph, results, strides, walk)
             if kernel is not None:
                 return [(kernel, [*node.inputs, *results])]
     return None
@@ -100,7 +100,7 @@ def _loop(
     graph: Expanded,
     results: Sequence[Tensor],
     strides: Strides,
-    way: _Way,
+    walk: _Traversal,
 ) -> Kernel | None:
     """The kernel of a loop, of all inputs and then results; None where its body looks
     at other elements than its own."""
@@ -109,15 +109,15 @@ def _loop(
     step = Index.of(along)
     now = along.extent - 1 - step if op.reverse else step
     states = list(op.body.arguments[: op.carries])
-    own = _accumulators(states, way)
-    values = _values(op, graph, _given(node, own, way, step, now, strides), way)
+    own = _accumulators(states, walk)
+    values = _values(op, graph, _given(node, own, walk, step, now, strides), walk)
     if values is None:
         return None
     first, count = len(node.inputs), op.carries
     inside: list[Statement] = []
     for k in range(count, len(results)):
         y = results[k]
-        places = way.places(y.type.shape[1:])
+        places = walk.places(y.type.shape[1:])
         for at, x in zip(places, values[k], strict=True):
             inside.append(Store(first + k, placed((now, *at), strides(y)), x))
     last: list[Statement] = []
@@ -131,27 +131,27 @@ def _loop(
     loop = Loop(along, tuple(inside), "serial", folds=folds)
     arguments = [Argument(x.type.dtype) for x in node.inputs]
     arguments += [Argument(y.type.dtype, True) for y in results]
-    rest = [a for a in way.axes if a.extent != 1]
+    rest = [a for a in walk.axes if a.extent != 1]
     body = nested(rest, (loop, *last), "parallel")
     return Kernel("loop", tuple(arguments), body, ordered=True)
 
 
-def _ways_of(op: Scan) -> list[_Way]:
+def _traversals(op: Scan) -> list[_Traversal]:
     """How the elements of a state may be gone through, by the types of a body."""
     states = [x.type for x in op.body.arguments[: op.carries]]
     others = [x.type for x in op.body.arguments[op.carries :]] + list(op.body.types)
     every = [*states, *others]
     if not states or not all(isinstance(t, Type) and t.dtype in _DTYPES for t in every):
         return []
-    whole, found = states[0].shape, list[_Way]()
+    whole, found = states[0].shape, list[_Traversal]()
     alike = all(t.shape == whole for t in (*states, *op.body.types))
     if alike and all(_spreads(t.shape, whole) for t in others):
         axes = tuple([Axis(f"i{k}", n) for k, n in enumerate(whole)])
         at = tuple([Index() if a.extent == 1 else Index.of(a) for a in axes])
-        found.append(_Way(axes, at))
+        found.append(_Traversal(axes, at))
     few = sum(t.size for t in states) <= FEW
     if few and sum(t.size for t in others) <= READ:
-        found.append(_Way())
+        found.append(_Traversal())
     return found
 
 
@@ -163,7 +163,7 @@ def _spreads(shape: Shape, whole: Shape) -> bool:
     )
 
 
-def _is_small(graph: Expanded, way: _Way) -> bool:
+def _is_small(graph: Expanded, walk: _Traversal) -> bool:
     """Whether a step computes nothing but elements, and not too many."""
     total = 0
     for x in graph.nodes():
@@ -173,12 +173,12 @@ def _is_small(graph: Expanded, way: _Way) -> bool:
             return False
         terms = 1
         if isinstance(x.op, (Contract, Reduction)):
-            if way.at is not None:
+            if walk.at is not None:
                 return False
             terms = 2 * _terms(x)
         elif not (isinstance(x.op, Elementwise) or is_virtual(x)):
             return False
-        total += terms * (1 if way.at is not None else x.type.size)
+        total += terms * (1 if walk.at is not None else x.type.size)
     return total <= COMPUTED
 
 
@@ -197,13 +197,15 @@ def _inner(x: Tensor) -> list[tuple[str, int]]:
     return [(c, sizes[c]) for c in dict.fromkeys(a + b) if c not in out]
 
 
-def _accumulators(states: Sequence[Tensor], way: _Way) -> list[dict[At, Accumulator]]:
+def _accumulators(
+    states: Sequence[Tensor], walk: _Traversal
+) -> list[dict[At, Accumulator]]:
     """The accumulators of each state, by the places of its elements."""
     found: list[dict[At, Accumulator]] = []
     count = 0
     for x in states:
         own = {}
-        for at in way.places(x.type.shape):
+        for at in walk.places(x.type.shape):
             own[at] = Accumulator(count, None, 0, x.type.dtype)
             count += 1
         found.append(own)
@@ -213,7 +215,7 @@ def _accumulators(states: Sequence[Tensor], way: _Way) -> list[dict[At, Accumula
 def _given(
     node: Tensor,
     own: Sequence[dict[At, Accumulator]],
-    way: _Way,
+    walk: _Traversal,
     step: Index,
     now: Index,
     strides: Strides,
@@ -232,7 +234,7 @@ def _given(
 
     def read(k: int, x: Tensor, before: At, shape: Shape) -> Given:
         def element(at: At) -> Expression:
-            if way.at is not None and at != broadcast(way.at, shape):
+            if walk.at is not None and at != broadcast(walk.at, shape):
                 raise KeyError(at)
             return Load(k, placed((*before, *at), strides(x)), x.type.dtype)
 
@@ -313,7 +315,7 @@ class _Written(Lowering):
 
 
 def _values(
-    op: Scan, graph: Expanded, given: Sequence[Given], way: _Way
+    op: Scan, graph: Expanded, given: Sequence[Given], walk: _Traversal
 ) -> list[list[Expression]] | None:
     """The elements that a body returns, of what it is given; None where it looks at
     other places than its own."""
@@ -332,10 +334,10 @@ def _values(
     try:
         for x in graph.nodes():  # one after the other: bodies are deep
             if isinstance(x.op, (Elementwise, Contract, Reduction)):
-                for at in way.places(x.type.shape):
+                for at in walk.places(x.type.shape):
                     lowering.value(x, at)
         return [
-            [lowering.value(x, at) for at in way.places(x.type.shape)] for x in roots
+            [lowering.value(x, at) for at in walk.places(x.type.shape)] for x in roots
         ]
     except KeyError:  # a neighbor of what is given: no rule says what that is
         return None
