@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.locks import lock
+from treadle.base.symbolic import Symbolic, whole
 
 __all__ = [
     "Axis",
@@ -106,7 +107,7 @@ def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
         made = known() if known is not None else None
         if made is None:
             made = object.__new__(Type)
-            made.shape = tuple(map(int, shape))
+            made.shape = tuple(map(whole, shape))
             made.dtype, made.axes = OWN.get(dtype, dtype), axes
             made.size = math.prod(made.shape)
             made.nbytes = made.size * made.dtype.itemsize
@@ -161,8 +162,8 @@ def as_integer(value: Any) -> int | None:
     >>> as_integer(3), as_integer(2.0), as_integer(True)
     (3, None, None)
     """
-    if type(value) is int:
-        return value
+    if type(value) is int or type(value) is Symbolic:
+        return cast(int, value)
     if isinstance(value, type) or type(value).__name__ in ("bool", "bool_"):
         return None
     try:
@@ -208,7 +209,7 @@ def as_shape(shape: Any) -> Shape:
         raise ShapeError(f"a shape holds integers, not {shape!r}")
     if any(n < 0 for n in found):
         raise ShapeError(f"a shape holds no negative extents, got {found}")
-    if any(n >> 63 for n in found):
+    if any(n >= 1 << 63 for n in found):
         raise ShapeError(f"no extent is as large as in {found}")
     return found
 

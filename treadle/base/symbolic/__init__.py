@@ -1,0 +1,59 @@
+"""Symbolic integers: sizes that have a value and an expression, and leave guards.
+
+A program that is compiled with them is compiled for the sizes at hand, and serves all
+others for which every comparison that was made would come out the same. What cannot be
+said as an expression (an index, a text, a float) is decided by the value, which leaves
+a guard that the value is this one: nothing is lost in silence.
+
+They are no subclass of int: C code would read such a one, and nobody would know.
+Expressions are polynomials (`forms.py`) of atoms: a symbol, a floored quotient, a
+remainder, or a function of expressions. Guards and expressions become one function of
+the symbols' values (`writer.py`), which a new size is held against.
+"""
+
+from treadle.base.symbolic.integers import (
+    LEAST,
+    Symbolic,
+    Trace,
+    at_least,
+    call,
+    gcd,
+    is_symbolic,
+    least,
+    most,
+    whole,
+)
+from treadle.base.symbolic.numbers import (
+    Number,
+    arange,
+    array_of,
+    bits,
+    counted,
+    plain,
+    truncated,
+)
+from treadle.base.symbolic.text import guards_of
+from treadle.base.symbolic.writer import Evaluate, compiled
+
+__all__ = [
+    "LEAST",
+    "Evaluate",
+    "Number",
+    "Symbolic",
+    "Trace",
+    "arange",
+    "array_of",
+    "at_least",
+    "bits",
+    "call",
+    "compiled",
+    "counted",
+    "gcd",
+    "guards_of",
+    "is_symbolic",
+    "least",
+    "most",
+    "plain",
+    "truncated",
+    "whole",
+]

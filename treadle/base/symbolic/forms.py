@@ -1,0 +1,88 @@
+"""Polynomials with whole coefficients in a normal form: what symbolic integers are.
+
+A form is a sorted tuple of pairs: a monomial, which is a sorted tuple of the numbers of
+atoms, and its coefficient. Equal polynomials are equal tuples.
+
+>>> x, y = atom(0), atom(1)
+>>> total(product(x, y), product(y, x), -1), quotient(product(x, y), y) == x
+((), True)
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Form",
+    "atom",
+    "constant",
+    "product",
+    "quotient",
+    "remainder",
+    "total",
+    "whole",
+]
+
+Form = tuple[tuple[tuple[int, ...], int], ...]
+
+
+def atom(number: int) -> Form:
+    """The form of one atom."""
+    return (((number,), 1),)
+
+
+def whole(value: int) -> Form:
+    """The form of an integer."""
+    return (((), value),) if value else ()
+
+
+def constant(form: Form) -> int | None:
+    """The integer that a form is; None where it has atoms."""
+    if not form:
+        return 0
+    return form[0][1] if len(form) == 1 and not form[0][0] else None
+
+
+def total(x: Form, y: Form, factor: int = 1) -> Form:
+    """The sum of a form and so many times another one."""
+    terms = dict(x)
+    for m, c in y:
+        terms[m] = terms.get(m, 0) + factor * c
+    return _normal(terms)
+
+
+def product(x: Form, y: Form) -> Form:
+    """The product of two forms."""
+    terms: dict[tuple[int, ...], int] = {}
+    for m, c in x:
+        for n, d in y:
+            key = tuple(sorted(m + n))
+            terms[key] = terms.get(key, 0) + c * d
+    return _normal(terms)
+
+
+def quotient(x: Form, y: Form) -> Form | None:
+    """The quotient, if it is one without a rest whatever the atoms are."""
+    if x == y or not x:
+        return whole(1) if x else x
+    if len(y) != 1:
+        return None
+    terms: dict[tuple[int, ...], int] = {}
+    (divisor, c) = y[0]
+    for m, d in x:
+        left = list(m)
+        for a in divisor:
+            if a not in left:
+                return None
+            left.remove(a)
+        if d % c:
+            return None
+        terms[tuple(left)] = d // c
+    return _normal(terms)
+
+
+def remainder(x: Form, by: int) -> Form:
+    """A form that leaves the same remainder by an integer, with fewer terms."""
+    return _normal({m: c % by for m, c in x})
+
+
+def _normal(terms: dict[tuple[int, ...], int]) -> Form:
+    return tuple(sorted([(m, c) for m, c in terms.items() if c]))

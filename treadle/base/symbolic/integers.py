@@ -1,0 +1,377 @@
+"""Symbolic integers, and the trace that notes what was decided by them."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.symbolic import forms
+from treadle.base.symbolic.forms import Form
+
+__all__ = [
+    "LEAST",
+    "Symbolic",
+    "Trace",
+    "at_least",
+    "call",
+    "form_of",
+    "gcd",
+    "inexact",
+    "is_symbolic",
+    "least",
+    "most",
+    "whole",
+]
+
+LEAST = 2  # of a symbol
+SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+_numbers = count()  # of atoms: no two traces share one, so that caches may mix them
+
+
+class Trace:
+    """One compilation for sizes: its symbols, and the guards that it has left.
+
+    A guard is a form, how it compares with 0, and whether that held.
+    """
+
+    def __init__(self, values: Sequence[int]) -> None:
+        # With the lines that left them.
+        self.guards: dict[tuple[Form, str, bool], str] = {}
+        self.loose: set[tuple[Form, str, bool]] = set()  # those that decide no bit
+        self.definitions: dict[int, Any] = {}  # of atoms
+        self.open = True  # while it is closed nothing is noted
+        self._atoms: dict[Any, int] = {}
+        self._known: dict[Form, Form] = {}  # by equalities that held
+        self.symbols = [
+            Symbolic(self, value, self.atom(("symbol", k)))
+            for k, value in enumerate(values)
+        ]
+
+    def atom(self, definition: Any) -> Form:
+        """The form of an atom, by what defines it."""
+        number = self._atoms.get(definition)
+        if number is None:
+            number = self._atoms[definition] = next(_numbers)
+            self.definitions[number] = definition
+        return forms.atom(number)
+
+    def make(self, value: int, form: Form) -> Any:
+        """The symbolic integer of a form; an int where that is a constant."""
+        form = self._known.get(form, form)
+        constant = forms.constant(form)
+        return Symbolic(self, value, form) if constant is None else constant
+
+    def compare(
+        self, x: Form, sign: str, y: Form, holds: bool, loose: bool = False
+    ) -> None:
+        """Note how two forms compare, where bounds do not tell it anyway; `loose`: no
+        bit of a value hangs on it.
+        """
+        if not self.open:
+            return
+        x, y = self._known.get(x, x), self._known.get(y, y)
+        difference = forms.total(x, y, -1)
+        if forms.constant(difference) is not None:
+            return
+        if _decided(sign, *self.bounds(difference)):
+            return
+        guard = difference, sign, holds
+        if guard not in self.guards:
+            self.guards[guard] = _line()
+            if loose:
+                self.loose.add(guard)
+        elif not loose:
+            self.loose.discard(guard)
+        if sign in ("==", "!=") and holds == (sign == "=="):
+            self._equate(x, y)
+
+    def _equate(self, x: Form, y: Form) -> None:
+        """From here on one form stands for two: an integer, or the shorter."""
+        if forms.constant(x) is not None or (
+            forms.constant(y) is None and len(x) < len(y)
+        ):
+            x, y = y, x
+        self._known[x] = y
+
+    def bounds(self, form: Form) -> tuple[float, float]:
+        """Between what a form lies, as far as that is known."""
+        low = high = 0.0
+        for monomial, c in form:
+            least = most = float(c)
+            for a in monomial:
+                ends = self._bounds(self.definitions[a])
+                every = [x * y if x and y else 0.0 for x in (least, most) for y in ends]
+                least, most = min(every), max(every)
+            low, high = low + least, high + most
+        return low, high
+
+    def _bounds(self, definition: Any) -> tuple[float, float]:
+        kind, *parts = definition
+        if kind == "symbol":
+            return LEAST, math.inf
+        if kind == "%":
+            return 0.0, math.inf
+        if kind == "call" and parts[0] in (min, max):
+            ends = [self.bounds(x) for x in parts[1]]
+            low, high = (parts[0](own) for own in zip(*ends, strict=True))
+            return low, high
+        if kind == "//" and self.bounds(parts[1])[0] > 0:
+            least, most = self.bounds(parts[0])
+            return (0.0 if least >= 0 else -math.inf), (-1.0 if most < 0 else math.inf)
+        return -math.inf, math.inf
+
+
+class Symbolic:
+    """A whole number that was computed from sizes.
+
+    Arithmetic with integers gives others; a comparison is decided by the value, and
+    leaves a guard. So does whatever needs the value: that it is this one.
+    """
+
+    __slots__ = ("form", "trace", "value")
+    __array_ufunc__ = None  # NumPy's scalars leave arithmetic to this
+
+    def __init__(self, trace: Trace, value: int, form: Form) -> None:
+        self.trace, self.value, self.form = trace, value, form
+
+    if TYPE_CHECKING:  # defined below, one like the other
+
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> bool: ...
+        def __le__(self, other: Any) -> bool: ...
+        def __gt__(self, other: Any) -> bool: ...
+        def __ge__(self, other: Any) -> bool: ...
+        def __eq__(self, other: object) -> bool: ...
+        def __ne__(self, other: object) -> bool: ...
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Symbolic:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __int__(self) -> int:
+        self.trace.compare(self.form, "==", forms.whole(self.value), True)
+        return self.value
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec)
+
+    def bit_length(self) -> Any:
+        """As that of an int."""
+        return call(int.bit_length, self)
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether something is a symbolic integer."""
+    return type(x) is Symbolic
+
+
+def whole(x: Any) -> Any:
+    """As `int`, but a symbolic integer stays what it is."""
+    return x if type(x) is Symbolic else int(x)
+
+
+def form_of(x: Any) -> Form:
+    """The form of an integer, symbolic or not."""
+    return x.form if type(x) is Symbolic else forms.whole(operator.index(x))
+
+
+def call(function: Callable[..., int], *given: Any) -> Any:
+    """What a function makes of integers: an atom, if one of them is symbolic.
+
+    Equal functions are the same atom of the same integers.
+    """
+    trace = _trace_of(given)
+    if trace is None:
+        return function(*given)
+    value = function(*[x.value if type(x) is Symbolic else x for x in given])
+    atom = trace.atom(("call", function, tuple(map(form_of, given))))
+    return trace.make(value, atom)
+
+
+def at_least(x: Any, y: Any) -> bool:
+    """Whether x >= y, where that changes no bit of a value but how fast it is computed.
+
+    A program may serve sizes for which it comes out otherwise, if there are many.
+    """
+    trace = _trace_of((x, y))
+    if trace is None:
+        return bool(x >= y)
+    found = bool(_value(x) >= _value(y))
+    trace.compare(form_of(x), ">=", form_of(y), found, loose=True)
+    return found
+
+
+def least(x: Any, y: Any) -> Any:
+    """The lesser of two integers: no guard tells which, where they are symbolic."""
+    return call(min, x, y)
+
+
+def most(x: Any, y: Any) -> Any:
+    """The greater of two integers, likewise."""
+    trace = _trace_of((x, y))
+    if trace is not None:
+        low, high = trace.bounds(forms.total(form_of(x), form_of(y), -1))
+        if low >= 0 or high <= 0:
+            return x if low >= 0 else y
+    return call(max, x, y)
+
+
+def gcd(*given: Any) -> int:
+    """The greatest common divisor, as an int: a guard says that it is this one.
+
+    None is left where one of them is it, and the others are multiples of it.
+    """
+    trace = _trace_of(given)
+    if trace is None:
+        return math.gcd(*given)
+    found = call(math.gcd, *given)
+    value = int(found.value if type(found) is Symbolic else found)
+    divided = all(c % value == 0 for x in given for _, c in form_of(x))
+    if divided and any(type(x) is not Symbolic and x == value for x in given):
+        return value
+    return int(found)
+
+
+def _trace_of(given: Sequence[Any]) -> Trace | None:
+    return next((x.trace for x in given if type(x) is Symbolic), None)
+
+
+# -- operators -------------------------------------------------------------------------
+
+# What an operator gives for a symbolic integer and a float: `numbers.py` tells.
+inexact: dict[str, Callable[[Any, Any], Any]] = {}
+
+
+def _is_whole(x: Any) -> bool:
+    return type(x) is Symbolic or isinstance(x, (int, np.integer))
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is Symbolic else x
+
+
+def _defined(name: str, form: Callable[[Trace, Form, Form], Form]) -> None:
+    """An operator on values and forms, from both sides."""
+    on = getattr(operator, name)
+
+    def made(x: Any, y: Any, trace: Trace) -> Any:
+        return trace.make(on(_value(x), _value(y)), form(trace, form_of(x), form_of(y)))
+
+    def left(self: Symbolic, other: Any) -> Any:
+        if _is_whole(other):
+            return made(self, other, self.trace)
+        return inexact[name](self, other) if type(other) is float else NotImplemented
+
+    def right(self: Symbolic, other: Any) -> Any:
+        if _is_whole(other):
+            return made(other, self, self.trace)
+        return inexact[name](other, self) if type(other) is float else NotImplemented
+
+    setattr(Symbolic, f"__{name.rstrip('_')}__", left)
+    setattr(Symbolic, f"__r{name.rstrip('_')}__", right)
+
+
+def _quotient(trace: Trace, x: Form, y: Form) -> Form:
+    exact = forms.quotient(x, y)
+    return trace.atom(("//", x, y)) if exact is None else exact
+
+
+def _remainder(trace: Trace, x: Form, y: Form) -> Form:
+    if forms.quotient(x, y) is not None:
+        return ()
+    by = forms.constant(y)
+    if by:
+        x = forms.remainder(x, by)
+        value = forms.constant(x)
+        if value is not None:
+            return forms.whole(value % by)
+    return trace.atom(("%", x, y))
+
+
+_defined("add", lambda _, x, y: forms.total(x, y))
+_defined("sub", lambda _, x, y: forms.total(x, y, -1))
+_defined("mul", lambda _, x, y: forms.product(x, y))
+_defined("floordiv", _quotient)
+_defined("mod", _remainder)
+for _name in ("lshift", "rshift", "pow", "xor", "and_", "or_"):
+    _on = getattr(operator, _name)
+    _defined(_name, lambda t, x, y, f=_on: t.atom(("call", f, (x, y))))  # type: ignore[misc]
+
+
+def _compared(name: str) -> None:
+    on, sign = getattr(operator, name), SIGNS[name]
+
+    def compare(self: Symbolic, other: Any) -> Any:
+        if not _is_whole(other):
+            return on(int(self), other) if type(other) is float else NotImplemented
+        found = on(self.value, _value(other))
+        self.trace.compare(self.form, sign, form_of(other), bool(found))
+        return found
+
+    setattr(Symbolic, f"__{name}__", compare)
+
+
+for _name in SIGNS:
+    _compared(_name)
+
+
+def _decided(sign: str, low: float, high: float) -> bool:
+    """Whether bounds tell how something compares with 0."""
+    if sign in ("==", "!="):
+        return low > 0 or high < 0
+    if sign in ("<", ">="):  # 0 is on the side of what is greater
+        return low >= 0 or high < 0
+    return low > 0 or high <= 0
+
+
+def _line() -> str:
+    """The place that decides by a size, as file and line."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and "symbolic" in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename.rsplit("treadle/", 1)[-1]
+    return f"{path}:{frame.f_lineno}"

@@ -1,0 +1,231 @@
+"""Numbers that are computed from sizes: the divisor of a mean, an array that counts."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.symbolic.integers import LEAST, Symbolic, inexact
+
+__all__ = ["Number", "arange", "array_of", "bits", "counted", "plain", "truncated"]
+
+
+class Number:
+    """An array, mostly without dimensions, that was computed from sizes.
+
+    It stands where a constant of a graph stands, and makes others. A comparison leaves
+    a guard; what needs its value leaves one that the value is this one.
+    """
+
+    __slots__ = ("function", "given", "shape", "trace", "value")
+
+    def __init__(self, function: Callable[..., Any], *given: Any) -> None:
+        """What a function of arrays gives: of those of other Numbers, symbolic
+        integers and whatever else. Equal functions of equal ones are equal Numbers.
+        """
+        self.trace = next(x.trace for x in given if type(x) in (Number, Symbolic))
+        self.function, self.given = function, given
+        self.value: Any = function(*map(plain, given))
+        self.shape: tuple[Any, ...] = ()
+
+    @property
+    def dtype(self) -> Any:
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> Any:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def key(self) -> Any:
+        """What decides its value."""
+        return self.function, self.dtype, *map(_key, self.given)
+
+    def integer(self, function: Callable[..., int], *given: Any) -> Any:
+        """What a function makes of its array and others: a symbolic integer."""
+        value = function(self.value, *given)
+        return self.trace.make(
+            value, self.trace.atom(("number", function, self, given))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is Number:
+            return bool(self.key == other.key)
+        return bool(self.integer(_Compared("eq"), other) == 1)
+
+    def __bool__(self) -> bool:
+        return bool(self.integer(_Compared("eq"), 0) != 1)
+
+    def __round__(self) -> Any:
+        return self.integer(_rounded)
+
+    def __abs__(self) -> Number:
+        return Number(_Operated("abs"), self)
+
+    def __getitem__(self, place: tuple[()]) -> Number:
+        return self
+
+    # -- what needs the value ----------------------------------------------------------
+
+    def item(self) -> Any:
+        """The number, which it is from now on."""
+        found = self.value.item()
+        assert self == found or found != found, "a number is what it is"
+        return found
+
+    def tobytes(self) -> bytes:
+        return np.array(self).tobytes()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if self.shape:
+            for size in self.shape:
+                int(size)
+            return np.array(self.value, dtype)
+        return np.array(self.item(), self.dtype if dtype is None else dtype)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def setflags(self, write: bool) -> None:
+        assert not write
+
+    def write(self, writer: Any) -> str:
+        """The name of its array in a function of sizes."""
+        function = writer.object(self.function)
+        given = [writer.value(x) for x in self.given]
+        return str(writer.named(self.key, f"{function}({', '.join(given)})"))
+
+
+def arange(size: Any, dtype: Any = np.int64) -> Any:
+    """The integers from 0 to a size, as an array; a Number if that is symbolic."""
+    return array_of(_counted, (size,), size, dtype)
+
+
+def array_of(function: Callable[..., Any], shape: tuple[Any, ...], *given: Any) -> Any:
+    """The array of a shape that a function gives; a Number if a size is symbolic.
+
+    >>> array_of(np.eye, (2, 2), 2, 2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if not any(type(x) is Symbolic for x in given):
+        return function(*given)
+    found = Number(function, *given)
+    found.shape = shape
+    return found
+
+
+def counted(size: Any) -> Any:
+    """A size as a number that is data: it is no small number that rules look for.
+
+    Nothing and one stay what they are: no symbol is that.
+    """
+    if type(size) is Symbolic:
+        return Number(np.int64, size)
+    return size if size < LEAST else np.int64(size)
+
+
+def bits(array: Any) -> Any:
+    """What an array is known by in a key: its bytes, or the Number that it is."""
+    return array if type(array) is Number else array.tobytes()
+
+
+def plain(x: Any) -> Any:
+    """The value of what is symbolic, without a guard; anything else as it is.
+
+    For what changes no value and no code: what people are told, estimates.
+    """
+    return x.value if type(x) in (Symbolic, Number) else x
+
+
+def truncated(x: Any) -> Any:
+    """As `int`, of a float that may have been computed from sizes."""
+    return x.integer(_truncated) if type(x) is Number else int(x)
+
+
+def _key(x: Any) -> Any:
+    if type(x) is Number:
+        return x.key
+    if isinstance(x, np.ndarray):
+        return x.dtype, x.shape, x.tobytes()
+    return x
+
+
+def _counted(size: int, dtype: Any) -> Any:
+    return np.arange(size, dtype=dtype)
+
+
+def _truncated(value: Any) -> int:
+    return int(value.item())
+
+
+def _rounded(value: Any) -> int:
+    return round(value.item())
+
+
+# -- operators -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Operated:
+    """An operator of Python's on numbers, as a function that gives an array."""
+
+    name: str
+
+    def __call__(self, *given: Any) -> Any:
+        return np.asarray(getattr(operator, self.name)(*map(_scalar, given)))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A comparison of Python's, as a function that gives 0 or 1."""
+
+    name: str
+
+    def __call__(self, value: Any, other: Any) -> int:
+        return int(getattr(operator, self.name)(_scalar(value), other))
+
+
+def _scalar(x: Any) -> Any:
+    return x.item() if isinstance(x, np.ndarray) else x
+
+
+def _defined(name: str, *kinds: type) -> None:
+    """An operator whose result may be no whole number, for these kinds of operands."""
+    on = _Operated(name)
+    inexact[name] = lambda x, y: Number(on, x, y)
+    for kind in kinds:
+        setattr(kind, f"__{name}__", lambda x, y: Number(on, x, y))
+        setattr(kind, f"__r{name}__", lambda x, y: Number(on, y, x))
+
+
+def _compared(name: str) -> None:
+    on = _Compared(name)
+    setattr(Number, f"__{name}__", lambda x, y: bool(x.integer(on, y) == 1))
+
+
+for _name in ("add", "sub", "mul"):
+    _defined(_name, Number)
+_defined("truediv", Number, Symbolic)
+for _name in ("floordiv", "mod", "lshift", "rshift", "pow", "xor", "and_", "or_"):
+    _defined(_name)
+for _name in ("lt", "le", "gt", "ge"):
+    _compared(_name)
