@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import cotangents_of, cut_error
-from treadle.autodiff.tape import Row, Tape, has_recipe, tape_of
+from treadle.autodiff.tape import Tape, has_recipe, tape_of
 from treadle.autodiff.targets import Targets, blocks
 from treadle.base.caches import Cache
 from treadle.base.errors import TreadleError
@@ -99,7 +99,7 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
                 break
             if variable_of(node) is not None:
                 found.versions.append(node)
-            elif type(node.op) is Row:
+            elif tape_of(node) is not None:  # rows of data alone have none
                 found.rows.append(node)
         elif type(node.op) is Output:
             below = inputs[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError, UnboundError
 from treadle.graph.frame import top
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import CONSTANT, as_tensor, constant_node
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.nn.recurrent.cell import Cell, State, checked
@@ -18,7 +18,7 @@ from treadle.nn.recurrent.ragged import Ragged, masked
 from treadle.ops.bounds import InRange
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
-from treadle.ops.lookup import embedding
+from treadle.ops.lookup import Embedding, embedding
 from treadle.ops.movement import permute_dims, reshape
 
 __all__ = ["Batch", "batch_of"]
@@ -46,8 +46,8 @@ class Batch:
 class EndToEnd(Batch):
     """A list of sequences, as the rows of all of them."""
 
-    def __init__(self, rows: Tensor, lengths: Sequence[int] | Array) -> None:
-        self.rows, self.plan = rows, Ragged(lengths)
+    def __init__(self, rows: Tensor, lengths: Sequence[int] | Array, cost: int) -> None:
+        self.rows, self.plan = rows, Ragged(lengths, cost)
         self.count = len(self.plan.lengths)
 
     def run(
@@ -67,7 +67,7 @@ class EndToEnd(Batch):
 class Padded(EndToEnd):
     """A padded tensor of sequences whose lengths are known: padding is not read."""
 
-    def __init__(self, x: Tensor, lengths: Array, batch_first: bool) -> None:
+    def __init__(self, x: Tensor, lengths: Array, batch_first: bool, cost: int) -> None:
         self.shape, self.batch_first = x.shape[:2], batch_first
         live = np.arange(self._steps)[:, None] < lengths
         # (sequence, step) of each row, and where it stands among all places.
@@ -77,7 +77,7 @@ class Padded(EndToEnd):
         self.places[at] = np.arange(len(whose))
         flat = reshape(x, (-1, x.shape[2]))
         taken = constant_node(np.ravel_multi_index(at, self.shape))
-        super().__init__(embedding(flat, taken), lengths)
+        super().__init__(embedding(flat, taken), lengths, cost)
 
     @property
     def _steps(self) -> int:
@@ -108,12 +108,17 @@ class Masked(Batch):
         return permute_dims(rows, (1, 0, 2)) if self.batch_first else rows
 
 
-def batch_of(x: Any, lengths: Any, width: int, batch_first: bool) -> Batch | None:
-    """The sequences in a list, or in a padded tensor; None if all are of one length."""
+def batch_of(
+    x: Any, lengths: Any, width: int, batch_first: bool, cost: int = 0
+) -> Batch | None:
+    """The sequences in a list, or in a padded tensor; None if all are of one length.
+
+    `cost`: multiplications of a cell for a row.
+    """
     if _is_list(x):
         if lengths is not None:
             raise ArgumentError("a list of sequences has lengths of its own")
-        return _end_to_end(x, width)
+        return _end_to_end(x, width, cost)
     if lengths is None:
         return None
     node = checked(x, width)
@@ -135,7 +140,7 @@ def batch_of(x: Any, lengths: Any, width: int, batch_first: bool) -> Batch | Non
             f"length {known[k]} of sequence {k} is not from 0 to {steps}",
             hint="is the input (time, batch, width)? batch_first=True takes the other",
         )
-    return Padded(node, known, batch_first)
+    return Padded(node, known, batch_first, cost)
 
 
 def _is_list(x: Any) -> bool:
@@ -145,7 +150,7 @@ def _is_list(x: Any) -> bool:
     return not x or any(isinstance(item, (Operand, np.ndarray)) for item in x)
 
 
-def _end_to_end(xs: Sequence[Any], width: int) -> EndToEnd:
+def _end_to_end(xs: Sequence[Any], width: int, cost: int) -> EndToEnd:
     nodes = [as_tensor(x) for x in xs]
     for k, node in enumerate(nodes):
         if node.ndim != 2 or node.shape[1] != width:
@@ -155,8 +160,24 @@ def _end_to_end(xs: Sequence[Any], width: int) -> EndToEnd:
                 if node.ndim != 2
                 else "all sequences of a list have one width",
             )
-    rows = concat(nodes) if nodes else zeros((0, width))
-    return EndToEnd(rows, [node.shape[0] for node in nodes])
+    if nodes and all(type(x) is np.ndarray for x in xs):
+        rows = constant_node(np.concatenate([x.stored for x in nodes]))
+    else:
+        rows = _joined(nodes) if nodes else zeros((0, width))
+    return EndToEnd(rows, [node.shape[0] for node in nodes], cost)
+
+
+def _joined(nodes: Sequence[Tensor]) -> Tensor:
+    """The rows of sequences. If they are those of one table at ids that are data, these
+    are joined as data: how many there are is no structure then.
+    """
+    looked_up = all(type(x.op) is Embedding and x.stored is None for x in nodes)
+    if looked_up and len({x.inputs[0].serial for x in nodes}) == 1:
+        ids = [x.inputs[1] for x in nodes]
+        if all(x.op is CONSTANT and type(x.stored) is np.ndarray for x in ids):
+            joined = np.concatenate([x.stored for x in ids])
+            return embedding(nodes[0].inputs[0], constant_node(joined))
+    return concat(nodes)
 
 
 def _known(lengths: Tensor) -> Array | None:

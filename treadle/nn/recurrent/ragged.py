@@ -22,6 +22,7 @@ __all__ = ["Ragged", "each", "over_time"]
 
 Array = np.ndarray[Any, Any]
 LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
+SAVED = 1 << 28  # multiplications that further loops must save to be worth their code
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,17 @@ class Loop:
 class Ragged:
     """How sequences of some lengths, end to end as rows, are run by loops over time.
 
-    Sequences are sorted by length, longest first. A loop goes on until half of its
-    sequences have ended; those that have keep their state. The next has the others.
+    Sequences are sorted by length, longest first. Those that have ended keep their
+    state to the end of the loop. Where it saves enough of the `cost` of a row, in
+    multiplications, a loop goes on until half of its sequences have ended, and the next
+    has the others.
 
     >>> plan = Ragged([1, 3, 2, 4])
     >>> [loop.places.tolist() for loop in plan.loops]
-    [[[6, 1, 4, 0], [7, 2, 5, 0], [8, 3, 5, 0]], [[9]]]
+    [[[6, 1, 4, 0], [7, 2, 5, 0], [8, 3, 5, 0], [9, 3, 5, 0]]]
     """
 
-    def __init__(self, lengths: Sequence[int] | Array) -> None:
+    def __init__(self, lengths: Sequence[int] | Array, cost: int = 0) -> None:
         self.lengths = np.asarray(lengths, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         self.order = np.argsort(-self.lengths, kind="stable")
@@ -55,8 +58,10 @@ class Ragged:
         ordered = self.lengths[self.order]
         begin = 0
         while (count := int((ordered > begin).sum())) > 0:
-            # The loop ends where too few of its sequences are left.
-            end = int(ordered[max(int(np.ceil(LIVE * count)) - 1, 0)])
+            end = int(ordered[0])
+            idle = int((end - np.maximum(ordered[:count], begin)).sum())
+            if idle * cost > SAVED:  # it ends where too few of its sequences are left
+                end = int(ordered[max(int(np.ceil(LIVE * count)) - 1, 0)])
             steps = np.arange(begin, end)[:, None]
             live = steps < ordered[:count]
             inside = np.minimum(steps, ordered[:count] - 1)

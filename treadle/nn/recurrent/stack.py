@@ -138,7 +138,8 @@ class Recurrent(Module):
             axes = None, *x.axes[:time], *x.axes[time + 1 :]
             outputs, lasts = self.forward(unname(x), plain_state(state, axes), lengths)
             return named_like(outputs, x.axes), named_state(lasts, axes)
-        batch = batch_of(x, lengths, self.input_size, self.batch_first)
+        cost = 4 * self.hidden_size**2
+        batch = batch_of(x, lengths, self.input_size, self.batch_first, cost)
         if batch is not None:
             return self._ragged(batch, state)
         node = checked(x, self.input_size)
