@@ -24,7 +24,6 @@ from treadle.engines.native import (
     cache,
     compiler,
     engine,
-    families,
     jit,
     kept,
     linked,
@@ -32,6 +31,8 @@ from treadle.engines.native import (
     programs,
     residuals,
     run,
+    sized,
+    sizes,
     tables,
 )
 from treadle.graph import carried, claim, frame
@@ -41,7 +42,7 @@ Line = tuple[str, int]
 MODULES: list[Any] = [
     [blocks, block, arena, tables, kept],
     [pool, run, linked, residuals, engine],
-    [programs, jit, cache, compiler, families],
+    [programs, jit, cache, compiler, sized, sizes],
     [claim, carried, function, frame],
 ]
 

@@ -14,19 +14,16 @@ import treadle as td
 from tests.fuzz.campaign import campaign
 from tests.fuzz.graphs import compare, draw
 from treadle.base import caches
-from treadle.engines.native import families
 from treadle.loops import stream
-from treadle.program import even, group, program, recompute
+from treadle.program import group, program, recompute
 from treadle.rewrite import cut
 
 # By modules: from which size on, and how much is a part.
 BEGIN = {
     stream: {"STREAM": 64, "AHEAD": 64},
     group: {"MANY": 16},
-    families: {"MANY": 16},
     recompute: {"LARGE": 16},
     program: {"SMALL": 64, "PART": 32},
-    even: {"SMALL": 64, "PART": 32},
     cut: {"LONG": 64, "LARGE": 256, "PARTS": range(2, 9), "ROWS": 4, "COLUMNS": 16},
 }
 

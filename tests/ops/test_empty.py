@@ -20,7 +20,7 @@ from tests.ops.test_rows import NONE, choices
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
-from treadle.engines.native.keys import EXTENTS
+from treadle.graph.extents import EXTENTS
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import is_empty
 from treadle.graph.op import Op, Sample

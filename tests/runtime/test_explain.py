@@ -80,3 +80,21 @@ def test_records_as_rows_and_one_by_one() -> None:
     assert 2 * together <= alone
     assert str(why).endswith(f"rows: {together} records as rows, {alone} one by one")
     assert td.explain(xs[0] + xs[1]).rows is None
+
+
+def test_guards_of_programs_for_many_sizes_are_told() -> None:
+    def graph(n: int) -> td.Tensor:
+        x = td.asarray(np.ones((n, 16), np.float32))
+        return td.softmax(td.tanh(x), 1)
+
+    td.clear_cache()
+    with td.options(engine="native"):
+        assert td.explain(graph(100)).lowered.served is None
+        for n in (100, 150):
+            graph(n).numpy()
+        why = td.explain(graph(131))
+    served = why.lowered.served
+    assert served is not None and served.programs == 1 and not served.failed
+    assert all(".py:" in line for _, line in served.guards)
+    assert any(guard.startswith("16*n0 < ") for guard, _ in served.guards)
+    assert "1 programs for many sizes" in str(why)

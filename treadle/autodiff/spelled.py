@@ -14,6 +14,7 @@ from typing import Any
 
 from treadle.base.caches import Cache
 from treadle.base.options import current
+from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, has_names
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
@@ -108,7 +109,7 @@ def expression(last: Tensor, between: Between) -> Expression | None:
 def _read(made: Expression, place: dict[int, int], node: Tensor) -> None:
     """Note what an expression reads; a literal is a part of it."""
     if node.op is LITERAL and node.array is not None:
-        place[node.serial] = number(("literal", node.type, node.array.tobytes()))
+        place[node.serial] = number(("literal", node.type, bits(node.array)))
     else:
         place[node.serial] = number(("operand", len(made.read), node.type))
         made.read.append(node)

@@ -114,11 +114,32 @@ class Outlined:
 
 
 @dataclass(frozen=True)
+class Served:
+    """The programs that serve graphs like one, whatever their sizes.
+
+    `guards` has what must hold for the one that serves this, and the lines that decide
+    by it; `failed` why a program could not be compiled for many sizes.
+    """
+
+    programs: int
+    guards: tuple[tuple[str, str], ...]
+    failed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.programs} programs for many sizes"]
+        if self.guards:
+            lines[0] += "; of the one for these"
+        lines += [f"  {guard}    {line}" for guard, line in self.guards]
+        return "\n".join([*lines, *(f"  failed: {x}" for x in self.failed)])
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A graph at each level, as text that is written when it is first asked for.
 
     `steps` counts the program's steps; `fallbacks` lists the ops without kernels;
-    `writers` make the texts by name, `placed` tells what lies in memory when.
+    `writers` make the texts by name, `placed` tells what lies in memory when, `served`
+    which programs there are for graphs like it.
     """
 
     graph: str
@@ -128,6 +149,7 @@ class Lowered:
     writers: Mapping[str, Callable[[], str]] = field(repr=False)
     outline: Callable[[], tuple[list[Piece], list[Outlined]]] = field(repr=False)
     placed: Callable[[], Occupancy] = field(default=Occupancy, repr=False)
+    served: Served | None = None  # if graphs like this have been run
 
     @lazy
     def occupancy(self) -> Occupancy:

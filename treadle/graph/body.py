@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.caches import Cache
 from treadle.base.errors import TraceError
+from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import Argument, Constant, Draw, Leaf, draw_node
@@ -84,6 +85,15 @@ class Body:
                 )
         return tuple(values[y.serial] for y in self.outputs)
 
+    def resized(self, types: Sequence[Type]) -> Body:
+        """The same with outputs of other extents, for who runs it in another way."""
+        made = object.__new__(Body)
+        for name in Body.__slots__[1:]:
+            setattr(made, name, getattr(self, name))
+        made.types = tuple(types)
+        made.result = types[0] if len(types) == 1 else TupleType(types)
+        return made
+
     def shared(self) -> Body:
         """The first body of the same structure, numbers and name as this one.
 
@@ -121,7 +131,7 @@ class Body:
                 size += node.array.nbytes
                 if size > LARGE:
                     return None
-                raw = node.array.tobytes()
+                raw = bits(node.array)
             read = tuple([place[x.serial] for x in node.inputs])
             parts.append((sign_of(node.op), node.type, read, raw))
         for ends in (self.arguments, self.outputs):

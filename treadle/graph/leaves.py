@@ -24,6 +24,7 @@ from treadle.base.dtypes import (
 )
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
+from treadle.base.symbolic import Number, Symbolic, bits, plain
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.awaited import NUMBERS, waited
 from treadle.graph.op import Op, op
@@ -32,10 +33,12 @@ from treadle.graph.origin import is_written
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, new_node
 
+_SMALL = 8  # rules look for no larger number
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 _FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
 integers: Cache[int, np.ndarray[Any, Any]] = Cache("arrays of integers", _FEW)
-SCALARS = (bool, int, float, complex, *NUMBERS)
+SIZES = (Symbolic, Number)
+SCALARS = (bool, int, float, complex, *NUMBERS, *SIZES)
 
 
 class Leaf(Op):
@@ -167,15 +170,17 @@ def integer_array(value: int) -> np.ndarray[Any, Any]:
     return array
 
 
-def bits_of(x: Tensor) -> bytes | None:
+def bits_of(x: Tensor) -> Any:
     """The value of a number that is written in the graph; None of any other node."""
-    return x.array.tobytes() if x.op is LITERAL and x.array is not None else None
+    return bits(x.array) if x.op is LITERAL and x.array is not None else None
 
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
-    array = np.array(value, dtype=dtype)
-    array.setflags(write=False)
+    array: Any = Number(np.array, value, dtype) if isinstance(value, SIZES) else None
+    if array is None:
+        array = np.array(value, dtype=dtype)
+        array.setflags(write=False)
     return Tensor(LITERAL, (), Type((), OWN[array.dtype]), array)
 
 
@@ -190,8 +195,8 @@ def _is_literal(value: Any) -> bool:
 def is_small(value: Any) -> bool:
     """Whether a number of Python's is whole or a half, and no more than 8."""
     if type(value) is int:
-        return -8 <= value <= 8
-    within = type(value) is float and -8.0 <= value <= 8.0
+        return -_SMALL <= value <= _SMALL
+    within = type(value) is float and -_SMALL <= value <= _SMALL
     return within and (value + value).is_integer()
 
 
@@ -308,8 +313,12 @@ def beside(value: Any, partner: Tensor) -> Tensor:
         return value.node()
     value = waited(value)
     if isinstance(value, SCALARS):
-        dtype = weak(value, partner.type.dtype, current().dtype)
+        dtype = weak(plain(value), partner.type.dtype, current().dtype)
         try:
+            if type(value) is Number or (type(value) is Symbolic and value > _SMALL):
+                return constant_node(Number(np.array, value, dtype))
+            if type(value) is Symbolic:
+                value = int(value)
             if _is_literal(value):
                 return literal_node(value, dtype)
             if isinstance(value, np.integer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Look:
     others: list[int]
     held: list[int]
     key: bytes
+    family: Any = None  # what is left of it without extents, and these
 
 
 def look(

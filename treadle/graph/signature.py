@@ -19,7 +19,7 @@ import numpy as np
 
 from treadle.base.options import modes
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.leaves import is_small
+from treadle.graph.leaves import SIZES, is_small
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
@@ -44,7 +44,7 @@ WRITTEN, WRITTEN_FLOAT, SCALAR = range(9, 12)
 AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
-_TAKEN = (Operand, np.ndarray, *NUMBERS, float, complex, list, dict, set)
+_TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
 NONE: Mapping[str, Any] = {}
 _LARGE = 1 << 63
 

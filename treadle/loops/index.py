@@ -7,10 +7,11 @@ movement ops (`i * n + k`, `i // n`, `i % n`) run on it as on integers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
+
+from treadle.base.symbolic import gcd, whole
 
 __all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
 
@@ -80,7 +81,7 @@ class Index:
             return Index() if x.extent == 1 else Index(((x, 1),))
         if isinstance(x, (Quotient, Remainder)):
             return Index(((x, 1),))
-        return Index((), int(x))
+        return Index((), whole(x))
 
     @staticmethod
     def combined(parts: Sequence[Index], factors: Sequence[int]) -> Index:
@@ -136,7 +137,7 @@ class Index:
         return Index.of(other) + self * -1
 
     def __mul__(self, factor: Any) -> Index:
-        factor = int(factor)
+        factor = whole(factor)
         if not factor:
             return Index()
         terms = tuple((atom, c * factor) for atom, c in self.terms)
@@ -145,10 +146,10 @@ class Index:
     __rmul__ = __mul__
 
     def __floordiv__(self, divisor: Any) -> Index:
-        return self._divided(int(divisor))[0]
+        return self._divided(whole(divisor))[0]
 
     def __mod__(self, divisor: Any) -> Index:
-        return self._divided(int(divisor))[1]
+        return self._divided(whole(divisor))[1]
 
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value it takes."""
@@ -174,7 +175,7 @@ class Index:
             quotient = Index(whole, self.constant // n) + 0
             rest = Index(part, self.constant % n)
         # A common factor of what is left and of n divides out of the quotient.
-        common = math.gcd(n, *[c for _, c in rest.terms])
+        common = gcd(n, *[c for _, c in rest.terms])
         if common > 1 and rest.constant % common == 0:
             scaled = Index(
                 tuple((atom, c // common) for atom, c in rest.terms),

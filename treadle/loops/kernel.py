@@ -17,6 +17,7 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
+from treadle.base.symbolic import Number, Symbolic
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Index, Parameter
 
@@ -91,7 +92,7 @@ class Literal(Node):
 
     @lazy
     def _bits(self) -> Any:
-        known = isinstance(self.value, Parameter)
+        known = type(self.value) in (Parameter, Number, Symbolic)
         return self.value if known else np.asarray(self.value, self.dtype).tobytes()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.symbolic import Number, Symbolic, whole
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
 from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
@@ -43,10 +44,18 @@ def bits_of(value: float) -> int:
     return int(found)
 
 
+def _array_of(bits: int) -> Any:
+    return np.asarray(value_of(bits))
+
+
 def value_of(bits: int) -> float:
     """The float that passes as an integer."""
     (found,) = struct.unpack("<d", struct.pack("<q", bits))
     return float(found)
+
+
+def _is_plain(value: Any) -> int:
+    return int(abs(float(value)) in PLAIN)
 
 
 class _Slots:
@@ -63,7 +72,7 @@ class _Slots:
     def number(self, n: Any) -> Any:
         if n in (-1, 0, 1):
             return n
-        self.values.append(int(n))
+        self.values.append(whole(n))
         return Parameter(len(self.values) - 1)
 
     def axis(self, axis: Axis) -> Axis:
@@ -91,8 +100,21 @@ class _Slots:
     def loop(self, s: Loop) -> Loop:
         return replace(s, axis=self.axis(s.axis))
 
+    def sized(self, x: Literal) -> Literal:
+        """A literal that is computed from sizes."""
+        number: Number = x.value
+        if x in self.divisors or number.integer(_is_plain) == 1:
+            return self.literal(Literal(number.item(), x.dtype))
+        own = number.integer(bits_of if x.dtype.kind != "i" else int)
+        if ("n", own) not in self.literals:
+            self.values.append(own)
+            self.literals["n", own] = Parameter(len(self.values) - 1)
+        return Literal(self.literals["n", own], x.dtype)
+
     def literal(self, x: Literal) -> Literal:
         kind = x.dtype.kind
+        if type(x.value) is Number:
+            return self.sized(x)
         if kind not in "fVi" or abs(float(x.value)) in PLAIN or x in self.divisors:
             return x
         if kind == "i" and x.value in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max):
@@ -138,7 +160,9 @@ def number_of(x: Literal, integers: Sequence[int]) -> Any:
     """The value of a literal of a kernel whose slots these integers fill."""
     if not isinstance(x.value, Parameter):
         return x.value
-    own = integers[x.value.slot]
+    own: Any = integers[x.value.slot]
+    if type(own) is Symbolic and x.dtype.kind != "i":
+        return Number(_array_of, own)
     return own if x.dtype.kind == "i" else value_of(own)
 
 

@@ -272,6 +272,9 @@ def _merged(kernel: Kernel, group: tuple[Axis, ...], a: Axis, b: Axis) -> Kernel
     return replaced(kernel, by, axes)
 
 
+LOWEST = 1 << 30  # below any score
+
+
 def vector_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most memory is next to each other.
 
@@ -283,14 +286,15 @@ def vector_axis(kernel: Kernel) -> Axis | None:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
     found = _touched(kernel)  # where a value is chosen by is no memory
-    best, score = None, -math.inf
+    best, score = None, (-LOWEST, 0)
     for k, axis in enumerate(axes):
-        own = 0.0
+        beside = 0
         for i in found:
             c = i.coefficient(axis)
             hidden = axis in i.axes() and c == 0
-            own += 1.0 if c == 1 else 0.0 if c == 0 and not hidden else -1.0
-        own += k * 1e-3 + min(axis.extent, 16) * 1e-2
+            beside += 1 if c == 1 else 0 if c == 0 and not hidden else -1
+        # Longer axes up to a vector, then later ones, where as much lies side by side.
+        own = 100 * beside + (axis.extent if axis.extent < 16 else 16), k
         if own > score:
             best, score = axis, own
     return best

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from treadle.base.symbolic import at_least
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
@@ -40,7 +41,7 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
 
     Buffers that workers have of their own come after those.
     """
-    large = {k for k, n in enumerate(nodes) if n.type.nbytes >= STREAM}
+    large = {k for k, n in enumerate(nodes) if at_least(n.type.nbytes, STREAM)}
     if not large:
         return kernel
     for k in sorted(large):

@@ -223,7 +223,7 @@ def _elements(s: Store, loops: Around) -> int | None:
     if len(axes) < len(s.index.terms) or s.guards or set(axes) & set(bounded):
         return None
     reach = 0
-    for axis in sorted(axes, key=lambda a: int(abs(s.index.coefficient(a)))):
+    for axis in sorted(axes, key=lambda a: abs(s.index.coefficient(a))):
         step = abs(s.index.coefficient(axis))
         if step <= reach:
             return None  # steps may meet

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArityError, ShapeError
+from treadle.base.symbolic import array_of
 from treadle.base.types import Names, Type, broadcast_shapes
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import lifted, repeated, row_count
@@ -121,6 +122,11 @@ class Attention(Composite):
         ]
 
 
+def _seen(queries: int, keys: int) -> Array:
+    """Which keys stand no later than each query."""
+    return np.tri(queries, keys, dtype=bool)
+
+
 def weights_of(
     q: Tensor, k: Tensor, scale: Tensor, masks: list[Tensor], causal: bool
 ) -> Tensor:
@@ -129,8 +135,9 @@ def weights_of(
     for mask in masks:
         scores = scores + mask
     if causal:
-        seen = np.tri(q.type.shape[-2], k.type.shape[-2], dtype=bool)
-        scores = functions.where(as_tensor(seen), scores, -math.inf)
+        both = q.type.shape[-2], k.type.shape[-2]
+        seen = constant_node(array_of(_seen, both, *both))
+        scores = functions.where(seen, scores, -math.inf)
     found: Tensor
     if not masks or not scores.type.shape[-1]:
         found = functions.softmax(scores, -1)

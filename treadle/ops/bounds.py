@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.base.dtypes import float64, int64
 from treadle.base.errors import RunError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Input, Mistake, Sample, op
@@ -45,7 +46,7 @@ class InRange(Composite):
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
         # Read from a table of all that may be, which refuses what is not in it.
-        found = EMBEDDING(constant_node(np.arange(self.last + 1)), x)
+        found = EMBEDDING(constant_node(arange(self.last + 1)), x)
         return Cast(x.type.dtype)(found)
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:

@@ -16,8 +16,9 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
+from treadle.base.symbolic import array_of
 from treadle.base.types import Type, normalize_axis, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
@@ -338,7 +339,7 @@ class Diagonal(Composite):
         more = (m if self.offset >= 0 else n) - self._count(m, n)
         wide = functions.pad(functions.unname(g), [(0, 0)] * len(lead) + [(0, more)])
         shape = (*lead, m, 1) if self.offset >= 0 else (*lead, 1, n)
-        mask = as_tensor(np.eye(m, n, self.offset, dtype=bool))
+        mask = constant_node(array_of(_where_diagonal, (m, n), m, n, self.offset))
         found = functions.where(mask, reshape(wide, shape), 0)
         return (reshape(found, x.type.shape, axes=x.type.axes),)
 
@@ -362,6 +363,11 @@ class Diagonal(Composite):
             *super().mistakes(),
             Mistake(lambda: cls()(vector), ShapeError, "no diagonal"),
         ]
+
+
+def _where_diagonal(m: int, n: int, offset: int) -> Any:
+    """Where the diagonal of a matrix is."""
+    return np.eye(m, n, offset, dtype=bool)
 
 
 @provide

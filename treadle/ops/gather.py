@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.dtypes import kind
 from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
@@ -99,7 +100,7 @@ def numbered(given: Sequence[bool], ids: Sequence[Tensor]) -> list[Tensor]:
     """Positions of rows with the number of each row before them, so that they meet."""
     n, own = row_count(given, ids), lifted(given, ids)
     rank = max(x.type.ndim for x in own)
-    return [constant_node(np.arange(n).reshape(n, *[1] * (rank - 1))), *own]
+    return [functions.reshape(constant_node(arange(n)), (n, *[1] * (rank - 1))), *own]
 
 
 def moved(x: Tensor, source: int, target: int) -> Tensor:

@@ -16,6 +16,7 @@ from treadle.base.errors import (
     TraceError,
     TreadleError,
 )
+from treadle.base.places import Places
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
@@ -127,9 +128,9 @@ def _array(item: Any) -> Any:
         raise ArgumentError(f"the index {item!r} is no array: {error}") from None
 
 
-def _range(item: slice, n: int) -> tuple[int, int, int]:
+def _range(item: slice, n: int) -> Places:
     try:
-        return item.indices(n)
+        return Places.of(item, n)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"the index {item!r} is no range: {error}") from None
 
@@ -162,9 +163,9 @@ def planned(key: Any, t: Type) -> Plan:
             shape.append(1)
             names.append(None)
         elif isinstance(item, slice):
-            start, stop, step = _range(item, t.shape[d])
-            length = len(range(start, stop, step))
-            cuts.append((start, stop, step) if length else (0, 0, 1))
+            places = _range(item, t.shape[d])
+            length = places.count
+            cuts.append(tuple(places) if length else (0, 0, 1))
             shape.append(length)
             names.append(t.axes[d] if t.axes else None)
         else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.base.caches import cached
 from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type, normalize_axis
 from treadle.graph.leaves import (
     CONSTANT,
@@ -318,10 +319,10 @@ class CombineRows(Composite):
         # All rows of one id are summed up where one of them stands.
         if self.count is not None and self.count <= max(FEW, n * n):
             empty = broadcast_to(constant_node(np.zeros((), np.int32)), (self.count,))
-            number = constant_node(np.arange(n, dtype=np.int32))
+            number = constant_node(arange(n, np.int32))
             one = Embedding()(IndexSet((0,))(empty, number, ids), ids)
         elif n <= COMPARED:
-            number = constant_node(np.arange(n))
+            number = constant_node(arange(n))
             same = functions.equal(reshape(ids, (n, 1)), reshape(ids, (1, n)))
             one = functions.min(functions.where(same, number, n), 1)
         else:

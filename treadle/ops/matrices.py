@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.dtypes import complex64
 from treadle.base.errors import RunError, ShapeError, TreadleError
+from treadle.base.symbolic import array_of
 from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Input, Mistake, Op, Sample, leading, matched
@@ -50,7 +51,11 @@ def mirrored(x: Tensor) -> Tensor:
 
 def identity(x: Tensor, n: int) -> Tensor:
     """The n by n identity in the dtype of x."""
-    return constant_node(np.eye(n, dtype=x.type.dtype))
+    return constant_node(array_of(_eye, (n, n), n, x.type.dtype))
+
+
+def _eye(n: int, dtype: Any) -> Any:
+    return np.eye(n, dtype=dtype)
 
 
 def on_diagonal(v: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ from typing import Any, cast
 import numpy as np
 
 from treadle.base.errors import ArgumentError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float
+from treadle.ops.cast import as_float, astype
 from treadle.ops.families import Composite, reduced
 from treadle.ops.reduce import along, spread
 
@@ -65,12 +66,12 @@ class Median(Composite):
         g, x = spread(g, xs[0], (self.axis,), self.keepdims), functions.unname(xs[0])
         n = x.type.shape[self.axis]
         order = functions.argsort(x, axis=self.axis)
-        weights = np.zeros(n)
-        weights[[(n - 1) // 2]] += 0.5
-        weights[[n // 2]] += 0.5
         shape = [1] * x.type.ndim
         shape[self.axis] = n
-        sorted_weights = as_tensor(weights.reshape(shape).astype(x.type.dtype))
+        ranks = functions.reshape(constant_node(arange(n)), shape)
+        middle = [functions.equal(ranks, k) for k in ((n - 1) // 2, n // 2)]
+        low, high = (astype(here, x.type.dtype) * 0.5 for here in middle)
+        sorted_weights = low + high
         places = functions.argsort(order, axis=self.axis)
         wide = functions.broadcast_to(sorted_weights, x.type.shape)
         mine = functions.take_along_axis(wide, places, self.axis)

@@ -12,8 +12,9 @@ import numpy as np
 
 from treadle.base.dtypes import int32
 from treadle.base.errors import AxisError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
@@ -363,10 +364,11 @@ class CumulativeMax(Running):
         # A greatest element has the derivatives of all places where it still stands.
         n = x.type.shape[self.axis]
         shape = [n if k == self.axis else 1 for k in range(x.type.ndim)]
-        last = np.arange(n) == (0 if self.reverse else n - 1)
+        places = functions.reshape(constant_node(arange(n)), shape)
+        last = functions.equal(places, 0 if self.reverse else n - 1)
         later = self.next(y)
         stands = (y == later) | functions.isnan(y)
-        stays = astype(stands & as_tensor(~last.reshape(shape)), g.type.dtype)
+        stays = astype(stands & functions.logical_not(last), g.type.dtype)
         step = -1 if self.reverse else 1
         first = 1 - functions.shift(stays, step, self.axis)
         return first * self.gathered(stays, g)

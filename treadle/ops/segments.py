@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.base.dtypes import accumulator, kind
 from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
@@ -100,7 +101,7 @@ def begins_of(starts: Array, count: int) -> Array:
 
 def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
     """The row of each of so many elements, and whether it lies in any."""
-    numbers = constant_node(np.arange(count, dtype=starts.type.dtype))
+    numbers = constant_node(arange(count, starts.type.dtype))
     starts = InRange(count, "start")(starts)
     rises = InRange(count, "the distance of starts")(starts[1:] - starts[:-1])
     starts = functions.concat([starts[:1], starts[:-1] + rises])

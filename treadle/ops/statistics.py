@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import complex64, int64, real_of
+from treadle.base.symbolic import counted
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Cotangents, Input, Sample, op
@@ -84,12 +85,12 @@ class Mean(Folded):
 
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
-        y = sum(x, self.axes) / extent(x, self.axes)
+        y = sum(x, self.axes) / counted(extent(x, self.axes))
         return kept(y, x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
-        share = spread(g, x, self.axes, self.keepdims) / extent(x, self.axes)
+        share = spread(g, x, self.axes, self.keepdims) / counted(extent(x, self.axes))
         return (over(x, share),)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.base.caches import cached
+from treadle.base.symbolic import whole
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
@@ -209,7 +210,7 @@ def _meet(a: Index, b: Index, axes: Sequence[Axis], same: bool) -> bool:
     if any(x in axes for x in (*own.axes(), *other.axes())):
         return True  # a place depends on the loops in another way too
     (least, most), (low, high) = own.bounds(), other.bounds()
-    steps = [(abs(int(a.coefficient(x))), x.extent - 1) for x in axes]
+    steps = [(abs(whole(a.coefficient(x))), x.extent - 1) for x in axes]
     return _adds_up(low - most, high - least, sorted(steps, reverse=True), same)
 
 
@@ -231,12 +232,14 @@ def _adds_up(
     if not step:
         return _adds_up(low, high, others, moved or most > 0)
     reach = sum(s * n for s, n in others)
-    first = max(-most, -((reach - low) // step))
-    last = min(most, (high + reach) // step)
-    return any(
-        _adds_up(low - k * step, high - k * step, others, moved or k != 0)
-        for k in range(first, last + 1)
-    )
+    first, last = -((reach - low) // step), (high + reach) // step
+    first, last = max(-most, first), min(most, last)
+    k = first
+    while k <= last:
+        if _adds_up(low - k * step, high - k * step, others, moved or k != 0):
+            return True
+        k += 1
+    return False
 
 
 def _walk(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import float32, float64
+from treadle.base.symbolic import at_least
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
@@ -148,7 +149,7 @@ class Arrangement:
     @lazy
     def small(self) -> bool:
         """Whether all that lies there at any time is too little to save any of it."""
-        return sum(x.type.nbytes for x in self.kept.values()) < LARGE
+        return not at_least(sum(x.type.nbytes for x in self.kept.values()), LARGE)
 
     def steps(self) -> list[Unit]:
         """The units that are steps: not those that a product does itself."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.caches import Cache
+from treadle.base.symbolic import bits
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import Strides, is_virtual
 from treadle.loops.region import Region
@@ -85,11 +86,10 @@ def form_of(
     return Form((loops, tuple(parts), order, kept), nodes, numbers)
 
 
-def _bytes(x: Tensor) -> bytes:
+def _bytes(x: Tensor) -> Any:
     """The value of a number or an array that stands in a kernel."""
-    array = x.array
-    assert array is not None
-    return array.tobytes()
+    assert x.array is not None
+    return bits(x.array)
 
 
 Made = tuple[Any, Sequence[Tensor]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from treadle.base.symbolic import at_least
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
@@ -76,7 +77,7 @@ class Grouping:
         region = unit.region
         assert region is not None
         size = math.prod([a.extent for a in region.axes])
-        if size < MANY:
+        if not at_least(size, MANY):
             return
         near = self.units[-NEAR - 1 : -1]
         for other in reversed(near):

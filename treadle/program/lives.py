@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import lazy
+from treadle.base.caches import Cache, lazy
+from treadle.base.room import room
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, largest_live_set, plan
 from treadle.program.program import Launch, Program
@@ -18,21 +20,41 @@ __all__ = ["Lives", "demand", "lives"]
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 ALIGNMENT = 64
+FINE = 3  # binary digits after the first of the sizes that plans are made for
 
 
 @dataclass(frozen=True)
 class Lives:
     """The ranges of an arena and their plan.
 
-    `place` has the range of each buffer of the arena and of each workspace, `steps` the
-    first and last step that touch it; `bound` is what no such plan can be smaller than.
+    `place` and `steps` as `ranges_of` tells them; `regions` have the first and last
+    step of each of their chains.
     """
 
     ranges: list[Range]
     plan: Plan
-    bound: int
     place: dict[int, int]
     steps: dict[int, tuple[int, int]]
+    regions: list[list[tuple[int, int]]]
+
+    @lazy
+    def bound(self) -> int:
+        """What no such plan can be smaller than."""
+        return largest_live_set(self.ranges, regions=self.regions)
+
+    def resized(self, sizes: tuple[int, ...], known: Cache[Any, Plan]) -> Lives:
+        """The same for ranges of other sizes, by a plan that serves sizes near them;
+        `known` has those that were made.
+        """
+        wide = tuple([room(n, FINE) for n in sizes])
+        made = known.get(wide)
+        if made is None:
+            spans = zip(wide, self.ranges, strict=True)
+            own = [Range(n, r.first, r.last) for n, r in spans]
+            made = known[wide] = plan(own, regions=self.regions)
+        pairs = zip(sizes, self.ranges, strict=True)
+        ranges = [Range(n, r.first, r.last) for n, r in pairs]
+        return Lives(ranges, made, self.place, self.steps, self.regions)
 
     def dying(self, first: int, stop: int) -> list[int]:
         """The ranges that end in some steps, and whose bytes nobody has then."""
@@ -69,9 +91,19 @@ def demand(program: Program) -> int:
 
 
 def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
+    """The ranges of a program and their plan, as `ranges_of` tells them."""
+    ranges, place, steps = ranges_of(program, workspaces)
+    regions = _bounds(program)
+    return Lives(ranges, plan(ranges, regions=regions), place, steps, regions)
+
+
+def ranges_of(
+    program: Program, workspaces: Mapping[int, tuple[int, int]]
+) -> tuple[list[Range], dict[int, int], dict[int, tuple[int, int]]]:
     """The ranges of a program; `workspaces` has the step and bytes of each, by number.
 
-    A buffer that is written over another one has that one's range.
+    The range of each buffer of the arena and of each workspace, and the first and last
+    step that touch it. A buffer that is written over another one has that one's range.
     """
     touches, count = _Touches.of(program), len(program.buffers)
     whole = np.arange(count)
@@ -98,9 +130,7 @@ def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
         place[n] = len(ranges)
         steps[n] = k, k
         ranges.append(Range(size, k, k))
-    regions = _bounds(program)
-    bound = largest_live_set(ranges, regions=regions)
-    return Lives(ranges, plan(ranges, regions=regions), bound, place, steps)
+    return ranges, place, steps
 
 
 def _bounds(program: Program) -> list[list[tuple[int, int]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from treadle.base.symbolic import whole
 from treadle.loops.index import Datum, Parameter
 from treadle.loops.kernel import (
     Apply,
@@ -125,7 +126,7 @@ def _clipped(step: Launch) -> set[tuple[int, int]]:
     for number, values in _stored(step).items():
         limits = {_limit(x, step.integers) for x in values}
         if len(limits) == 1 and None not in limits:
-            found.add((number, int(limits.pop() or 0) + 1))
+            found.add((number, whole(limits.pop() or 0) + 1))
     return found
 
 
@@ -139,7 +140,7 @@ def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
     if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
         low = inner.inputs[1]
         if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
-            return int(number_of(limit, integers))
+            return whole(number_of(limit, integers))
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from treadle.base.symbolic import at_least
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
@@ -42,7 +43,7 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         if type(node.op) is Cast and is_widened(node) and _lies(node.inputs[0]):
             recomputed(node)
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
-    cheap = [n for n in nodes if type(n.op) in kinds and n.type.size >= LARGE]
+    cheap = [n for n in nodes if type(n.op) in kinds and at_least(n.type.size, LARGE)]
     if not cheap:
         return
     readers, folded = uses(nodes), _folded(nodes)

@@ -8,6 +8,7 @@ one step at a time, which needs no search.
 
 from __future__ import annotations
 
+from treadle.base.symbolic import plain
 from treadle.program.arrange import LARGE, Arrangement
 from treadle.program.risks import is_sure
 from treadle.program.timeline import Timeline
@@ -71,7 +72,7 @@ class _Order:
         return [n.serial for n in nodes if n.serial in self.time.kept]
 
     def _bytes(self, serials: list[int]) -> int:
-        return sum(self.time.kept[s].type.nbytes for s in serials)
+        return sum(plain(self.time.kept[s].type.nbytes) for s in serials)
 
     def _earliest(self, k: int, freed: list[int]) -> int:
         """The place after all that a step waits for and all that read what it frees."""

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from treadle.base.symbolic import plain
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, copied
 from treadle.loops.lower import has_rule
@@ -60,7 +61,7 @@ class _Choices:
         busy = set(time.read[step])
         busy |= {n.serial for unit in time.units[step] for n in unit.nodes}
         own = busy & time.kept.keys()
-        self.bytes = sum(time.kept[s].type.nbytes for s in own)
+        self.bytes = sum(plain(time.kept[s].type.nbytes) for s in own)
         self.free = own | set(time.arranged.results)
         self.below: dict[int, Sequence[Tensor]] = {}
         self.until: dict[int, int] = {}  # the last step that might read a node
@@ -90,7 +91,7 @@ class _Choices:
     def _cost(self, x: Tensor) -> int:
         """What it costs to compute a node again, unless that takes too much memory."""
         seconds = cost(x, self.time.arranged, self.products)
-        if seconds is None or (x.type.nbytes > self.spike and self._lies(x)):
+        if seconds is None or (plain(x.type.nbytes) > self.spike and self._lies(x)):
             return ENDLESS
         return round(seconds / UNIT)
 
@@ -98,7 +99,7 @@ class _Choices:
         """What it costs to keep a node for as long as it may be read."""
         stays = (self.until[x.serial] - self.step) / (len(self.time.steps) - self.step)
         share = SHORT + (1 - SHORT) * stays
-        return round(share * price * x.type.nbytes / UNIT)
+        return round(share * price * plain(x.type.nbytes) / UNIT)
 
     def _lies(self, x: Tensor) -> bool:
         """Whether a node can lie in memory: it is no other one seen in another way."""
@@ -152,7 +153,7 @@ class _Choices:
             return self.points[x.serial] not in side
 
         found = _reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
-        kept = sum(x.type.nbytes for x in found if not again(x))
+        kept = sum(plain(x.type.nbytes) for x in found if not again(x))
         chosen = {x.serial for x in found if again(x)}
         return _Choice(self.time, self.step, chosen, self.bytes + kept)
 
@@ -243,16 +244,18 @@ def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:
     """Seconds that a node takes to compute; None if it is not computed twice."""
     product = arranged.products.get(node.serial)
     if product is not None:
-        work = 2 * FLOP * math.prod(product[0].sizes)
-        quick = isinstance(node.op, Contract) and work <= QUICK * node.type.nbytes
+        work = 2 * FLOP * math.prod(map(plain, product[0].sizes))
+        quick = isinstance(node.op, Contract) and work <= QUICK * plain(
+            node.type.nbytes
+        )
         return OP + work if products or quick else None
     if isinstance(node.type, TupleType) or not arranged.supported(node):
         return None
     if isinstance(node.op, Reduction):
-        return OP + MOVED * node.inputs[0].type.size
+        return OP + MOVED * plain(node.inputs[0].type.size)
     if isinstance(node.op, (*CHEAP, Cast)) or not isinstance(node.op, Elementwise):
-        return OP + MOVED * node.type.size if has_rule(node.op) else None
-    return OP + COMPUTED * node.type.size
+        return OP + MOVED * plain(node.type.size) if has_rule(node.op) else None
+    return OP + COMPUTED * plain(node.type.size)
 
 
 Arrange = Callable[[Mapping[int, Tensor]], Arrangement]

@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from treadle.base.caches import lazy
+from treadle.base.symbolic import plain
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
@@ -77,8 +78,8 @@ class Timeline:
         change = [0] * (len(self.steps) + 1)
         for serial, node in self.kept.items():
             first = self.at[serial]
-            change[first] += node.type.nbytes
-            change[self.last.get(serial, first) + 1] -= node.type.nbytes
+            change[first] += plain(node.type.nbytes)
+            change[self.last.get(serial, first) + 1] -= plain(node.type.nbytes)
         return list(itertools.accumulate(change[:-1]))
 
     def demands(self) -> list[int]:
@@ -90,14 +91,14 @@ class Timeline:
         if self.units[k][-1].region is None:
             return 0
         dying = [
-            self.kept[s].type.nbytes
+            plain(self.kept[s].type.nbytes)
             for s in self.read[k]
             if s in self.kept and self.last[s] == k and self.at[s] < k
         ]
         saved = 0
         for unit in self.units[k]:
             for node in unit.nodes:
-                size = node.type.nbytes if node.serial in self.kept else 0
+                size = plain(node.type.nbytes) if node.serial in self.kept else 0
                 if size in dying:
                     dying.remove(size)
                     saved += size
@@ -112,5 +113,5 @@ class Timeline:
             for serial, node in self.kept.items()
             if self.at[serial] <= k <= self.last.get(serial, self.at[serial])
         ]
-        held.sort(key=lambda n: -n.type.nbytes)
+        held.sort(key=lambda n: -plain(n.type.nbytes))
         return Demand(k, demands[k] if demands else 0, tuple(held))

@@ -14,6 +14,7 @@ from typing import Any
 
 from treadle.base.errors import TreadleError
 from treadle.base.options import current
+from treadle.base.symbolic import Number, bits
 from treadle.base.types import TupleType
 from treadle.graph.body import Body, effect_of, with_bodies
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
@@ -211,10 +212,10 @@ class Driver:
             return node
         if node.op is not LITERAL and node.type.shape:
             return node
-        stored = node.array
+        stored: Any = node.array
         assert stored is not None
         if not stored.shape:
-            key = ("number", stored.dtype, stored.tobytes())
+            key = ("number", stored.dtype, bits(stored))
             if node.op is not LITERAL and not (self.marks and node._name is None):
                 return self._table.setdefault((key, node.op), node)
             if key not in self._table:
@@ -222,7 +223,7 @@ class Driver:
                 made = node if own else Tensor(LITERAL, (), node.type, stored)
                 self._table[key] = made
             return self._table[key]
-        if not 0 < stored.size <= UNIFORM:
+        if type(stored) is Number or not 0 < stored.size <= UNIFORM:
             return node
         one = stored.flat[0]
         raw = stored.tobytes()

@@ -15,6 +15,7 @@ from typing import Any
 from treadle.autodiff.reverse import Tidy, tidied
 from treadle.autodiff.written import Derivative, expansion
 from treadle.base.dtypes import HALF, float32
+from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type, has_names, without_names
 from treadle.graph.body import argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
@@ -162,7 +163,7 @@ class _Numbering:
                 own = Tensor(node.op, (), without_names(node.type), value)
                 self.done[node.serial] = self.done[own.serial] = own
             return _one(self.done[node.serial])
-        key = ("literal", value.dtype, value.tobytes())
+        key = ("literal", value.dtype, bits(value))
         return self.table.setdefault(key, node)
 
     def convert(self, node: Tensor, made: Mapping[int, Results]) -> Results:

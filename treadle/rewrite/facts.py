@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType, float32, float64, kind
+from treadle.base.symbolic import Number
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Literal
 from treadle.graph.op import Op
@@ -30,6 +31,7 @@ __all__ = [
 # In normal form a literal with one value in all elements is a number, broadcast.
 CONSTANTS: tuple[type[Op], ...] = (Literal, BroadcastTo)
 DEPTH = 6  # how far facts are followed up
+_BOUNDS = (0.0, 1.0, 8.0, 4096.0, 2.0**31, 1e29)
 _BOUNDED = {"Cast", "Negative", "Abs", "Add", "Subtract", "Multiply", "BroadcastTo"}
 _BOUNDED |= {"Reshape", "PermuteDims", "Slice", "Flip", "Roll"}
 _PASSES = ("BroadcastTo", "Reshape", "PermuteDims", "Slice", "Flip", "Roll", "Index")
@@ -51,7 +53,10 @@ def number_of(x: Tensor) -> Any:
     if kind(x.type.dtype) == "complex":
         return None
     assert x.array is not None
-    value = x.array.item()
+    stored: Any = x.array
+    if type(stored) is Number:
+        return stored
+    value = stored.item()
     return value if isinstance(value, (bool, int, float)) else float(value)
 
 
@@ -60,6 +65,7 @@ def is_number(x: Tensor, value: float) -> bool:
     found = number_of(x)
     if found is None or found != value:
         return False
+    found = float(found)
     return found != 0 or math.copysign(1.0, found) == math.copysign(1.0, value)
 
 
@@ -124,8 +130,7 @@ def bound(x: Tensor, depth: int = DEPTH) -> float:
         return 2.0 ** (x.type.dtype.itemsize * 8)
     stored = _stored(x)
     if stored is not None:
-        known = stored.size <= 4096 and np.isfinite(stored.astype(float)).all()
-        return float(np.abs(stored.astype(float)).max(initial=0)) if known else math.inf
+        return _largest(stored)
     name = _name(x)
     if name == "OneHot":
         return 1.0
@@ -135,6 +140,16 @@ def bound(x: Tensor, depth: int = DEPTH) -> float:
     if name == "Multiply":
         return below[0] * below[1]
     return sum(below) if name in ("Add", "Subtract") else below[0]
+
+
+def _largest(stored: Any) -> float:
+    """As `bound`, of a constant: a few numbers, so that sizes change it rarely."""
+    if stored.size > 4096:
+        return math.inf
+    if type(stored) is not Number:
+        wide = np.abs(stored.astype(float))
+        stored = wide.max(initial=0) if np.isfinite(wide).all() else math.inf
+    return next((n for n in _BOUNDS if -n <= stored <= n), math.inf)
 
 
 _NONNEGATIVE = {
@@ -156,7 +171,7 @@ def is_nonnegative(x: Tensor, depth: int = DEPTH) -> bool:
         return False
     stored = _stored(x)
     if stored is not None:
-        return stored.size <= 4096 and bool((stored >= 0).all())
+        return stored.size <= 4096 and bool(np.all(stored >= 0))
     name = _name(x)
     if name in _NONNEGATIVE:
         return True
@@ -182,7 +197,7 @@ def is_positive(x: Tensor, depth: int = DEPTH) -> bool:
         return False
     stored = _stored(x)
     if stored is not None:
-        return stored.size <= 4096 and bool((stored > 0).all())
+        return stored.size <= 4096 and bool(np.all(stored > 0))
     name = _name(x)
     if name in ("Exp", "Sigmoid", "Softmax", "Softplus"):
         return True

@@ -24,6 +24,7 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.moved import Together, let_go
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
+from treadle.runtime.sized import Sizes
 from treadle.runtime.steps import (
     Plan,
 )
@@ -47,6 +48,7 @@ class Plans:
         # Variables that were assigned before a run, by id, with numbers for keys.
         self._assigned: Cache[int, tuple[Variable, tuple[int, int]]]
         self._assigned = Cache("variables assigned before steps", WRITTEN)
+        self._sizes = Sizes()
         self.hits = self.misses = 0
 
     def __deepcopy__(self, memo: object) -> Plans:
@@ -79,9 +81,11 @@ class Plans:
         None if there was none. One that `cuts` would lose derivatives that are yet to
         be computed.
         """
-        plan = self.known(key)
+        plan = self.known(key) or self._resized(key, look)
         if plan is None:
             return None
+        if plan.once:
+            self._table[key] = True
         lost = endangered(look.nodes[: look.asked]) if cuts else []
         if lost:
             inside = {node.serial for node in look.nodes}
@@ -98,6 +102,18 @@ class Plans:
                 self._table.move_to_end(key)
         return done
 
+    def _resized(self, key: Any, look: Look) -> Plan | None:
+        """A plan for a size never seen, if others of its family tell it."""
+        if key in self._table:  # it was seen, and has none of its own
+            return None
+        look.family = self._sizes.key(key, look)
+        if look.family is None:
+            return None
+        plan = self._sizes.find(look.family, look)
+        if plan is not None:
+            self._table[key] = plan
+        return plan
+
     def note(
         self, key: Any, look: Look, own: Owned, spends: bool = True
     ) -> Recording | None:
@@ -109,6 +125,7 @@ class Plans:
         self.misses += 1
         if first:
             seen = self.hits + TRIED > self.misses
+            seen = self._sizes.is_known(look.family) or seen
             self._table[key] = True
         found = Recording(key, look, own, spends, first) if seen is True else None
         look.nodes, look.updates = [], []  # what it holds would count as asked for
@@ -128,7 +145,10 @@ class Plans:
         with recording(note):
             yield
         if note is not None:
-            self._table[note.key] = note.plan() or note.first
+            plan = note.plan()
+            self._table[note.key] = plan or note.first
+            if plan is not None and note.family is not None:
+                self._sizes.note(note.family, plan, len(note.place))
 
 
 def _carried_out(plan: Plan, look: Look) -> list[Tensor] | None:

@@ -79,6 +79,8 @@ class Explanation:
         ]
         memory, steps = self.lowered.memory, self.lowered.steps
         lines.append(f"program: {steps} steps, {memory.arena:,} bytes of arena")
+        if self.lowered.served is not None:
+            lines.append(f"sizes: {self.lowered.served}")
         if self.rows is not None:
             together, alone = self.rows
             lines.append(f"rows: {together} records as rows, {alone} one by one")

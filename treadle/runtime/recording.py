@@ -70,7 +70,7 @@ class Recording(Recorder):
     def __init__(
         self, key: Any, look: Look, own: Owned, spends: bool, first: bool
     ) -> None:
-        self.key, self.own, self.first = key, own, first
+        self.key, self.own, self.first, self.family = key, own, first, look.family
         self.values, self.spends = False, spends
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
         self.kept: list[int] = []  # of what is kept for gradients besides

@@ -16,6 +16,7 @@ from treadle.batch.forest import OFTEN, Forest
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
+from treadle.graph.extents import family
 from treadle.graph.frame import top
 from treadle.graph.look import MOST, look
 from treadle.graph.numbers import number, number_of
@@ -200,7 +201,8 @@ def _looks(found: Columns, asked: Container[int]) -> Any:
     for x in ops.values():  # of which Variable an Update is a version decides nothing
         numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
-    return told.digest(), tuple(wanted), tuple(numbers)
+    own = family(numbers, found.nodes)
+    return told.digest(), tuple(wanted), tuple(numbers) if own is None else own[0]
 
 
 def _derivable(forest: Forest) -> bool:

@@ -258,6 +258,7 @@ class Plan:
     values: Valued | None = None  # of a run that cuts nothing
     small: Any = None  # the same for the core, where all parts are small
     still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
+    once: bool = False  # at the second sight it is made with what gradients need
 
     def run(self, look: Look) -> list[Tensor]:
         """Run all parts for this graph, settle and cut its nodes, and commit; the nodes

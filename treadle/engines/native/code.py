@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from treadle.base.caches import cached
 from treadle.base.dtypes import bfloat16, float16, float32, float64, int8
-from treadle.engines.native.contraction import MatmulPlan, plan_matmul
+from treadle.engines.native.contraction import plan_matmul
 from treadle.engines.native.convolution import plan_convolution
 from treadle.engines.native.emit import emit
 from treadle.engines.native.finish import epilogue_of
@@ -50,8 +50,6 @@ class Code:
     scratch: int = 0  # bytes for each worker
     workspace: int = 0  # bytes
     packs: int | None = None  # the buffer of weights that alone fill the workspace
-    plan: MatmulPlan | None = None  # that the arguments from `planned` on come from
-    planned: int = 0
 
 
 def coded(step: Launch | Product, room: int = 0) -> tuple[Code, ...]:
@@ -117,7 +115,6 @@ def _product(step: Product, layout: Layout, room: int) -> Code:
     arguments += [(number, 0) for number in finish.buffers] if finish else []
     arguments.append(("scratch", 0))
     arguments += [f.name for f in made.functions]
-    planned = len(arguments)
     arguments += made.arguments
     arguments += finish.integers if finish else ()
     return Code(
@@ -127,8 +124,6 @@ def _product(step: Product, layout: Layout, room: int) -> Code:
         made.total,
         made.grain,
         made.scratch,
-        plan=made,
-        planned=planned,
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from treadle.base.allocate import headroom
 from treadle.base.caches import tables
 from treadle.base.collector import HeldBack
-from treadle.base.errors import OutOfMemoryError, TreadleError
+from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
@@ -29,7 +28,8 @@ from treadle.engines.native.cache import disk_cache
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
-from treadle.engines.native.keys import Structure, family, structure
+from treadle.engines.native.keys import Structure, structure
+from treadle.engines.native.known import Known
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.pool import pool
@@ -37,14 +37,18 @@ from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
 from treadle.engines.native.run import PositionError, beside, memory_of
+from treadle.engines.native.sizes import Plain
 from treadle.engines.native.small import workers
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
-from treadle.graph.claim import Claim, InPlace
+from treadle.engines.native.workspace import fitting
+from treadle.graph.claim import Claim
+from treadle.graph.extents import family
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Future, Resident, array_of
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import place_inside
+from treadle.program.build import Draft
 from treadle.rewrite.record import recording
 
 __all__ = ["Native"]
@@ -154,7 +158,7 @@ class Native(Engine):
         results = {n: number for number, n, _ in linked.program.results}
         arguments = enumerate(linked.program.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
-        program = _Known(self, key, leaves)
+        program = Known(self, key, leaves)
         given = [order[k] for k in leaves]
         tell = sorted(more), noted, still
         return Found(program, given, numbers, reused, linked.needs, *tell)
@@ -166,6 +170,11 @@ class Native(Engine):
             return None
         self._thread.latest = found[0]
         return found[0]
+
+    def ran(self, linked: Linked) -> None:
+        """Note which program this thread is about to run."""
+        self.programs.hits += 1
+        self._thread.latest = linked
 
     def at_once(
         self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Any
@@ -196,10 +205,13 @@ class Native(Engine):
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
-        linked, _ = self._compile(_Wanted(structure(nodes, feeds, keep), feeds, keep))
+        made = structure(nodes, feeds, keep)
+        linked, _ = self._compile(_Wanted(made, feeds, keep))
         if recording() is not None:
             linked.link()
-        return lowered(linked, graph)
+        own = family(made.key(keep, *_settings()), made.nodes)
+        served = None if own is None else self.programs.families.served(own)
+        return replace(lowered(linked, graph), served=served)
 
     def latest(self) -> Lowered | None:
         linked = self.latest_linked()
@@ -208,7 +220,7 @@ class Native(Engine):
     def latest_linked(self) -> Linked | None:
         """The program that ran last in this thread, if it is kept."""
         found = getattr(self._thread, "latest", None)
-        return found.linked() if isinstance(found, _Known) else found
+        return found.linked() if isinstance(found, Known) else found
 
     @property
     def records(self) -> bool:
@@ -277,35 +289,46 @@ class Native(Engine):
 
     def _sized(self, key: tuple[int, ...], wanted: _Wanted) -> tuple[Linked, list[int]]:
         """A program by what is known of other extents; else it is compiled."""
-        own = None
-        if recording() is None and not current().check:
+        own, now = None, current()
+        if recording() is None and not (now.check or now.workspace):
             own = family(key, wanted.made.nodes)
         if own is None:
             return self._compile(wanted)
-        families = self.programs.families
-        found = families.made(own, _lanes())
-        extents = None if found else families.beyond(own)
-        far = wanted.resized(extents) if extents else None
-        if far is not None and extents is not None:
-            with suppress(TreadleError):  # there may be no memory for so much
-                families.add((own[0], extents), self._compile(far))
-            found = families.made(own, _lanes())
+
+        def traced(extents: Iterable[Any]) -> Plain | None:
+            resized = wanted.resized(extents)
+            if resized is None:
+                return None
+            return Plain(*self._translated(resized, lambda x: next(x).build()))
+
+        found = self.programs.families.made(own, traced, _lanes())
         if found is None:
             found = self._compile(wanted)
-            families.add(own, found)
+            found[0].extents = own[1]
         return found
 
     def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
         """As `_linked`, not compiled."""
+        choose = partial(fitting, lanes=_lanes())
+        linked: Linked
+        linked, leaves, linked.again, linked.inside = self._translated(wanted, choose)
+        return linked, leaves
+
+    def _translated(
+        self, wanted: _Wanted, choose: Callable[[Iterator[Draft]], Any]
+    ) -> tuple[Any, list[int], list[int], list[tuple[int, int, int]]]:
+        """What is chosen of the drafts of a graph; the places of its leaves, of what an
+        earlier program could have kept, and what of that is inside of calls.
+        """
         made, place = wanted.made, wanted.made.place
         given = made.nodes, wanted.feeds, wanted.keep, place, wanted.more, made.recipes
-        linked, graph = translated(*given, lanes=_lanes())
-        linked.again = [place[x.serial] for x in graph.again]
-        linked.inside = [
+        chosen, graph = translated(*given, choose)
+        again = [place[x.serial] for x in graph.again]
+        inside = [
             (place[call.serial], place_inside(call, x), x.type.nbytes)
             for call, x in graph.once_more
         ]
-        return linked, [place[x.serial] for x in graph.leaves]
+        return chosen, [place[x.serial] for x in graph.leaves], again, inside
 
 
 @dataclass(frozen=True)
@@ -329,50 +352,6 @@ class _Wanted:
             {made.nodes[place[s]].serial for s in x} for x in (self.keep, self.more)
         )
         return _Wanted(*found, keep, more)
-
-
-class _Known:
-    """A program that is looked up by its key for each run."""
-
-    def __init__(self, native: Native, key: tuple[int, ...], leaves: list[int]) -> None:
-        self._native, self._key, self._leaves = native, key, leaves
-        self._kept: Linked | None = None
-
-    def run(
-        self,
-        arrays: Sequence[np.ndarray[Any, Any]],
-        spent: Set[int],
-        held: InPlace | None = None,
-        claim: Claim | None = None,
-    ) -> dict[int, Any]:
-        return self._linked().run(arrays, spent, None, held, claim)
-
-    def begin(
-        self,
-        arrays: Sequence[np.ndarray[Any, Any]],
-        spent: Set[int],
-        held: InPlace | None = None,
-        claim: Claim | None = None,
-    ) -> dict[int, Any]:
-        return self._linked().begin(arrays, spent, held, claim)
-
-    def small(self) -> Any:
-        linked = self.linked()
-        if linked is None or linked.small is None:
-            return None
-        self._kept = linked  # plans lead to its code
-        return linked.small
-
-    def linked(self) -> Linked | None:
-        """The program, if it is kept."""
-        found = self._native.programs.peek(self._key)
-        return self._kept if found is None else found[0]
-
-    def _linked(self) -> Linked:
-        linked = self._native.known(self._key, self._leaves)
-        if linked is None:
-            raise Failed
-        return linked
 
 
 def _settings() -> tuple[Any, ...]:

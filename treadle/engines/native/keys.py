@@ -2,141 +2,23 @@
 
 Ops, types and literals are written as negative numbers (`graph/numbers.py`), so that a
 look-up compares numbers alone.
-
-Graphs that differ in extents alone are a family: `family` tells its key, and the
-extents of one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import Cache
-from treadle.base.types import Type
-from treadle.graph.body import Body, sign_of
-from treadle.graph.leaves import LITERAL, Constant
-from treadle.graph.numbers import known_by, number, number_of
-from treadle.graph.op import Op
+from treadle.graph.leaves import LITERAL
+from treadle.graph.numbers import number, number_of
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
 from treadle.program.layout import order_of
 
-__all__ = ["EXTENTS", "Open", "Structure", "family", "lies", "sized", "structure"]
-
-KNOWN = 1 << 16  # ops and types without extents
-# Fields of ops that hold extents, or where something begins and ends.
-EXTENTS = {"shape", "extents", "extent", "count", "columns", "mask"}
-EXTENTS |= {"starts", "stops", "widths"}
-WRITTEN = 8  # rules look for no larger number
-LARGE = 1 << 31  # no size in a literal
-
-Open = tuple[Any, tuple[int, ...]]  # what is left without extents, and these
-
-_open: Cache[int, Open] = Cache("ops and types without extents", KNOWN)
-
-
-def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
-    """The key that a family of graphs has in common, and the extents of this one.
-
-    `nodes` are those of the structure. None if too much has been numbered since.
-    """
-    parts: list[int] = []
-    extents: list[int] = []
-    for part in key:
-        if part >= 0:
-            parts.append(part)
-            continue
-        known = _open.get(part)
-        if known is None:
-            x = known_by(part)
-            if x is None:
-                return None
-            known = _open[part] = _opened(part, x, nodes)
-        parts.append(known[0])
-        extents += known[1]
-    return tuple(parts), tuple(extents)
-
-
-def _opened(own: int, x: Any, nodes: Sequence[Tensor]) -> Open:
-    """The number of a thing without the extents in it, and these; `own` is its own."""
-    found: list[int] = []
-    if type(x) is tuple and isinstance(x[0], type):  # the sign of an op with bodies
-        ops = (node.op for node in nodes if type(node.op) is x[0])
-        x = next((op for op in ops if sign_of(op) == x), x)
-    if isinstance(x, Op):
-        shown = _op(x, found)
-        return (number(shown), tuple(found)) if found else (own, ())
-    if type(x) is not tuple:
-        return own, ()
-    if x[0] == "leaf":
-        _, shape, *rest = x
-        return number(("leaf", _without(shape, found), *rest)), tuple(found)
-    if x[0] == "literal":
-        _, dtype, raw = x
-        value = np.frombuffer(raw, dtype)[0]
-        if sized(value):
-            return number(("literal", dtype, None)), (int(value),)
-    return own, ()
-
-
-def _op(op: Op, found: list[int]) -> Any:
-    """An op without extents, which are moved to a list."""
-    shown: list[Any] = [type(op)]
-    for f in fields(op):  # type: ignore[arg-type]
-        value = getattr(op, f.name)
-        if f.name in EXTENTS:
-            value = _without(value, found)
-        shown.append(_body(value, found) if isinstance(value, Body) else value)
-    return tuple(shown)
-
-
-def _body(body: Body, found: list[int]) -> Any:
-    """A body without extents, which are moved to a list."""
-    if body.sign_parts() is None:
-        return "body", body.sign
-    place = {node.serial: k for k, node in enumerate(body.nodes)}
-    parts: list[Any] = []
-    for x in body.nodes:
-        read = tuple([place[y.serial] for y in x.inputs])
-        shown, type_ = _op(x.op, found), x.type
-        if x.inputs or not isinstance(type_, Type):
-            parts.append((shown, read))
-        elif isinstance(x.op, Constant):
-            assert x.array is not None
-            if not type_.shape and sized(x.array):
-                found.append(int(x.array))
-                parts.append((shown, type_))
-            else:
-                parts.append((shown, type_, x.array.tobytes()))
-        else:
-            shape = _without(type_.shape, found)
-            parts.append((shown, shape, type_.dtype, type_.axes))
-    ends = body.arguments, body.outputs
-    places = [tuple([place[x.serial] for x in own]) for own in ends]
-    return tuple(parts), tuple(places)
-
-
-def sized(literal: Any) -> bool:
-    """Whether a number may come from a size."""
-    if literal.dtype.kind not in "fiu":
-        return False
-    value = float(literal)
-    return WRITTEN < abs(value) < LARGE and value.is_integer()
-
-
-def _without(x: Any, found: list[int]) -> Any:
-    """Integers in tuples, moved to a list."""
-    if isinstance(x, tuple):
-        return tuple([_without(part, found) for part in x])
-    if type(x) is int:
-        found.append(x)
-        return None
-    return x
+__all__ = ["Structure", "lies", "structure"]
 
 
 def lies(node: Tensor) -> tuple[int, ...]:

@@ -7,17 +7,26 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.caches import lazy
+from treadle.base.caches import Cache, lazy
 from treadle.base.errors import OutOfMemoryError, TreadleError
+from treadle.base.symbolic import most
 from treadle.core import native
 from treadle.engines.base import are_below
-from treadle.engines.native.code import Code, coded
+from treadle.engines.native.code import Code
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
+from treadle.engines.native.layout import (
+    Written,
+    codes_of,
+    constants_of,
+    memory_beside,
+    scratch_of,
+)
 from treadle.engines.native.pool import arrived
 from treadle.engines.native.run import FIELDS, Run, beside
 from treadle.engines.native.small import small
@@ -28,6 +37,7 @@ from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.lives import Lives, lives
+from treadle.program.memory import Plan
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, Region, title
 from treadle.rewrite.record import stage
@@ -49,23 +59,33 @@ class Piece(NamedTuple):
     records: int
 
 
+LAZY = ("small", "needs", "dying")  # that are found anew for other sizes
+
+
 class Linked:
     """A program whose arena is planned and, once linked, whose kernels are compiled.
 
     room: bytes of scratch memory that products should do with, a worker; 0: any.
+    known: the code of each step by its identity, where it is known already.
     """
 
-    def __init__(self, program: Program, room: int = 0) -> None:
+    def __init__(
+        self,
+        program: Program,
+        room: int = 0,
+        known: Mapping[int, tuple[Code, ...]] | None = None,
+    ) -> None:
         self.program = program
         self.plain = program  # with its steps in order
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()
+        # The extents of its graph, and what makes it for others, if that is known.
+        self.extents: tuple[int, ...] = ()
+        self.variant: Any = None
         self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
         with stage("write code"):
-            steps = program.steps
-            codes = [() if isinstance(s, Fallback) else coded(s, room) for s in steps]
-        self.codes = codes
+            codes = self.codes = codes_of(program, room, known)
         # Of each step with bodies, by the number of the body: its program, and what
         # that is given.
         self.inner = {
@@ -73,7 +93,7 @@ class Linked:
                 body.number: (Linked(own.program, room), own.given)
                 for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
             }
-            for k, s in enumerate(steps)
+            for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
         }
         self.within: list[Linked] = [
@@ -86,9 +106,7 @@ class Linked:
         for inner in self.within:
             texts |= inner.texts
         self.texts: dict[str, str] = texts
-        chained = program.chain_of
-        shared = [c for k, own in enumerate(codes) if k not in chained for c in own]
-        self.scratch: int = max((c.scratch for c in shared), default=0)
+        self.scratch = scratch_of(program, codes)
         # Of each step: its first record, and how many it has. A region has one before.
         self.spans: list[tuple[int, int]] = []
         starts = {r.first for r in program.regions}
@@ -103,6 +121,8 @@ class Linked:
 
     def link(self) -> None:
         """Compile the kernels: what only plans does not need them."""
+        if hasattr(self, "functions"):
+            return
         with stage("machine code"):
             self._fill(compile_functions(self.texts))
 
@@ -144,49 +164,52 @@ class Linked:
     def _place_buffers(self, codes: Sequence[Sequence[Code]]) -> None:
         """Plan the arena, by the first and the last step of each of its buffers."""
         buffers = self.program.buffers
-        self.workspaces: dict[int, int] = {}  # of steps, by number
-        self.scratches: dict[int, int] = {}  # the same of scratch memory, in chains
-        sizes: dict[int, tuple[int, int]] = {}
-        for k, own in enumerate(codes):
-            needs = [(self.workspaces, max((c.workspace for c in own), default=0))]
-            if k in self.program.chain_of:
-                needs.append((self.scratches, max(c.scratch for c in own)))
-            for numbers, size in needs:
-                if size:
-                    n = numbers[k] = len(buffers) + len(sizes)
-                    sizes[n] = k, size
-        self.lives: Lives = lives(self.program, sizes)
-        self.ranges, self.plan = self.lives.ranges, self.lives.plan
-        self.sizes = [r.bytes for r in self.ranges]
-        self.dying: list[list[int]] = [[] for _ in self.program.steps]
-        for k, r in enumerate(self.ranges):
-            self.dying[r.last].append(k)
-        for region in self.program.regions:  # a chain may have used memory again
-            ends = self.lives.dying(region.first, region.stop)
-            self.dying[region.first : region.stop] = [[]] * sum(region.chains)
-            self.dying[region.stop - 1] = ends
+        # Of steps, by number; and the same of scratch memory, in chains.
+        self.workspaces, self.scratches, sizes = memory_beside(self.program, codes)
+        self._plan_as(lives(self.program, sizes))
         self.placed = np.array(list(self.lives.place), np.intp)
         self.places = np.array(list(self.lives.place.values()), np.intp)
         self.results = [b for b in buffers if b.place == "result"]
-        self.constants = {
-            n: np.asarray(x, order="C") for n, x in self.program.constants
-        }
-        # Addresses that are the same in every run; the last are scratch and status.
-        count = len(buffers) + len(sizes)
-        self.fixed = np.zeros(count + 2, np.int64)
-        for n, x in self.constants.items():
-            self.fixed[n] = x.ctypes.data
+        self.constants, self.fixed = constants_of(
+            self.program, len(buffers) + len(sizes) + 2
+        )
+
+    def _plan_as(self, found: Lives) -> None:
+        """Take over a plan of the arena."""
+        self.lives, self.ranges, self.plan = found, found.ranges, found.plan
+        self.sizes = [r.bytes for r in self.ranges]
+
+    @lazy
+    def dying(self) -> list[list[int]]:
+        """Of each step the ranges whose bytes nobody has after it."""
+        found: list[list[int]] = [[] for _ in self.program.steps]
+        for k, r in enumerate(self.ranges):
+            found[r.last].append(k)
+        for region in self.program.regions:  # a chain may have used memory again
+            ends = self.lives.dying(region.first, region.stop)
+            found[region.first : region.stop] = [[]] * sum(region.chains)
+            found[region.stop - 1] = ends
+        return found
 
     def _fill_table(
         self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
     ) -> None:
         """The records of the steps, and the table of their arguments."""
+        made = self.written(codes, functions)
+        count = len(made.records)
+        self.records = np.array(made.records, np.int64).reshape(count, FIELDS)
+        self.table = np.array(made.table or [0], np.int64)
+        self.slots = np.array(made.slots, np.intp)
+        self.which = np.array(made.which, np.intp)
+        self.shifts = np.array(made.shifts, np.int64)
+
+    def written(
+        self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
+    ) -> Written:
+        """The records of steps with some code, and the table of their arguments."""
         count = len(self.fixed)
-        records: list[list[int]] = []
-        table: list[int] = []
-        slots: list[int] = []
-        which: list[int] = []
-        shifts: list[int] = []
+        found = Written([], [], [], [], [])
+        records, table, slots, which, shifts = found
         regions = {r.first: r for r in self.program.regions}
         for k, own in enumerate(codes):
             if k in regions:
@@ -197,7 +220,7 @@ class Linked:
             special["scratch"] = self.scratches.get(k, count - 2)
             for code in own:
                 start = functions[code.name], len(table)
-                records.append([*start, code.total, max(code.grain, 1), 0, 0, 0, 0])
+                records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
                 for x in code.arguments:
                     if type(x) is int:
                         table.append(x)
@@ -208,11 +231,41 @@ class Linked:
                         table.append(0)
                     else:
                         table.append(functions[x] if isinstance(x, str) else x)
-        self.records = np.array(records, np.int64).reshape(len(records), FIELDS)
-        self.table = np.array(table or [0], np.int64)
-        self.slots = np.array(slots, np.intp)
-        self.which = np.array(which, np.intp)
-        self.shifts = np.array(shifts, np.int64)
+        return found
+
+    def arrays(self) -> Written:
+        """The same of this program, as arrays."""
+        return Written(self.records, self.table, self.slots, self.which, self.shifts)
+
+    def resized(
+        self,
+        program: Program,
+        ranges: tuple[int, ...],
+        numbers: Written,
+        scratch: int,
+        packed: Sequence[int],
+        plans: Cache[Any, Plan],
+        inner: dict[int, dict[int, tuple[Linked, Any]]],
+    ) -> Linked:
+        """This program for other sizes: the same steps on buffers of other types.
+
+        `ranges` are the bytes of those of the arena, `numbers` arrays of what `written`
+        tells, `packed` the bytes of the packed weights, `plans` those of memory
+        that were made, `inner` the programs of bodies by step and number.
+        """
+        made = object.__new__(Linked)
+        made.__dict__ |= {k: x for k, x in vars(self).items() if k not in LAZY}
+        made.program = made.plain = program
+        made._plan_as(self.lives.resized(ranges, plans))
+        made.records, made.table, _, _, made.shifts = numbers
+        made.scratch, made.inner = scratch, inner
+        made.within = [x for own in inner.values() for x, _ in own.values()]
+        made.results = [b for b in program.buffers if b.place == "result"]
+        made.constants, made.fixed = constants_of(program, len(self.fixed))
+        pairs = zip(self.kept.packed, packed, strict=True)
+        made.kept = Kept([replace(own, bytes=size) for own, size in pairs])
+        made.tables, made.told = [], None
+        return made
 
     def _region(self, region: Region, place: int) -> list[int]:
         """The record of a region, whose arguments begin at a place of the table."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.base.locks import lock
-from treadle.engines.native.families import Families
 from treadle.engines.native.linked import Linked
+from treadle.engines.native.sizes import Families
 
 __all__ = ["Entry", "Programs"]
 
@@ -28,6 +28,7 @@ class Programs:
         self.hits = self.misses = 0
         self.families = Families()
         self._table: OrderedDict[Any, Entry] = OrderedDict()
+        self._bytes = 0
         self._lock = lock()
         self._under_way: dict[Any, Any] = {}
 
@@ -66,23 +67,24 @@ class Programs:
         with self._lock:
             self.misses += 1
             self._table[key] = entry
-            size = self.bytes
+            self._bytes += entry[0].nbytes
             while len(self._table) > 1 and (
-                len(self._table) > self.limit or size > self.most_bytes
+                len(self._table) > self.limit or self._bytes > self.most_bytes
             ):
                 _, (old, _) = self._table.popitem(last=False)
-                size -= old.nbytes
+                self._bytes -= old.nbytes
 
     def clear(self) -> None:
         """Forget all programs; those that run at this moment end as they would."""
         with self._lock:
             self._table.clear()
+            self._bytes = 0
         self.families.clear()
 
     @property
     def bytes(self) -> int:
         """What the tables and constants of all take."""
-        return sum(linked.nbytes for linked, _ in self.values())
+        return self._bytes
 
     def values(self) -> list[Entry]:
         """The programs, the longest unused first."""

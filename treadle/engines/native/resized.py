@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import TreadleError
+from treadle.base.symbolic import Number, is_symbolic
 from treadle.base.types import Type
-from treadle.engines.native.keys import EXTENTS, Structure, sized
+from treadle.engines.native.keys import Structure
 from treadle.graph.body import Body
+from treadle.graph.extents import EXTENTS, is_extent, sized
 from treadle.graph.frame import tracing
 from treadle.graph.leaves import LITERAL, Constant
 from treadle.graph.origin import held
@@ -56,12 +59,14 @@ def _number(x: Tensor, given: Iterator[int]) -> Tensor:
     assert value is not None
     if not sized(value):
         return x
-    return Tensor(x.op, (), x.type, np.array(next(given), value.dtype))
+    size = next(given)
+    make: Any = np.array if type(size) is int else partial(Number, np.array)
+    return Tensor(x.op, (), x.type, make(size, value.dtype))
 
 
 def _leaf(x: Tensor, given: Iterator[int]) -> Tensor:
-    shape = tuple([next(given) for _ in x.type.shape])
-    if shape == x.type.shape:
+    shape = _filled(x.type.shape, given)
+    if not any(map(is_symbolic, shape)) and shape == x.type.shape:
         return x
     return Tensor(x.op, (), Type(shape, x.type.dtype, x.type.axes))
 
@@ -110,4 +115,4 @@ def _filled(x: Any, given: Iterator[int]) -> Any:
     """Integers in tuples, taken from elsewhere."""
     if isinstance(x, tuple):
         return tuple([_filled(part, given) for part in x])
-    return next(given) if type(x) is int else x
+    return next(given) if is_extent(x) else x

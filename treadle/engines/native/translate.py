@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle.base.caches import cached
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import lies
-from treadle.engines.native.linked import Linked
 from treadle.engines.native.scalars import supports
 from treadle.engines.native.workspace import fitting
 from treadle.graph.body import Body, bodies
@@ -23,7 +22,7 @@ from treadle.loops.lower import combiner, has_rule, wide
 from treadle.ops.families import Elementwise, Reduction
 from treadle.ops.loop import Scan
 from treadle.program.arrange import PRODUCTS
-from treadle.program.build import drafts
+from treadle.program.build import Draft, drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
 from treadle.program.single import KERNELS, Bodies
@@ -33,6 +32,7 @@ from treadle.rewrite.pipeline import Stage, Ways, prepare
 from treadle.rewrite.record import recording
 
 _type = attrgetter("type")
+Made = TypeVar("Made")
 
 __all__ = ["claimed", "direct", "supported", "translated"]
 
@@ -126,13 +126,13 @@ def translated(
     place: Mapping[int, int] | None = None,
     more: Set[int] = frozenset(),
     recipes: Set[int] = frozenset(),
-    lanes: int = 1,
-) -> tuple[Linked, Expanded]:
-    """The planned program of a graph, and the graph as it was compiled.
+    choose: Callable[[Iterator[Draft]], Made] = fitting,  # type: ignore[assignment]
+) -> tuple[Made, Expanded]:
+    """The program of a graph that is chosen among drafts, and the graph as it was
+    compiled: if nothing is said, the first that fits in memory, planned.
 
     Roots are known by `place`, or by their serials; those in `more` lie as they are
-    computed, and so do what has both a value and one of the `recipes`. Small steps
-    may run side by side in so many `lanes`.
+    computed, and so do what has both a value and one of the `recipes`.
     """
     optimize = bool(current().optimize)
     # What rules build here is never run.
@@ -145,7 +145,7 @@ def translated(
         replaced = {name(k): x for k, x in graph.replaced.items()}
         leaves = zip(graph.arguments, graph.leaves, strict=True)
         given = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
-        linked = fitting(
+        made = choose(
             drafts(
                 graph.arguments,
                 roots,
@@ -157,7 +157,6 @@ def translated(
                 INNER,
                 {serial: order for serial, order in given.items() if order},
                 {name(serial) for serial in more},
-            ),
-            lanes,
+            )
         )
-    return linked, graph
+    return made, graph

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 
 from treadle.base.errors import WorkspaceError
 from treadle.base.options import current
 from treadle.base.sizes import as_text
+from treadle.engines.native.code import Code
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.pool import pool
 from treadle.program.build import Draft
@@ -54,8 +55,14 @@ def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
     raise _refusal(limit, least, smallest.demand)
 
 
-def abreast(program: Program, lanes: int) -> tuple[Linked, int]:
+def abreast(
+    program: Program,
+    lanes: int,
+    known: Mapping[int, tuple[Code, ...]] | None = None,
+) -> tuple[Linked, int]:
     """A program with its small steps side by side, and the bytes that it needs.
+
+    `known` has the code of each of its steps, as Linked takes it.
 
     In order, if these would be more than the options allow otherwise.
     """
@@ -63,7 +70,7 @@ def abreast(program: Program, lanes: int) -> tuple[Linked, int]:
     with stage("side by side"):
         made = side_by_side(program, lanes)
     for one in [made, program] if made.regions else [program]:
-        linked = Linked(one)
+        linked = Linked(one, known=known)
         needed = linked.workspace(threads)
         if limit and needed > limit:  # products copy smaller blocks, at the least
             left = limit - needed + linked.scratch * threads

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError
+from treadle.base.symbolic import Number
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import effect_of
 from treadle.graph.leaves import LITERAL
 from treadle.graph.meaning import compute
+from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo
@@ -29,8 +32,10 @@ FOLDED = 4096  # elements of a folded constant that may be more than its operand
 
 def constant(array: Any) -> Tensor:
     """A constant of the structure."""
-    found = np.asarray(array)
-    found.flags.writeable = False
+    found: Any = array
+    if type(array) is not Number:
+        found = np.asarray(array)
+        found.flags.writeable = False
     return Tensor(LITERAL, (), Type(found.shape, OWN[found.dtype]), found)
 
 
@@ -66,9 +71,29 @@ def _folded(m: Match) -> Tensor | None:
     if any(a is None for a in arrays) or effect_of(op):
         return None
     try:
+        if Number in map(type, arrays):
+            return _of_sizes(op, t, arrays)
         return constant(np.array(compute(op, t, arrays)))
     except (TreadleError, ValueError, IndexError, ArithmeticError):
         return None  # it fails where it runs, with the user's line
+
+
+def _of_sizes(op: Op, t: Type, arrays: list[Any]) -> Tensor | None:
+    """The value of an op on numbers that are computed from sizes."""
+    if t.shape or not all(a.size == 1 for a in arrays):
+        return None
+    return constant(Number(_Computed(op, t), *arrays))
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """An op on arrays without dimensions, as a function."""
+
+    op: Op
+    type: Type
+
+    def __call__(self, *arrays: Any) -> Any:
+        return np.array(compute(self.op, self.type, arrays))
 
 
 def _scalar(x: Tensor) -> Tensor:

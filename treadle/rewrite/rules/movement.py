@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.base.places import Places
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise
@@ -117,7 +118,7 @@ def _cut(parts: Any, op: Any) -> Any:
     outer = zip(op.starts, op.stops, op.steps, strict=True)
     inner = zip(parts.starts, parts.stops, parts.steps, strict=True)
     for (a, b, c), (p, _, s) in zip(outer, inner, strict=True):
-        count = len(range(a, b, c))
+        count = Places(a, b, c).count
         start, step = p + a * s, c * s
         stop = start + step * count
         starts.append(start if count else 0)
@@ -152,10 +153,10 @@ def _slice_of_join(m: Match) -> Tensor | None:
     op: Any = m.root.op
     join = m.root.inputs[0]
     axis = join.op.axis  # type: ignore[attr-defined]
-    places = range(op.starts[axis], op.stops[axis], op.steps[axis])
-    if not len(places):
+    places = Places(op.starts[axis], op.stops[axis], op.steps[axis])
+    if not places.count:
         return None
-    low, high = min(places), max(places)
+    low, high = places.low, places.high
     start = 0
     for v in join.inputs:
         end = start + v.type.shape[axis]

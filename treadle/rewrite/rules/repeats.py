@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.base.places import Places
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.ops.slice import Slice
@@ -88,8 +89,8 @@ def _unpadded(m: Match) -> Tensor | None:
     for k, ((before, _), n) in enumerate(
         zip(widths.widths, m.x.type.shape, strict=True)
     ):
-        places = range(op.starts[k], op.stops[k], op.steps[k])
-        if not places or min(places) < before or max(places) >= before + n:
+        places = Places(op.starts[k], op.stops[k], op.steps[k])
+        if not places.count or places.low < before or places.high >= before + n:
             return None
         stop = op.stops[k] - before
         starts.append(op.starts[k] - before)

@@ -7,8 +7,11 @@ depends on the number of threads.
 
 from __future__ import annotations
 
+import operator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from treadle.base.symbolic import call
 from treadle.engines.native.contraction.dot import DOT_ROWS
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.row import ROW_COLUMNS
@@ -38,8 +41,8 @@ class Blocking(NamedTuple):
     packed: bool = False  # panels of B are copied (also where they must be)
     copied: bool = False  # blocks of A are copied (only where they can be)
     held: bool = False  # sums of several blocks of k are kept apart from C
-    ahead: bool = False  # the next panel of B is prefetched
-    far: bool = False  # C is not in a near cache and is prefetched
+    ahead: int = False  # the next panel of B is prefetched
+    far: int = False  # C is not in a near cache and is prefetched
 
 
 def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
@@ -67,26 +70,18 @@ def choose(
     packed = tiles != "dot" and (b[1] != 1 or worth)
     fetched = _is_fetched_late(m, k, a, size)
     rows = 512 if (packed or m >= 1536) and not fetched else 128
-    blocks_m = max(1, round(m / rows))
-    blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
-    tile_m, tile_n = tile_size(machine, size, tiles)
-    parts = min(8, int(_seconds(machine, sizes, size) / 8e-6))
-    least = ROW_PART if tiles == "row" else 2 * tile_n
-    blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // least))
-    blocks_n -= tiles == "row" and blocks_n > 1 and blocks_n % 2
-    if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
-        blocks_m *= 2
-    unit = ROW_UNIT if tiles == "row" else tile_n
+    blocks = _Blocks(machine, size, tiles, rows)
+    unit = ROW_UNIT if tiles == "row" else tile_size(machine, size, tiles)[1]
     units = -(-n // unit)
     return Blocking(
         tiles,
-        blocks_m,
-        -(-units // blocks_n) * unit,
+        call(blocks.rows, batch, m, n, k),
+        -(-units // call(blocks.columns, batch, m, n, k)) * unit,
         _block_k(tiles, k, packed or fetched, machine.crowded and a[0] == 1),
         packed,
         copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
-        ahead=m >= 16 and k * n * size > 1 << 18,
-        far=batch * m * n * size > 1 << 20,
+        ahead=call(operator.gt, m, 15) * call(operator.gt, k * n * size, 1 << 18),
+        far=call(operator.gt, batch * m * n * size, 1 << 20),
     )
 
 
@@ -112,7 +107,7 @@ def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> bool:
 
     Tiles that walk down k in it wait where its lines of k do not begin on 16 bytes.
     """
-    return a[0] == 1 and a[1] * size % 16 != 0 and m >= 28 and m * k * size > FAR
+    return a[0] == 1 and m * k * size > FAR and m >= 28 and a[1] * size % 16 != 0
 
 
 def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
@@ -128,7 +123,50 @@ def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
 
 def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
     """Work items that are worth a part for a thread: some microseconds."""
-    return max(1, int(total * 4e-6 / max(_seconds(machine, sizes, size), 1e-9)))
+    found: int = call(_Grain(machine, size), total, *sizes)
+    return found
+
+
+class _Blocks(NamedTuple):
+    """Into how many blocks a product is cut, of so many rows if that comes out even."""
+
+    machine: Machine
+    size: int
+    tiles: str
+    height: int
+
+    def rows(self, *sizes: int) -> int:
+        """Blocks of rows."""
+        return self._both(sizes)[0]
+
+    def columns(self, *sizes: int) -> int:
+        """Blocks of columns."""
+        return self._both(sizes)[1]
+
+    def _both(self, sizes: tuple[int, ...]) -> Pair:
+        batch, m, n, _ = sizes
+        blocks_m = max(1, round(m / self.height))
+        blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
+        tile_m, tile_n = tile_size(self.machine, self.size, self.tiles)
+        parts = min(8, int(_seconds(self.machine, sizes, self.size) / 8e-6))
+        least = ROW_PART if self.tiles == "row" else 2 * tile_n
+        blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // least))
+        blocks_n -= self.tiles == "row" and blocks_n > 1 and blocks_n % 2
+        if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
+            blocks_m *= 2
+        return blocks_m, blocks_n
+
+
+@dataclass(frozen=True)
+class _Grain:
+    """How many of so many work items are a part, by the sizes of a product."""
+
+    machine: Machine
+    size: int
+
+    def __call__(self, total: int, *sizes: int) -> int:
+        seconds = _seconds(self.machine, sizes, self.size)
+        return max(1, int(total * 4e-6 / max(seconds, 1e-9)))
 
 
 def _seconds(machine: Machine, sizes: tuple[int, ...], size: int) -> float:

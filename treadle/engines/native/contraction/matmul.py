@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.caches import cached
+from treadle.base.symbolic import least, most
 from treadle.engines.native.contraction.blas import (
     BLAS_FIELDS,
     blas_address,
@@ -39,7 +39,6 @@ from treadle.engines.native.contraction.tile import FLAT, TALL, tile_function
 __all__ = ["MatmulPlan", "plan_matmul"]
 
 Triple = tuple[int, int, int]
-_Kind = tuple[str | bool, ...]
 
 _PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}
 WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
@@ -74,22 +73,6 @@ class MatmulPlan:
     grain: int
     scratch: int
     swapped: bool
-    given: _Problem | None = None  # what was asked for, of a plan that can be resized
-    kind: _Kind = ()
-
-    def at(self, extents: Sequence[int]) -> Numbers | None:
-        """What a plan for another batch, m, n, k and strides of A, B and C, in this
-        order, says in numbers, without its texts; None if that has other code.
-        """
-        x = self.given
-        if x is None:
-            return None
-        batch, m, n, k, *own = extents
-        a, b, c = zip(own[::3], own[1::3], own[2::3], strict=True)
-        sizes = m, n, k
-        given = x._replace(batch=batch, sizes=sizes, a=a, b=b, c=c)
-        numbers, kind = _resized(given, self.swapped)
-        return numbers if kind == self.kind else None
 
 
 class _Problem(NamedTuple):
@@ -200,21 +183,7 @@ def _planned(
         _functions(problem, cut),
         *_numbers(problem, cut),
         swapped,
-        given if blocking is None and blas is None else None,
-        _kind(problem, cut),
     )
-
-
-@cached(4096)
-def _resized(given: _Problem, swapped: bool) -> tuple[Numbers | None, _Kind | None]:
-    """The numbers of a product and the kind of its code; None if it is of no kind that
-    `swapped` tells. Other directions, and the way back, have equal ones.
-    """
-    problem = given.swap() if given.swaps else given
-    if given.swaps != swapped or problem.goes_to_blas:
-        return None, None
-    cut = _lawful(problem, None)
-    return _numbers(problem, cut), _kind(problem, cut)
 
 
 def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
@@ -226,12 +195,6 @@ def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
         grain(problem.machine, (problem.batch, *problem.sizes), problem.size, total),
         values["scratch"],
     )
-
-
-def _kind(problem: _Problem, cut: Blocking) -> _Kind:
-    """What of sizes, strides and cut decides about the code of a product."""
-    widened = problem.narrow[1] and not cut.packed
-    return cut.tiles, widened, _lies(problem.b), problem.c[2] == 1
 
 
 def _lies(b: Triple) -> str:
@@ -256,13 +219,13 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
     own, size = problem.machine, problem.size
     cut = wanted or choose(own, size, (problem.batch, m, n, k), a, b)
-    tiles, blocks_m = cut.tiles, max(1, min(cut.blocks_m, m))
+    tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
     if tiles == "dot" and (a[1] != 1 or b[0] != 1):
         tiles = "tall"
     if tiles == "tall" and m // blocks_m <= tile_size(own, size, "flat")[0]:
         tiles = "flat"
     narrow_a, narrow_b = problem.narrow
-    block_n = max(1, min(cut.block_n, n))
+    block_n = most(1, least(cut.block_n, n))
     packed = cut.packed or b[1] != 1
     if narrow_b and not packed:  # else each tile widens it, whole vectors of it
         few = m // blocks_m <= WIDENED * tile_size(own, size, tiles)[0]
@@ -273,11 +236,11 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         tiles,
         blocks_m,
         block_n,
-        max(1, k if tiles in AT_ONCE else min(cut.block_k, k)),
+        most(1, k if tiles in AT_ONCE else least(cut.block_k, k)),
         tiles != "dot" and packed,
         (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
         cut.held,
-        cut.ahead and b[1] == 1,
+        cut.ahead * (b[1] == 1),
         cut.far,
     )
     return _narrowed(problem, lawful) if problem.room else lawful
@@ -330,8 +293,8 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
     packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
-    fields |= {"direct": direct, "packed": packed, "far": int(cut.far)}
-    fields["ahead"] = -(-width * sizes[1] // size // 64) if cut.ahead else 0
+    fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}
+    fields["ahead"] = -(-width * sizes[1] // size // 64) * cut.ahead
     at_sums = cut.block_k * width if packed else 0
     sums = _kept_sums(fields, cut, width)
     fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from treadle.base.symbolic import least, most, truncated
 from treadle.engines.native.contraction.machine import Machine
 from treadle.engines.native.contraction.tile import FLAT, TALL, rows_of_tile
 from treadle.engines.native.convolution.problem import Dense
@@ -159,7 +160,7 @@ def seconds(own: Dense, outputs: int = 0) -> float:
 
 def grain(own: Dense, total: int) -> int:
     """Work items that are worth a part for a thread: some microseconds."""
-    return max(1, int(total * 4e-6 / max(seconds(own), 1e-9)))
+    return most(1, truncated(total * 4e-6 / max(seconds(own), 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def blocks_of(own: Dense, panel: int) -> Blocks:
     taps_h, taps_w = max(h.taps, 1), max(w.taps, 1)
     pixel = max(own.channels, 1) * own.size * (1 if taps_h == 1 else 2)
     wide = max(64, min(256, room // (pixel * max(1, min(w.stride, taps_w)))))
-    q = max(1, round(w.count / wide))
+    q = most(1, round(w.count / wide))
     columns = max(1, -(-w.count // q))
     tall = max(1, 256 // columns)
     across = (columns - 1) * w.stride + w.span
@@ -190,9 +191,9 @@ def blocks_of(own: Dense, panel: int) -> Blocks:
     tall = max(1, min(tall, room // max(reach, 1)))
     p = max(1, -(-h.count // tall))
     panels = max(1, -(-own.o // panel))
-    parts = min(16, int(seconds(own) / 20e-6))
-    blocks = max(1, own.n * own.groups * p * q)
-    cuts = max(1, min(panels, round(parts / blocks)))  # each brings its strip anew
+    parts = least(16, truncated(seconds(own) / 20e-6))
+    blocks = most(1, own.n * own.groups * p * q)
+    cuts = most(1, least(panels, round(parts / blocks)))  # each brings its strip anew
     return Blocks(p, q, -(-panels // cuts) * panel)
 
 
@@ -214,7 +215,7 @@ def pixel_blocks(own: Dense) -> PixelBlocks:
     p = -(-h.count // max(1, 256 // columns))
     rows = max(1, -(-h.count // p))
     images = 1 if p * q > 1 else max(1, 256 // (rows * columns))
-    n = max(1, -(-own.n // images))
+    n = most(1, -(-own.n // images))
     c = -(-own.c // (256 if h.taps == w.taps == 1 else 128)) or 1
     while own.c % c:
         c += 1
@@ -237,6 +238,6 @@ def cuts_of(own: Dense, blocks: PixelBlocks, panel: int) -> Cuts:
     block_o = min(panels, max(1, 256 // panel)) * panel
     items = max(1, own.groups * blocks.c * -(-own.o // block_o))
     all_blocks = blocks.n * blocks.p * blocks.q
-    parts = max(1, min(16, int(seconds(own) / 20e-6)))
-    chunks = max(1, min(-(-parts // items), all_blocks // 2))
+    parts = most(1, least(16, truncated(seconds(own) / 20e-6)))
+    chunks = most(1, least(-(-parts // items), all_blocks // 2))
     return Cuts(chunks, block_o)

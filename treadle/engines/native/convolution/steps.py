@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from treadle.base.symbolic import most, truncated
 from treadle.engines.native.contraction.text import Function
 
 __all__ = ["Pointer", "Plan", "Step", "step"]
@@ -61,7 +62,7 @@ def step(
 ) -> Step:
     """A step of `items` = (how many, seconds of all), some microseconds a part."""
     total, seconds = items
-    grain = max(1, int(total * 4e-6 / max(seconds, 1e-9)))
+    grain = most(1, truncated(total * 4e-6 / max(seconds, 1e-9)))
     return Step(
         made.name,
         made.text,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.room import room
 from treadle.base.types import Type
 from treadle.batch.forest import Groups
 from treadle.batch.live import living
-from treadle.batch.room import room
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import FIRST, SPACE, block
 from treadle.engines.native.forest.matrices import LINE, outputs
@@ -104,7 +104,7 @@ class Backward:
         if part is None:
             return
         n = room(instance.count) if template.sums else instance.count
-        rows = compiled((part.body.number, "total"), template.total_at, False)
+        rows = compiled((part.body.number, "total"), template.total_at)
         like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]

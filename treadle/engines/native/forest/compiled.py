@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from treadle.engines.native.linked import Linked
 from treadle.engines.native.timing import Told
 from treadle.program.program import Fallback
 
-__all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Sample", "Source"]
+__all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Source"]
 
 Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
 
@@ -121,11 +120,3 @@ def _needs(
         elif not are_below(k, extent):
             return None
     return tuple(found)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A body for some number of rows, and the program that it is."""
-
-    steps: Compiled
-    linked: Linked

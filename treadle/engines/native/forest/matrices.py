@@ -11,9 +11,9 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
 from treadle.base.options import current
+from treadle.base.room import room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
-from treadle.batch.room import room
 from treadle.batch.units import Leaves, View
 from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.forest.moves import adds

@@ -1,10 +1,13 @@
-"""Bodies for n rows, compiled: programs whose arguments and results lie anywhere."""
+"""Bodies for n rows, compiled: programs whose arguments and results lie anywhere.
+
+How many rows there are is a symbolic integer: one compilation serves all numbers that
+its guards admit.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,67 +16,117 @@ from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
 from treadle.base.locks import lock
 from treadle.base.options import current
-from treadle.batch.room import steps_of
-from treadle.engines.native.forest.assembly import once
-from treadle.engines.native.forest.compiled import Compiled, Sample, Source
-from treadle.engines.native.forest.fit import RowLaw
-from treadle.engines.native.run import PositionError
+from treadle.base.symbolic import LEAST, Number, Trace
+from treadle.engines.native.forest.compiled import OWN, Compiled, Source
+from treadle.engines.native.linked import Linked
+from treadle.engines.native.sized import Sized
 from treadle.engines.native.translate import translated
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
-from treadle.graph.tolerance import difference
-from treadle.program.even import Uneven
+from treadle.program.build import Draft
+from treadle.program.program import Program
+from treadle.program.sized import Unsized
 
 __all__ = ["Rows", "compiled"]
 
 KEPT = 1024  # row counts of a body
-SAMPLES = 12  # of a body
 BODIES = 512
-LEAST, FIRST, SPAN = 2, 16, 16  # laws begin here, at FIRST, and each SPAN times further
-HALVES = 5  # how often a range is halved where there is no law
-TERMS = 1 << 12  # of sums, in what they may differ by where they are done otherwise
-# Ranges that may take the law of the next one.
-_LENT = ((LEAST, FIRST), (FIRST, SPAN * FIRST))
-NARROW = 3  # so many row counts are not worth a law
-
+VARIANTS = 16  # of a body
+FAILED = 3  # so many programs for one number of rows alone, and no more are tried
 
 Filled = tuple[Compiled, Numbers]
 
 
-def _records(body: Body) -> int:
-    """The records of a body, which needs no machine code for it."""
-    arguments = {x.serial: k for k, x in enumerate(body.arguments)}
-    linked, _ = translated(body.nodes, arguments, {y.serial for y in body.outputs})
-    return sum(count for _, count in linked.spans)
+class _Translated:
+    """The program of a body, and where its arguments and results are the body's."""
+
+    def __init__(
+        self, body: Body, choose: Callable[[Iterator[Draft]], Any] | None = None
+    ) -> None:
+        arguments = {x.serial: k for k, x in enumerate(body.arguments)}
+        keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
+        own: Any = {"choose": choose} if choose else {}
+        made, graph = translated(body.nodes, arguments, keep.keys(), **own)
+        self.made: Any = made
+        # Arrays within the body, such as the numbers of its rows, are no arguments.
+        self.order: list[Source | Number] = [
+            arguments.get(x.serial, _inside(x.array)) for x in graph.leaves
+        ]
+        program: Program = getattr(made, "program", made)
+        where = {serial: k for k, (serial, _, _) in enumerate(program.results)}
+        self.outputs = [where[y.serial] for y in body.outputs]
 
 
-def _translate(body: Body) -> Sample:
-    arguments = {x.serial: k for k, x in enumerate(body.arguments)}
-    keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
-    linked, graph = translated(body.nodes, arguments, keep.keys())
-    # Arrays within the body, such as the numbers of its rows, are no arguments.
-    order: list[Source] = [
-        arguments[x.serial] if x.serial in arguments else np.ascontiguousarray(x.array)
-        for x in graph.leaves
-    ]
-    where = {serial: k for k, (serial, _, _) in enumerate(linked.program.results)}
-    outputs = [where[y.serial] for y in body.outputs]
-    return Sample(Compiled(linked, order, outputs), linked)
+def _inside(array: Any) -> Any:
+    if array is None or type(array) is Number:
+        return array
+    return np.ascontiguousarray(array)
 
 
-def _filled(sample: Sample) -> Filled:
-    return sample.steps, sample.steps.numbers
+def _alone(body: Body) -> Filled:
+    """The steps of a body for its number of rows alone."""
+    own = _Translated(body)
+    order: Any = own.order
+    steps = Compiled(own.made, order, own.outputs)
+    return steps, steps.numbers
+
+
+class _Variant:
+    """The steps of a body for all numbers of rows that guards admit."""
+
+    def __init__(self, make: Callable[[int], Body], n: int) -> None:
+        """Made for n rows; raises whatever cannot be done with a symbolic number."""
+        trace = Trace([n])
+        try:
+            body = make(trace.symbols[0])  # type: ignore[arg-type]
+            own = _Translated(body, lambda drafts: next(drafts).build())
+            inside = tuple([x for x in own.order if type(x) is Number])
+            self.sized = Sized(trace, own.made, inside)
+        finally:
+            trace.open = False
+        self.order, self.outputs = own.order, own.outputs
+        # By the most rows: how memory is planned, and arrays within.
+        self._likes: dict[int, Compiled] = {}
+        if self._like(n).numbers.size == 0:
+            raise Unsized  # a loop is driven from outside
+
+    def at(self, n: int) -> Filled | None:
+        """The steps for n rows, if they are these."""
+        values = self.sized.values([n])
+        if values is None:
+            return None
+        whole = self.sized.whole
+        made, rest = whole.written(values), whole.rest_at(values)
+        like = self._like(n)
+        numbers = made.records[:, :OWN].ravel(), made.table, made.shifts, [rest.scratch]
+        return like, np.concatenate(numbers)
+
+    def _like(self, n: int) -> Compiled:
+        """The steps for as many rows, or some more: a power of two."""
+        most = 1 << (n - 1).bit_length()
+        found = self._likes.get(most)
+        if found is None:
+            values = self.sized.unguarded([most])
+            if values is None:
+                raise Unsized
+            linked, inside = self.sized.linked(values)
+            arrays = iter(inside)
+            order: list[Any] = [
+                next(arrays) if type(x) is Number else x for x in self.order
+            ]
+            if self.sized.whole.rest.needs != linked.needs:
+                linked.needs = None  # what positions are below of differs with n
+            found = self._likes[most] = Compiled(linked, order, self.outputs)
+        return found
 
 
 class Rows:
     """A body for any number of rows: for most of them numbers are filled in."""
 
-    def __init__(self, make: Callable[[int], Body], even: bool) -> None:
+    def __init__(self, make: Callable[[int], Body]) -> None:
         self.make = make
-        self.even = even  # whether it is the same for each row
-        # By the least and the most rows there is a law for.
-        self.laws: dict[tuple[int, int], RowLaw | None] = {}
-        self.samples: OrderedDict[int, Sample] = OrderedDict()  # what laws are made of
+        self.variants: list[_Variant] = []
+        self.failed: list[Exception] = []
         self.known: OrderedDict[int, Filled] = OrderedDict()
         self._records: int | None = None
         self.lock = lock()
@@ -82,7 +135,8 @@ class Rows:
         """The native records of one row by itself."""
         if self._records is None:
             with self.lock, tracing("rows"):
-                self._records = _records(self.make(1))
+                linked: Linked = _Translated(self.make(1)).made
+                self._records = sum(count for _, count in linked.spans)
         return self._records
 
     def at(self, n: int) -> Filled:
@@ -113,117 +167,36 @@ class Rows:
             yield like, np.array([made[k][1] for k in own]), own
 
     def _made(self, n: int) -> Filled:
-        low, high, unit = self._range(n)
-        for _ in range(HALVES + 1 if low <= n and not n % unit else 0):
-            if high - low < NARROW * unit:
-                break
-            law = self._law(low, high, unit)
-            if law is not None:
-                with suppress(Uneven):
-                    return law.like, law.at(n)
-                break
-            middle = _middle(low, high, unit)
-            low, high = (low, middle) if n <= middle else (middle + unit, high)
-        return _filled(self._sample(n))
-
-    def _range(self, n: int) -> tuple[int, int, int]:
-        """Where a law for n rows may hold, and what its numbers are multiples of."""
-        if not self.even:
-            low = 1 << n.bit_length() - 1
-            unit = steps_of(n)
-            return low, 2 * low - unit, unit
-        low, high = LEAST, FIRST
-        while high <= n:
-            low, high = high, SPAN * high
-        return low, high - 1, 1
-
-    def _sample(self, n: int) -> Sample:
-        found = self.samples.get(n)
-        if found is None:
-            found = self.samples[n] = _translate(self.make(n))
-            if len(self.samples) > SAMPLES:
-                self.samples.popitem(last=False)
-        return found
-
-    def _law(self, low: int, high: int, unit: int) -> RowLaw | None:
-        """The law for some numbers of rows: their own, or else that of the next range,
-        where kernels are the same for most of them, if it is right down here.
-        """
-        if (low, high) not in self.laws:
-            found = self._own_law(low, high, unit)
-            if found is None and self.even and (low, high + 1) in _LENT:
-                found = self._law(high + 1, SPAN * (high + 1) - 1, unit)
-                if found is not None and not self._holds(found, (low, high)):
-                    found = None
-            self.laws[low, high] = found
-        return self.laws[low, high]
-
-    def _own_law(self, low: int, high: int, unit: int) -> RowLaw | None:
-        """The law of three numbers of rows: two of them those of a range beside this
-        one, if that has a law which goes on here, or else all of this one.
-        """
-        for own, step in self._beside(low, high, unit):
-            found = self._law_of(own, step)
+        if n < LEAST:
+            return _alone(self.make(n))
+        for variant in self.variants:
+            found = variant.at(n)
             if found is not None:
                 return found
-        return self._law_of((low, _middle(low, high, unit), high), unit)
-
-    def _beside(
-        self, low: int, high: int, unit: int
-    ) -> Iterator[tuple[tuple[int, int, int], int]]:
-        """Numbers for a law: an end of a range and two that made one of the next."""
-        for (least, most), law in self.laws.items():
-            if law is None:
-                continue
-            first, *_, last = law.counts
-            step = min(unit, law.unit)
-            if last == most < low <= most + law.unit:
-                yield (first, last, high), step
-            elif high < least == first <= high + unit:
-                yield (low, first, last), step
-
-    def _law_of(self, counts: tuple[int, int, int], unit: int) -> RowLaw | None:
-        made = {n: self._sample(n) for n in counts}
-        if not all(x.steps.possible for x in made.values()):
-            return None
-        try:
-            return RowLaw(made, unit)
-        except Uneven:
-            return None
-
-    def _holds(self, law: RowLaw, counts: Iterable[int]) -> bool:
-        """Whether a law makes for some numbers of rows what is compiled for them."""
-        for n in counts:
-            body, sample = self.make(n), _filled(self._sample(n))
+        if len(self.failed) < FAILED and len(self.variants) < VARIANTS:
             try:
-                made = law.like, law.at(n)
-                pairs = zip(once(*made, body), once(*sample, body), strict=True)
-            except (Uneven, PositionError):
-                return False
-            if any(difference(x, y, "R", TERMS) for x, y in pairs):
-                return False
-        return True
-
-
-def _middle(low: int, high: int, unit: int) -> int:
-    return low + (high - low) // unit // 2 * unit
+                variant = _Variant(self.make, n)
+                found = variant.at(n)
+                assert found is not None, "it does not serve the rows it is made for"
+            except Exception as error:  # whatever cannot be done with a symbolic size
+                self.failed.append(error)
+            else:
+                self.variants.append(variant)
+                return found
+        return _alone(self.make(n))
 
 
 _lock = lock()
 _known: Cache[Any, Rows] = Cache("bodies by rows", BODIES)
 
 
-def compiled(key: Any, make: Callable[[int], Body], even: bool = True) -> Rows:
-    """The body of a key by rows; `make` has it for a number of them.
-
-    `even`: whether it is the same for each row; else laws are looked for between the
-    numbers that there is `room` for.
-    """
+def compiled(key: Any, make: Callable[[int], Body]) -> Rows:
+    """The body of a key by rows; `make` has it for a number of them."""
     key = key, current().compilation
     with _lock:
         found = _known.get(key)
         if found is None:
-            found = _known[key] = Rows(make, even)
+            found = _known[key] = Rows(make)
         else:
             _known.move_to_end(key)
     return found

@@ -8,10 +8,10 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
+from treadle.base.room import COARSE, room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
-from treadle.batch.room import COARSE, room
 from treadle.engines.native.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward

@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.options import current
+from treadle.base.room import COARSE, room
 from treadle.base.types import Type
-from treadle.batch.room import COARSE, room
 from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (

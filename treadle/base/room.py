@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["COARSE", "room", "steps_of"]
 
-FINE = 4  # binary digits after the first, where programs have laws
+FINE = 4  # binary digits after the first, where programs serve many numbers
 COARSE = 2  # where each number is a program of its own
 
 

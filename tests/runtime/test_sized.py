@@ -1,0 +1,159 @@
+"""Plans for sizes never seen: what they do is what the long way does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle.graph import extents, numbers
+from treadle.runtime import evaluate
+
+F = td.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    with td.options(engine="native"):
+        td.clear_cache()
+        yield
+
+
+def data(*shape: int) -> Any:
+    drawn = np.random.default_rng(sum(shape)).standard_normal(shape)
+    return drawn.astype(np.float32)
+
+
+def network(seed: int) -> tuple[Any, Any]:
+    with td.options(seed=seed):
+        net = td.nn.Sequential(td.nn.Linear(6, 20), td.nn.ReLU(), td.nn.Linear(20, 4))
+    return net, td.optim.Adam(lr=1e-2)
+
+
+def step(net: Any, opt: Any, n: int) -> float:
+    labels = np.random.default_rng(n).integers(0, 4, n)
+    return float(opt.step(F.cross_entropy(net(data(n, 6)), labels)))
+
+
+SIZES = [40, 60, 50, 45, 47, 59, 41, 38, 70, 44, 33, 58]
+
+
+def trained(clear: bool) -> tuple[list[float], list[Any], Any]:
+    """Losses and weights after steps of many sizes; `clear`: each is the first."""
+    net, opt = network(3)
+    losses = []
+    for n in SIZES:
+        if clear:
+            td.clear_cache()
+        losses.append(step(net, opt, n))
+    return losses, [p.numpy() for p in net.parameters()], opt
+
+
+def test_steps_of_sizes_never_seen_are_planned_and_have_the_same_bits() -> None:
+    losses, weights, opt = trained(clear=False)
+    assert opt._plans.misses <= 6  # and the sizes at which kernels are other ones
+    wanted, own, _ = trained(clear=True)
+    assert losses == wanted
+    for x, y in zip(weights, own, strict=True):
+        assert x.tobytes() == y.tobytes()
+
+
+def misses_of(graph: Callable[..., Any], sizes: list[tuple[int, ...]]) -> int:
+    """How many values went the long way; each is held against that of itself alone."""
+    before = evaluate._plans.misses
+    found = [np.asarray(graph(*own).numpy()) for own in sizes]
+    missed = evaluate._plans.misses - before
+    for own, got in zip(sizes, found, strict=True):
+        td.clear_cache()
+        wanted = np.asarray(graph(*own).numpy())
+        assert got.shape == wanted.shape and got.tobytes() == wanted.tobytes(), own
+    return missed
+
+
+def test_values_of_sizes_never_seen_are_planned() -> None:
+    w = td.param("w", init=data(8, 8))
+
+    def graph(n: int, m: int) -> Any:
+        x, y = td.asarray(data(n, 8)), td.asarray(data(m, 8))
+        return td.softmax(td.tanh(x @ w) @ y.T, 1) @ y
+
+    sizes = [(70, 90), (80, 75), (91, 83), (77, 99), (85, 71), (98, 97), (73, 73)]
+    assert misses_of(graph, sizes) <= 5
+
+
+def test_extents_that_moved_alike_by_chance_are_told_apart() -> None:
+    def graph(n: int, m: int) -> Any:
+        x, y = td.asarray(data(n, 3)), td.asarray(data(m, 3))
+        return td.concat([td.exp(x), td.sin(y)], 0).sum(0)
+
+    assert misses_of(graph, [(20, 20), (30, 30), (25, 25), (20, 30), (31, 22)]) >= 3
+
+
+def test_numbers_that_come_from_sizes_are_of_the_size() -> None:
+    def graph(n: int) -> Any:
+        x = td.asarray(data(n, 5))
+        return (td.cumulative_sum(x, axis=0) / n + x.mean(0)).sum() * (n - 1)
+
+    misses_of(graph, [(n,) for n in (20, 30, 25, 41, 9, 8, 7, 3, 2, 27)])
+
+
+def test_slices_that_reach_an_end_are_of_the_size() -> None:
+    def graph(n: int) -> Any:
+        x = td.exp(td.asarray(data(n, 5)))
+        return x[-30:].sum(0) + x[: n // 2].mean(0) + x[10:40:3].sum(0)
+
+    misses_of(graph, [(n,) for n in (60, 80, 70, 65, 31, 30, 29, 20, 12, 41)])
+
+
+def test_a_size_that_comes_again_keeps_what_gradients_need() -> None:
+    w = td.param("w", init=data(6, 6))
+
+    def once(n: int) -> tuple[Any, Any]:
+        loss = (td.tanh(td.asarray(data(n, 6)) @ w) ** 2).mean()
+        return float(loss), td.grad(loss, w).numpy()
+
+    sizes = [20, 30, 25, 27, 29, 27, 29, 27, 21]
+    found = [once(n) for n in sizes]
+    for n, (loss, g) in zip(sizes, found, strict=True):
+        td.clear_cache()
+        wanted, own = once(n)
+        assert loss == wanted and g.tobytes() == own.tobytes()
+
+
+def test_positions_out_of_range_are_told_at_every_size() -> None:
+    table = td.asarray(data(50, 4))
+
+    def graph(n: int, last: int) -> Any:
+        ids = np.arange(n) % 50
+        ids[-1] = last
+        return td.take(table, ids, axis=0).sum(0)
+
+    for n in (20, 30, 25, 27):
+        graph(n, 3).numpy()
+    with pytest.raises(td.RunError, match="index 50 is out of range"):
+        graph(29, 50).numpy()
+    assert np.isfinite(graph(31, 49).numpy()).all()
+
+
+def test_what_was_numbered_long_ago_is_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Numbers of ops and types are forgotten when there are very many of others."""
+
+    def known(part: int) -> Any:
+        found = numbers.known_by(part)
+        return found if type(found) is tuple else None  # no op and no type
+
+    monkeypatch.setattr(extents, "known_by", known)
+
+    def graph(n: int) -> Any:
+        x = td.asarray(data(n, 8))
+        return td.softmax(td.reshape(td.tanh(x), (n, 4, 2)) * 2.0, 1).sum(0)
+
+    before = evaluate._plans.misses
+    found = [graph(n).numpy() for n in (70, 80, 75, 91, 78)]
+    assert evaluate._plans.misses - before < 5
+    assert all(np.isfinite(x).all() for x in found)

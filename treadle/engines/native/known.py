@@ -1,0 +1,103 @@
+"""A program by its key, for those who run it again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.types import Type
+from treadle.engines.base import Failed
+from treadle.engines.native.linked import Linked
+from treadle.graph.claim import Claim, InPlace
+
+if TYPE_CHECKING:
+    from treadle.engines.native.engine import Native
+
+__all__ = ["Known"]
+
+
+class Known:
+    """A program that is looked up by its key for each run."""
+
+    def __init__(self, native: Native, key: tuple[int, ...], leaves: list[int]) -> None:
+        self._native, self._key, self._leaves = native, key, leaves
+        self._kept: Linked | None = None
+
+    def run(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        return self._linked().run(arrays, spent, None, held, claim)
+
+    def begin(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        spent: Set[int],
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        return self._linked().begin(arrays, spent, held, claim)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Those of its graph, if it is one of a family."""
+        linked = self.linked()
+        return () if linked is None else linked.extents
+
+    @property
+    def variant(self) -> Any:
+        """What programs have in common that differ in numbers alone."""
+        linked = self.linked()
+        return None if linked is None else linked.variant
+
+    def resized(self, extents: tuple[int, ...]) -> Known | None:
+        """The program of a graph with other extents, if one serves it already."""
+        linked = self.linked()
+        if linked is None or linked.variant is None:
+            return None
+        found = linked.variant.family.made(extents)
+        if found is None:
+            return None
+        made = Known(self._native, (), found[1])
+        made._kept = found[0]
+        return made
+
+    @property
+    def needs(self) -> Sequence[tuple[int, int]] | None:
+        """As Found has it."""
+        return self._linked().needs
+
+    @property
+    def types(self) -> list[Type]:
+        """Of its arguments."""
+        program = self._linked().program
+        return [program.buffers[n].type for n in program.arguments]
+
+    def small(self) -> Any:
+        linked = self.linked()
+        if linked is None or linked.small is None:
+            return None
+        self._kept = linked  # plans lead to its code
+        return linked.small
+
+    def linked(self) -> Linked | None:
+        """The program, if it is kept: here, where it has no key."""
+        if not self._key:
+            return self._kept
+        found = self._native.programs.peek(self._key)
+        return self._kept if found is None else found[0]
+
+    def _linked(self) -> Linked:
+        if not self._key:
+            assert self._kept is not None
+            self._native.ran(self._kept)
+            return self._kept
+        linked = self._native.known(self._key, self._leaves)
+        if linked is None:
+            raise Failed
+        return linked

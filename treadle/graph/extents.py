@@ -1,0 +1,201 @@
+"""Graphs without their extents: what those have in common that differ in these alone.
+
+They are a family: their keys, with each number replaced by that of the same op or type
+without extents, are equal; the extents stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from treadle.base.caches import Cache
+from treadle.base.symbolic import LEAST
+from treadle.base.types import Type
+from treadle.graph.body import Body, sign_of
+from treadle.graph.leaves import Constant
+from treadle.graph.look import CODES, WRITTEN, Look
+from treadle.graph.numbers import known_by, number
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor
+
+__all__ = ["EXTENTS", "Open", "family", "family_of", "is_extent", "sized"]
+
+KNOWN = 1 << 16  # ops and types without extents
+# Fields of ops that hold extents, or where something begins and ends.
+EXTENTS = {"shape", "extents", "extent", "count", "columns", "mask"}
+EXTENTS |= {"starts", "stops", "widths", "last", "length"}
+SMALL = 8  # rules look for no larger number
+LARGE = 1 << 31  # no size in a literal
+
+Open = tuple[Any, tuple[int, ...]]  # what is left without extents, and these
+
+_open: Cache[int, Open] = Cache("ops and types without extents", KNOWN)
+
+
+def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
+    """The key that a family of graphs has in common, and the extents of this one.
+
+    `nodes` are those of the structure. None if too much has been numbered since.
+    """
+    parts: list[int] = []
+    extents: list[int] = []
+    for part in key:
+        if part >= 0:
+            parts.append(part)
+            continue
+        known = _without_extents(part, nodes)
+        if known is None:
+            return None
+        parts.append(known[0])
+        extents += known[1]
+    return tuple(parts), tuple(extents)
+
+
+def family_of(look: Look) -> Open | None:
+    """The same of a graph by how it looks; None if too much has been numbered since."""
+    parts: list[int | None] = []
+    extents: list[int] = []
+    words = np.frombuffer(look.key, np.int64).tolist()
+    k = 0
+    while k < len(words):
+        word = words[k]
+        k += 1
+        if word >= 0:
+            parts.append(word)
+            continue
+        own, code = divmod(word, CODES)
+        known = _without_extents(own, look.nodes)
+        if known is None:
+            return None
+        parts.append(known[0] * CODES + code)
+        extents += known[1]
+        if code != WRITTEN:
+            continue
+        # Its bytes follow.
+        t: Any = known_by(own) or next(
+            x.type for x in look.nodes if getattr(x.type, "_number", None) == own
+        )
+        count = -(-t.nbytes // 8)
+        raw = np.array(words[k : k + count], np.int64).tobytes()[: t.nbytes]
+        value = np.frombuffer(raw, t.dtype)
+        if not t.shape and sized(value[0]):
+            parts.append(None)
+            extents.append(int(value[0]))
+        else:
+            parts += words[k : k + count]
+        k += count
+    return tuple(parts), tuple(extents)
+
+
+def _without_extents(part: int, nodes: Sequence[Tensor]) -> Open | None:
+    """The number of what has a number, without the extents in it, and these."""
+    known = _open.get(part)
+    if known is None:
+        x = known_by(part)
+        if x is None:  # so much was numbered since that it is known no more
+            x = next((y for y in map(_numbered, nodes) if part in y), {}).get(part)
+        if x is None:
+            return None
+        known = _open[part] = _opened(part, x, nodes)
+    return known
+
+
+def _numbered(node: Tensor) -> dict[int, Any]:
+    """The op and the type of a node by their numbers, which they keep."""
+    found: dict[int, Any] = {}
+    number = getattr(node.op, "_number", None)
+    if number is not None:
+        found[number] = sign_of(node.op)
+    number = getattr(node.type, "_number", None)
+    if number is not None:
+        found[number] = node.type
+    return found
+
+
+def _opened(own: int, x: Any, nodes: Sequence[Tensor]) -> Open:
+    """The number of a thing without the extents in it, and these; `own` is its own."""
+    found: list[int] = []
+    if type(x) is tuple and isinstance(x[0], type):  # the sign of an op with bodies
+        ops = (node.op for node in nodes if type(node.op) is x[0])
+        x = next((op for op in ops if sign_of(op) == x), x)
+    if isinstance(x, Op):
+        shown = _op(x, found)
+        return (number(shown), tuple(found)) if found else (own, ())
+    if type(x) is Type:
+        shape = _without(x.shape, found)
+        return number(("type", shape, x.dtype, x.axes)), tuple(found)
+    if type(x) is not tuple:
+        return own, ()
+    if x[0] == "leaf":
+        _, shape, *rest = x
+        return number(("leaf", _without(shape, found), *rest)), tuple(found)
+    if x[0] == "literal":
+        _, dtype, raw = x
+        value = np.frombuffer(raw, dtype)[0]
+        if sized(value):
+            return number(("literal", dtype, None)), (int(value),)
+    return own, ()
+
+
+def _op(op: Op, found: list[int]) -> Any:
+    """An op without extents, which are moved to a list."""
+    shown: list[Any] = [type(op)]
+    for f in fields(op):  # type: ignore[arg-type]
+        value = getattr(op, f.name)
+        if f.name in EXTENTS:
+            value = _without(value, found)
+        shown.append(_body(value, found) if isinstance(value, Body) else value)
+    return tuple(shown)
+
+
+def _body(body: Body, found: list[int]) -> Any:
+    """A body without extents, which are moved to a list."""
+    if body.sign_parts() is None:
+        return "body", body.sign
+    place = {node.serial: k for k, node in enumerate(body.nodes)}
+    parts: list[Any] = []
+    for x in body.nodes:
+        read = tuple([place[y.serial] for y in x.inputs])
+        shown, type_ = _op(x.op, found), x.type
+        if x.inputs or not isinstance(type_, Type):
+            parts.append((shown, read))
+        elif isinstance(x.op, Constant):
+            assert x.array is not None
+            if not type_.shape and sized(x.array):
+                found.append(int(x.array))
+                parts.append((shown, type_))
+            else:
+                parts.append((shown, type_, x.array.tobytes()))
+        else:
+            shape = _without(type_.shape, found)
+            parts.append((shown, shape, type_.dtype, type_.axes))
+    ends = body.arguments, body.outputs
+    places = [tuple([place[x.serial] for x in own]) for own in ends]
+    return tuple(parts), tuple(places)
+
+
+def sized(literal: Any) -> bool:
+    """Whether a number may come from a size."""
+    if literal.dtype.kind not in "fiu":
+        return False
+    value = float(literal)
+    return SMALL < value < LARGE and value.is_integer()
+
+
+def is_extent(x: Any) -> bool:
+    """Whether an integer may be another one in a graph of the same family."""
+    return type(x) is int and x >= LEAST
+
+
+def _without(x: Any, found: list[int]) -> Any:
+    """Integers in tuples, moved to a list."""
+    if isinstance(x, tuple):
+        return tuple([_without(part, found) for part in x])
+    if is_extent(x):
+        found.append(x)
+        return None
+    return x

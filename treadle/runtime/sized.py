@@ -1,0 +1,202 @@
+"""Plans for sizes never seen: those of graphs that differ in extents alone.
+
+Of such graphs the plans differ in the program, and so does that in numbers alone
+(`engines/native/sizes.py`). Two that are alike but for it tell which extents of the
+program are which of the graph; the plan of a third is that of the second with another
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from treadle.base.caches import Cache
+from treadle.graph.extents import Open, family_of
+from treadle.graph.look import Look
+from treadle.graph.variable import Variable
+from treadle.runtime.at_once import at_once, small_programs
+from treadle.runtime.steps import Computed, Plan
+
+__all__ = ["Sizes"]
+
+FAMILIES = 64  # of one caller
+SEEN = 8  # graphs of a family
+KINDS = 24  # of programs of a family
+
+Extents = tuple[int, ...]
+Array = np.ndarray[Any, Any]
+
+
+class Sizes:
+    """Plans of a caller by what graphs are without extents."""
+
+    def __init__(self) -> None:
+        self._table: Cache[Any, _Family]
+        self._table = Cache("plans of steps for sizes", FAMILIES)
+
+    def key(self, key: Sequence[Any], look: Look) -> Open | None:
+        """What the plans of a family have in common, and the extents of a graph."""
+        found = family_of(look)
+        if found is None or not found[1]:
+            return None
+        rest = tuple([x for x in key if x is not look.key])
+        return (found[0], rest), found[1]
+
+    def is_known(self, own: Open | None) -> bool:
+        """Whether others of a graph's family were seen; it is one of them now."""
+        if own is None:
+            return False
+        known = own[0] in self._table
+        if not known:
+            self._table[own[0]] = _Family()
+        return known
+
+    def find(self, own: Open, look: Look) -> Plan | None:
+        """A plan for the extents of a graph, by others of its family."""
+        family = self._table.get(own[0])
+        return None if family is None else family.at(own[1], look)
+
+    def note(self, own: Open, plan: Plan, nodes: int) -> None:
+        """Remember the plan of a graph of so many nodes."""
+        if _is_one(plan):
+            family = self._table.get(own[0])
+            if family is None:
+                family = self._table[own[0]] = _Family()
+            family.add(own[1], plan, nodes)
+
+
+class _Family:
+    """The newest plan of each kind of program, and the extents of graphs and programs.
+
+    Programs of a kind differ in numbers alone.
+    """
+
+    def __init__(self) -> None:
+        self.plans: Cache[Any, Plan] = Cache("plans for kinds of programs", KINDS)
+        self.nodes = 0
+        self.seen: list[tuple[Extents, Extents]] = []
+        self.even = True
+        self._fixed: list[Array] | None = None  # constants that programs are given
+        self._told: tuple[list[int], list[int]] | None = None
+
+    def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
+        """Remember a plan; those before it that are not alike are of no use."""
+        part: Any = plan.parts[0]
+        own = extents, part.program.extents
+        before = [x for x in self.seen if x[0] != extents]
+        if before and len(before[0][1]) != len(own[1]):
+            before = []  # another graph was run beside what was asked for
+        self.seen = [*before, own][-SEEN:]
+        self._told = None
+        fixed = [x for x in part.sources if isinstance(x, np.ndarray)]
+        if self._fixed is not None and not _are_same(self._fixed, fixed):
+            self.even = False  # numbers that come from sizes, in code nobody sees
+        self._fixed = fixed
+        if part.program.variant is not None:
+            self.plans[part.program.variant] = plan
+            self.nodes = nodes
+
+    def at(self, extents: Extents, look: Look) -> Plan | None:
+        """The plan for some extents, if it is known which those of its program are."""
+        several = self.even and len(self.seen) > 1
+        own = self._program(extents) if several else None
+        newest: Any = next(reversed(self.plans.values()), None)
+        if own is None or newest is None:
+            return None
+        program = newest.parts[0].program.resized(own)
+        plan = None if program is None else self.plans.get(program.variant)
+        if program is None or plan is None:
+            return None
+        part: Any = plan.parts[0]
+        if not _takes(program, part.sources, look):
+            return None
+        needs = program.needs
+        if (needs is None) != (part.needs is None):
+            return None
+        made = replace(part, program=program, runs=0, still=None)
+        if part.needs is not None:
+            pairs = zip(part.needs, needs, strict=True)
+            made.needs = [(source, extent) for (source, _), (_, extent) in pairs]
+        found = replace(plan, parts=[made], small=None)
+        values = plan.values
+        if values is not None and values.noted is not None:
+            found.values = values._replace(noted=None)
+            found.once = any(carried for _, _, carried in values.nodes)
+        small = small_programs(found.parts)
+        if small:
+            found.small = at_once(found, small, self.nodes)
+        return found
+
+    def _program(self, extents: Extents) -> Extents | None:
+        """The extents of the program of a graph; None where they are not told by those
+        of the others."""
+        if self._told is None:
+            self._told = _moves([x for x, _ in self.seen], [x for _, x in self.seen])
+        graph, program = self._told
+        now: dict[int, int] = {}
+        last, own = self.seen[-1]
+        for move, size, before in zip(graph, extents, last, strict=True):
+            known = now.setdefault(move, size) if move >= 0 else before
+            if known != size:
+                return None  # it never moved so far, or always as another one
+        found = []
+        for move, before in zip(program, own, strict=True):
+            if move >= 0 and move not in now:
+                return None
+            found.append(now[move] if move >= 0 else before)
+        return tuple(found)
+
+
+def _moves(
+    graphs: Sequence[Extents], programs: Sequence[Extents]
+) -> tuple[list[int], list[int]]:
+    """Numbers for the extents of graphs, and of their programs: those that always were
+    equal have the same, those that never moved -1.
+    """
+    numbers: dict[Extents, int] = {}
+
+    def number(column: Extents) -> int:
+        if len(set(column)) == 1:
+            return -1
+        return numbers.setdefault(column, len(numbers))
+
+    graph, program = (
+        [number(column) for column in zip(*own, strict=True)]
+        for own in (graphs, programs)
+    )
+    return graph, program
+
+
+def _is_one(plan: Plan) -> bool:
+    """Whether a plan is one program of a graph with extents, and nothing is noted."""
+    part = plan.parts[0]
+    if len(plan.parts) != 1 or type(part) is not Computed:
+        return False
+    if plan.values is not None and plan.values.more:
+        return False
+    return bool(getattr(part.program, "extents", ()))
+
+
+def _are_same(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
+    if len(xs) != len(ys):
+        return False
+    pairs = zip(xs, ys, strict=True)
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
+
+
+def _takes(program: Any, sources: Sequence[Any], look: Look) -> bool:
+    """Whether the arguments of a program have the shapes of what it is given."""
+    for source, t in zip(sources, program.types, strict=True):
+        if type(source) is int:
+            own = look.nodes[source].type
+        elif isinstance(source, Variable):
+            own = source.type
+        else:
+            continue
+        if own.shape != t.shape or own.dtype is not t.dtype:
+            return False
+    return True
