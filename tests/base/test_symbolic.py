@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.base.symbolic import (
-    Number,
     Symbolic,
-    Trace,
+    SymbolicNumber,
+    SymbolicTrace,
     arange,
     at_least,
     call,
@@ -52,7 +52,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), *[st.integers(0, 99)] * 2), max_si
 def test_integers_of_other_sizes_are_those_computed_for_them(
     here: tuple[int, int], there: tuple[int, int], steps: list[tuple[int, int, int]]
 ) -> None:
-    trace = Trace(here)
+    trace = SymbolicTrace(here)
     found = computed([*trace.symbols, 3, 1], steps)
     wanted = computed([*here, 3, 1], steps)
     assert [getattr(x, "value", x) for x in found] == wanted
@@ -76,7 +76,7 @@ def test_what_a_comparison_decides_is_guarded(
         found = computed(x, steps)
         return bool(on(found[-1], found[0]))
 
-    trace = Trace(here)
+    trace = SymbolicTrace(here)
     own = decided([*trace.symbols, 3, 1])
     assert own == decided([*here, 3, 1])
     if compiled(trace, [])(there) is not None:
@@ -92,14 +92,14 @@ LOSSY: dict[str, Callable[[Any], Any]] = {
     "index": lambda n: [*range(99)][n],
     "array": lambda n: np.zeros(n).shape,
     "of NumPy": lambda n: np.array(n, np.int64).item(),
-    "array of a Number": lambda n: np.asarray(counted(n)).item(),
+    "array of a SymbolicNumber": lambda n: np.asarray(counted(n)).item(),
     "number": lambda n: float(1 / n),
 }
 
 
 @pytest.mark.parametrize("lossy", LOSSY.values(), ids=LOSSY)
 def test_what_needs_the_value_leaves_a_guard(lossy: Callable[[Any], Any]) -> None:
-    trace = Trace([7])
+    trace = SymbolicTrace([7])
     (n,) = trace.symbols
     assert lossy(n) == lossy(7)
     serves = compiled(trace, [])
@@ -107,7 +107,7 @@ def test_what_needs_the_value_leaves_a_guard(lossy: Callable[[Any], Any]) -> Non
 
 
 def test_what_decides_nothing_leaves_no_guard() -> None:
-    trace = Trace([7, 12])
+    trace = SymbolicTrace([7, 12])
     n, m = trace.symbols
     own = [least(n, m), most(n, 9), call(pow, n, 2), n + np.int64(1), whole(n), m // m]
     assert not trace.guards
@@ -115,7 +115,7 @@ def test_what_decides_nothing_leaves_no_guard() -> None:
 
 
 def test_bounds_decide_without_guards() -> None:
-    trace = Trace([7])
+    trace = SymbolicTrace([7])
     (n,) = trace.symbols
     assert n > 0 and n >= 2 and n != 1 and n * n + 1 > 4 and not n - n
     assert not trace.guards
@@ -127,7 +127,7 @@ def test_bounds_decide_without_guards() -> None:
 
 
 def test_equal_sizes_are_one_from_there_on() -> None:
-    trace = Trace([7, 7])
+    trace = SymbolicTrace([7, 7])
     n, m = trace.symbols
     assert n == m
     assert (n - m + 0) == 0 and len(trace.guards) == 1
@@ -135,7 +135,7 @@ def test_equal_sizes_are_one_from_there_on() -> None:
 
 
 def test_speed_alone_may_be_left_aside() -> None:
-    trace = Trace([7])
+    trace = SymbolicTrace([7])
     (n,) = trace.symbols
     assert not at_least(n, 100) and n < 1000
     strict, loose = compiled(trace, [n]), compiled(trace, [n], "bits")
@@ -147,15 +147,15 @@ def test_speed_alone_may_be_left_aside() -> None:
 
 
 def test_numbers_of_sizes() -> None:
-    trace = Trace([7])
+    trace = SymbolicTrace([7])
     (n,) = trace.symbols
-    mean = Number(np.float32, 1 / n)
+    mean = SymbolicNumber(np.float32, 1 / n)
     wanted = [mean, mean * 3.0, arange(n), counted(n), round(n / 2)]
     found = compiled(trace, wanted)([10])
     assert found is not None and not trace.guards
     assert found[0] == np.float32(0.1) and found[1] == np.float32(0.1).item() * 3.0
     assert found[2].tolist() == [*range(10)] and found[3] == 10 and found[4] == 5
-    assert mean == Number(np.float32, 1 / n) and hash(mean) == hash(mean)
+    assert mean == SymbolicNumber(np.float32, 1 / n) and hash(mean) == hash(mean)
     assert mean < 1 and not mean > 1
     assert compiled(trace, [])([2]) == [] and len(trace.guards) == 2
 
@@ -167,9 +167,9 @@ def test_slices_of_sizes() -> None:
         slice(None, None, -1),
         slice(-3, 9),
     ):
-        trace = Trace([7])
+        trace = SymbolicTrace([7])
         (n,) = trace.symbols
-        places = Places.of(item, n)
+        places = SliceRange.of(item, n)
         own = [*places, places.count, places.low, places.high]
         numbers = compiled(trace, own)
         for size in (7, 5, 30):
@@ -182,7 +182,7 @@ def test_slices_of_sizes() -> None:
 
 
 def test_closed_traces_note_nothing() -> None:
-    trace = Trace([7])
+    trace = SymbolicTrace([7])
     (n,) = trace.symbols
     trace.open = False
     assert n < 100 and int(n) == 7 and not trace.guards

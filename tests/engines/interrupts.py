@@ -24,6 +24,7 @@ from treadle.engines.native import (
     cache,
     compiler,
     engine,
+    families,
     jit,
     kept,
     linked,
@@ -31,8 +32,7 @@ from treadle.engines.native import (
     programs,
     residuals,
     run,
-    sized,
-    sizes,
+    symbolic,
     tables,
 )
 from treadle.graph import carried, claim, frame
@@ -42,7 +42,7 @@ Line = tuple[str, int]
 MODULES: list[Any] = [
     [blocks, block, arena, tables, kept],
     [pool, run, linked, residuals, engine],
-    [programs, jit, cache, compiler, sized, sizes],
+    [programs, jit, cache, compiler, symbolic, families],
     [claim, carried, function, frame],
 ]
 

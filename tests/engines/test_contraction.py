@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.numerics import unit
 from treadle.base.dtypes import bfloat16
-from treadle.base.symbolic import Trace, compiled
+from treadle.base.symbolic import SymbolicTrace, compiled
 from treadle.engines.native.builder import Builder, Value
 from treadle.engines.native.contraction import (
     Epilogue,
@@ -336,7 +336,7 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
 
     served = 0
     for batch, *sizes in every:
-        trace = Trace(sizes)
+        trace = SymbolicTrace(sizes)
         plan = planned([batch, *trace.symbols])
         wanted = *plan.arguments, plan.total, plan.grain, plan.scratch
         trace.open = False

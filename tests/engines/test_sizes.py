@@ -212,7 +212,7 @@ def test_extents_that_were_equal_by_chance_are_two(compiled: list[int]) -> None:
 
 def variants() -> list[Any]:
     families = engine("native").programs.families  # type: ignore[attr-defined]
-    return [v for family in families._table.values() for v in family.variants]
+    return [v for family in families._table.values() for v in family.variants.all]
 
 
 def edges(variant: Any) -> set[int]:
@@ -298,24 +298,25 @@ def test_memory_follows_the_size() -> None:
 def test_what_cannot_be_symbolic_is_compiled_and_said(
     compiled: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treadle.engines.native import sized, sizes
+    from treadle.engines.native import symbolic
+    from treadle.engines.native.variants import FAILED
 
     def refused(*given: Any) -> Any:
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(sized, "codes_of", refused)
+    monkeypatch.setattr(symbolic, "codes_of", refused)
     for n in (100, 150, 131, 120, 119, 118):
         values(GRAPHS["mean"], n)
     families = engine("native").programs.families  # type: ignore[attr-defined]
     (family,) = families._table.values()
-    assert [str(e) for e in family.failed] == ["no such thing"] * sizes.FAILED
-    assert len(compiled) == 6 + sizes.FAILED
+    assert [str(e) for e in family.variants.failed] == ["no such thing"] * FAILED
+    assert len(compiled) == 6 + FAILED
 
 
 def test_families_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from treadle.engines.native import sizes
+    from treadle.engines.native import families as room
 
-    monkeypatch.setattr(sizes, "STEPS", 6)
+    monkeypatch.setattr(room, "STEPS", 6)
     families = engine("native").programs.families  # type: ignore[attr-defined]
     for width in range(3, 9):
         for n in (100, 150):

@@ -24,7 +24,7 @@ from treadle.base.dtypes import (
 )
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
-from treadle.base.symbolic import Number, Symbolic, bits, plain
+from treadle.base.symbolic import Symbolic, SymbolicNumber, bits, plain
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.awaited import NUMBERS, waited
 from treadle.graph.op import Op, op
@@ -37,7 +37,7 @@ _SMALL = 8  # rules look for no larger number
 _LARGE = 1024  # elements from which a copy is worth a place of its own choosing
 _FEW = 65_536  # the integers from 0 whose arrays are kept once they were made
 integers: Cache[int, np.ndarray[Any, Any]] = Cache("arrays of integers", _FEW)
-SIZES = (Symbolic, Number)
+SIZES = (Symbolic, SymbolicNumber)
 SCALARS = (bool, int, float, complex, *NUMBERS, *SIZES)
 
 
@@ -177,7 +177,9 @@ def bits_of(x: Tensor) -> Any:
 
 def literal_node(value: Any, dtype: DType) -> Tensor:
     """A leaf with a number that stands in a rule of the library."""
-    array: Any = Number(np.array, value, dtype) if isinstance(value, SIZES) else None
+    array: Any = (
+        SymbolicNumber(np.array, value, dtype) if isinstance(value, SIZES) else None
+    )
     if array is None:
         array = np.array(value, dtype=dtype)
         array.setflags(write=False)
@@ -315,8 +317,10 @@ def beside(value: Any, partner: Tensor) -> Tensor:
     if isinstance(value, SCALARS):
         dtype = weak(plain(value), partner.type.dtype, current().dtype)
         try:
-            if type(value) is Number or (type(value) is Symbolic and value > _SMALL):
-                return constant_node(Number(np.array, value, dtype))
+            if type(value) is SymbolicNumber or (
+                type(value) is Symbolic and value > _SMALL
+            ):
+                return constant_node(SymbolicNumber(np.array, value, dtype))
             if type(value) is Symbolic:
                 value = int(value)
             if _is_literal(value):

@@ -17,7 +17,7 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
-from treadle.base.symbolic import Number, Symbolic
+from treadle.base.symbolic import Symbolic, SymbolicNumber
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Index, Parameter
 
@@ -92,7 +92,7 @@ class Literal(Node):
 
     @lazy
     def _bits(self) -> Any:
-        known = type(self.value) in (Parameter, Number, Symbolic)
+        known = type(self.value) in (Parameter, SymbolicNumber, Symbolic)
         return self.value if known else np.asarray(self.value, self.dtype).tobytes()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from treadle.base.caches import cached
 from treadle.base.dtypes import DType, bool_, float32, uint32
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import Argument as BodyArgument
 from treadle.graph.op import Op
@@ -245,7 +245,7 @@ def _within(op: Any, at: At) -> tuple[At, Guards]:
     """Where in a slice an element of the whole stands, and whether it stands in it."""
     source, inside = [], []
     for i, a, b, c in zip(at, op.starts, op.stops, op.steps, strict=True):
-        n = Places(a, b, c).count
+        n = SliceRange(a, b, c).count
         step = i - a if c > 0 else Index.of(a) - i
         if abs(c) > 1:
             shifted = step + abs(c) * n  # so that the remainder is of no negative

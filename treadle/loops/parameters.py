@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.symbolic import Number, Symbolic, whole
+from treadle.base.symbolic import Symbolic, SymbolicNumber, whole
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
 from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
@@ -102,7 +102,7 @@ class _Slots:
 
     def sized(self, x: Literal) -> Literal:
         """A literal that is computed from sizes."""
-        number: Number = x.value
+        number: SymbolicNumber = x.value
         if x in self.divisors or number.integer(_is_plain) == 1:
             return self.literal(Literal(number.item(), x.dtype))
         own = number.integer(bits_of if x.dtype.kind != "i" else int)
@@ -113,7 +113,7 @@ class _Slots:
 
     def literal(self, x: Literal) -> Literal:
         kind = x.dtype.kind
-        if type(x.value) is Number:
+        if type(x.value) is SymbolicNumber:
             return self.sized(x)
         if kind not in "fVi" or abs(float(x.value)) in PLAIN or x in self.divisors:
             return x
@@ -162,7 +162,7 @@ def number_of(x: Literal, integers: Sequence[int]) -> Any:
         return x.value
     own: Any = integers[x.value.slot]
     if type(own) is Symbolic and x.dtype.kind != "i":
-        return Number(_array_of, own)
+        return SymbolicNumber(_array_of, own)
     return own if x.dtype.kind == "i" else value_of(own)
 
 

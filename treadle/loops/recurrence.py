@@ -1,6 +1,6 @@
 """Loops of a user's whose bodies are small: one kernel, the state in registers.
 
-Where a body is element-wise, each element of the state goes its own walk through all
+Where a body is element-wise, each element of the state goes its own way through all
 steps, one after the other. Where the state has few elements, each of them is written
 out, sums and products over them too. What is carried are accumulators, which all change
 at once at the end of a step.

@@ -16,7 +16,7 @@ from treadle.base.errors import (
     TraceError,
     TreadleError,
 )
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
@@ -128,9 +128,9 @@ def _array(item: Any) -> Any:
         raise ArgumentError(f"the index {item!r} is no array: {error}") from None
 
 
-def _range(item: slice, n: int) -> Places:
+def _range(item: slice, n: int) -> SliceRange:
     try:
-        return Places.of(item, n)
+        return SliceRange.of(item, n)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"the index {item!r} is no range: {error}") from None
 

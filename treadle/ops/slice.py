@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ShapeError
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.base.types import Shape, Type
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
@@ -35,7 +35,7 @@ def extents(shape: Shape, starts: Integers, stops: Integers, steps: Integers) ->
         raise ShapeError(f"{len(starts)} slices given for {len(shape)} dimensions")
     found = []
     for n, a, b, c in zip(shape, starts, stops, steps, strict=True):
-        places = Places(a, b, c)
+        places = SliceRange(a, b, c)
         count = places.count
         if count and not (places.low >= 0 and places.high < n):
             raise ShapeError(f"slice {a}:{b}:{c} leaves a dimension of {n}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.base.errors import TreadleError
 from treadle.base.options import current
-from treadle.base.symbolic import Number, bits
+from treadle.base.symbolic import SymbolicNumber, bits
 from treadle.base.types import TupleType
 from treadle.graph.body import Body, effect_of, with_bodies
 from treadle.graph.leaves import LITERAL, Constant, Leaf, literal_node
@@ -223,7 +223,7 @@ class Driver:
                 made = node if own else Tensor(LITERAL, (), node.type, stored)
                 self._table[key] = made
             return self._table[key]
-        if type(stored) is Number or not 0 < stored.size <= UNIFORM:
+        if type(stored) is SymbolicNumber or not 0 < stored.size <= UNIFORM:
             return node
         one = stored.flat[0]
         raw = stored.tobytes()

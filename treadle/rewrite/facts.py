@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType, float32, float64, kind
-from treadle.base.symbolic import Number
+from treadle.base.symbolic import SymbolicNumber
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Literal
 from treadle.graph.op import Op
@@ -54,7 +54,7 @@ def number_of(x: Tensor) -> Any:
         return None
     assert x.array is not None
     stored: Any = x.array
-    if type(stored) is Number:
+    if type(stored) is SymbolicNumber:
         return stored
     value = stored.item()
     return value if isinstance(value, (bool, int, float)) else float(value)
@@ -146,7 +146,7 @@ def _largest(stored: Any) -> float:
     """As `bound`, of a constant: a few numbers, so that sizes change it rarely."""
     if stored.size > 4096:
         return math.inf
-    if type(stored) is not Number:
+    if type(stored) is not SymbolicNumber:
         wide = np.abs(stored.astype(float))
         stored = wide.max(initial=0) if np.isfinite(wide).all() else math.inf
     return next((n for n in _BOUNDS if -n <= stored <= n), math.inf)

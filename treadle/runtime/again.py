@@ -22,9 +22,9 @@ from treadle.graph.numbers import number
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.moved import Together, let_go
+from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
-from treadle.runtime.sized import Sizes
 from treadle.runtime.steps import (
     Plan,
 )

@@ -14,7 +14,7 @@ the symbols' values (`writer.py`), which a new size is held against.
 from treadle.base.symbolic.integers import (
     LEAST,
     Symbolic,
-    Trace,
+    SymbolicTrace,
     at_least,
     call,
     gcd,
@@ -24,7 +24,7 @@ from treadle.base.symbolic.integers import (
     whole,
 )
 from treadle.base.symbolic.numbers import (
-    Number,
+    SymbolicNumber,
     arange,
     array_of,
     bits,
@@ -38,9 +38,9 @@ from treadle.base.symbolic.writer import Evaluate, compiled
 __all__ = [
     "LEAST",
     "Evaluate",
-    "Number",
+    "SymbolicNumber",
     "Symbolic",
-    "Trace",
+    "SymbolicTrace",
     "arange",
     "array_of",
     "at_least",

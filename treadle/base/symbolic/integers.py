@@ -17,7 +17,7 @@ from treadle.base.symbolic.forms import Form
 __all__ = [
     "LEAST",
     "Symbolic",
-    "Trace",
+    "SymbolicTrace",
     "at_least",
     "call",
     "form_of",
@@ -35,7 +35,7 @@ SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _numbers = count()  # of atoms: no two traces share one, so that caches may mix them
 
 
-class Trace:
+class SymbolicTrace:
     """One compilation for sizes: its symbols, and the guards that it has left.
 
     A guard is a form, how it compares with 0, and whether that held.
@@ -138,7 +138,7 @@ class Symbolic:
     __slots__ = ("form", "trace", "value")
     __array_ufunc__ = None  # NumPy's scalars leave arithmetic to this
 
-    def __init__(self, trace: Trace, value: int, form: Form) -> None:
+    def __init__(self, trace: SymbolicTrace, value: int, form: Form) -> None:
         self.trace, self.value, self.form = trace, value, form
 
     if TYPE_CHECKING:  # defined below, one like the other
@@ -274,7 +274,7 @@ def gcd(*given: Any) -> int:
     return int(found)
 
 
-def _trace_of(given: Sequence[Any]) -> Trace | None:
+def _trace_of(given: Sequence[Any]) -> SymbolicTrace | None:
     return next((x.trace for x in given if type(x) is Symbolic), None)
 
 
@@ -292,11 +292,11 @@ def _value(x: Any) -> Any:
     return x.value if type(x) is Symbolic else x
 
 
-def _defined(name: str, form: Callable[[Trace, Form, Form], Form]) -> None:
+def _defined(name: str, form: Callable[[SymbolicTrace, Form, Form], Form]) -> None:
     """An operator on values and forms, from both sides."""
     on = getattr(operator, name)
 
-    def made(x: Any, y: Any, trace: Trace) -> Any:
+    def made(x: Any, y: Any, trace: SymbolicTrace) -> Any:
         return trace.make(on(_value(x), _value(y)), form(trace, form_of(x), form_of(y)))
 
     def left(self: Symbolic, other: Any) -> Any:
@@ -313,12 +313,12 @@ def _defined(name: str, form: Callable[[Trace, Form, Form], Form]) -> None:
     setattr(Symbolic, f"__r{name.rstrip('_')}__", right)
 
 
-def _quotient(trace: Trace, x: Form, y: Form) -> Form:
+def _quotient(trace: SymbolicTrace, x: Form, y: Form) -> Form:
     exact = forms.quotient(x, y)
     return trace.atom(("//", x, y)) if exact is None else exact
 
 
-def _remainder(trace: Trace, x: Form, y: Form) -> Form:
+def _remainder(trace: SymbolicTrace, x: Form, y: Form) -> Form:
     if forms.quotient(x, y) is not None:
         return ()
     by = forms.constant(y)

@@ -12,10 +12,18 @@ import numpy as np
 
 from treadle.base.symbolic.integers import LEAST, Symbolic, inexact
 
-__all__ = ["Number", "arange", "array_of", "bits", "counted", "plain", "truncated"]
+__all__ = [
+    "SymbolicNumber",
+    "arange",
+    "array_of",
+    "bits",
+    "counted",
+    "plain",
+    "truncated",
+]
 
 
-class Number:
+class SymbolicNumber:
     """An array, mostly without dimensions, that was computed from sizes.
 
     It stands where a constant of a graph stands, and makes others. A comparison leaves
@@ -25,10 +33,12 @@ class Number:
     __slots__ = ("function", "given", "shape", "trace", "value")
 
     def __init__(self, function: Callable[..., Any], *given: Any) -> None:
-        """What a function of arrays gives: of those of other Numbers, symbolic
-        integers and whatever else. Equal functions of equal ones are equal Numbers.
+        """What a function of arrays gives: of those of other numbers, symbolic
+        integers and whatever else. Equal functions of equal ones are equal.
         """
-        self.trace = next(x.trace for x in given if type(x) in (Number, Symbolic))
+        self.trace = next(
+            x.trace for x in given if type(x) in (SymbolicNumber, Symbolic)
+        )
         self.function, self.given = function, given
         self.value: Any = function(*map(plain, given))
         self.shape: tuple[Any, ...] = ()
@@ -65,7 +75,7 @@ class Number:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is Number:
+        if type(other) is SymbolicNumber:
             return bool(self.key == other.key)
         return bool(self.integer(_Compared("eq"), other) == 1)
 
@@ -75,10 +85,10 @@ class Number:
     def __round__(self) -> Any:
         return self.integer(_rounded)
 
-    def __abs__(self) -> Number:
-        return Number(_Operated("abs"), self)
+    def __abs__(self) -> SymbolicNumber:
+        return SymbolicNumber(_Operated("abs"), self)
 
-    def __getitem__(self, place: tuple[()]) -> Number:
+    def __getitem__(self, place: tuple[()]) -> SymbolicNumber:
         return self
 
     # -- what needs the value ----------------------------------------------------------
@@ -116,19 +126,19 @@ class Number:
 
 
 def arange(size: Any, dtype: Any = np.int64) -> Any:
-    """The integers from 0 to a size, as an array; a Number if that is symbolic."""
+    """The integers from 0 to a size, as an array; symbolic if that is."""
     return array_of(_counted, (size,), size, dtype)
 
 
 def array_of(function: Callable[..., Any], shape: tuple[Any, ...], *given: Any) -> Any:
-    """The array of a shape that a function gives; a Number if a size is symbolic.
+    """The array of a shape that a function gives; symbolic if a size is.
 
     >>> array_of(np.eye, (2, 2), 2, 2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
     if not any(type(x) is Symbolic for x in given):
         return function(*given)
-    found = Number(function, *given)
+    found = SymbolicNumber(function, *given)
     found.shape = shape
     return found
 
@@ -139,13 +149,13 @@ def counted(size: Any) -> Any:
     Nothing and one stay what they are: no symbol is that.
     """
     if type(size) is Symbolic:
-        return Number(np.int64, size)
+        return SymbolicNumber(np.int64, size)
     return size if size < LEAST else np.int64(size)
 
 
 def bits(array: Any) -> Any:
-    """What an array is known by in a key: its bytes, or the Number that it is."""
-    return array if type(array) is Number else array.tobytes()
+    """What an array is known by in a key: its bytes, or itself if symbolic."""
+    return array if type(array) is SymbolicNumber else array.tobytes()
 
 
 def plain(x: Any) -> Any:
@@ -153,16 +163,16 @@ def plain(x: Any) -> Any:
 
     For what changes no value and no code: what people are told, estimates.
     """
-    return x.value if type(x) in (Symbolic, Number) else x
+    return x.value if type(x) in (Symbolic, SymbolicNumber) else x
 
 
 def truncated(x: Any) -> Any:
     """As `int`, of a float that may have been computed from sizes."""
-    return x.integer(_truncated) if type(x) is Number else int(x)
+    return x.integer(_truncated) if type(x) is SymbolicNumber else int(x)
 
 
 def _key(x: Any) -> Any:
-    if type(x) is Number:
+    if type(x) is SymbolicNumber:
         return x.key
     if isinstance(x, np.ndarray):
         return x.dtype, x.shape, x.tobytes()
@@ -211,20 +221,20 @@ def _scalar(x: Any) -> Any:
 def _defined(name: str, *kinds: type) -> None:
     """An operator whose result may be no whole number, for these kinds of operands."""
     on = _Operated(name)
-    inexact[name] = lambda x, y: Number(on, x, y)
+    inexact[name] = lambda x, y: SymbolicNumber(on, x, y)
     for kind in kinds:
-        setattr(kind, f"__{name}__", lambda x, y: Number(on, x, y))
-        setattr(kind, f"__r{name}__", lambda x, y: Number(on, y, x))
+        setattr(kind, f"__{name}__", lambda x, y: SymbolicNumber(on, x, y))
+        setattr(kind, f"__r{name}__", lambda x, y: SymbolicNumber(on, y, x))
 
 
 def _compared(name: str) -> None:
     on = _Compared(name)
-    setattr(Number, f"__{name}__", lambda x, y: bool(x.integer(on, y) == 1))
+    setattr(SymbolicNumber, f"__{name}__", lambda x, y: bool(x.integer(on, y) == 1))
 
 
 for _name in ("add", "sub", "mul"):
-    _defined(_name, Number)
-_defined("truediv", Number, Symbolic)
+    _defined(_name, SymbolicNumber)
+_defined("truediv", SymbolicNumber, Symbolic)
 for _name in ("floordiv", "mod", "lshift", "rshift", "pow", "xor", "and_", "or_"):
     _defined(_name)
 for _name in ("lt", "le", "gt", "ge"):

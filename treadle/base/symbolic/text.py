@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.base.symbolic.forms import Form
-from treadle.base.symbolic.integers import Trace
+from treadle.base.symbolic.integers import SymbolicTrace
 
 __all__ = ["guards_of"]
 
 TURNED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
-def guards_of(trace: Trace) -> list[tuple[str, str]]:
+def guards_of(trace: SymbolicTrace) -> list[tuple[str, str]]:
     """What must hold for the program of a trace to serve sizes, and the lines of the
     library that decide by it. Symbols are n0, n1 and so on.
 
-    >>> trace = Trace([6, 4])
+    >>> trace = SymbolicTrace([6, 4])
     >>> n, m = trace.symbols
     >>> n * m > 20, n // m == 3
     (True, False)
@@ -33,7 +33,7 @@ def guards_of(trace: Trace) -> list[tuple[str, str]]:
     return found
 
 
-def _terms(trace: Trace, form: Form) -> str:
+def _terms(trace: SymbolicTrace, form: Form) -> str:
     terms = []
     for monomial, c in form:
         factors = [] if c == 1 and monomial else [str(c)]
@@ -42,7 +42,7 @@ def _terms(trace: Trace, form: Form) -> str:
     return " + ".join(terms) or "0"
 
 
-def _atom(trace: Trace, number: int, inside: bool) -> str:
+def _atom(trace: SymbolicTrace, number: int, inside: bool) -> str:
     kind, *parts = trace.definitions[number]
     if kind == "symbol":
         return f"n{parts[0]}"
@@ -53,7 +53,7 @@ def _atom(trace: Trace, number: int, inside: bool) -> str:
     return f"{_name(parts[0])}({given})"
 
 
-def _operand(trace: Trace, form: Form) -> str:
+def _operand(trace: SymbolicTrace, form: Form) -> str:
     text = _terms(trace, form)
     return f"({text})" if " " in text else text
 

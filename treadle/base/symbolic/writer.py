@@ -7,20 +7,22 @@ from typing import Any
 
 from treadle.base.symbolic import forms
 from treadle.base.symbolic.forms import Form
-from treadle.base.symbolic.integers import Symbolic, Trace
-from treadle.base.symbolic.numbers import Number
+from treadle.base.symbolic.integers import Symbolic, SymbolicTrace
+from treadle.base.symbolic.numbers import SymbolicNumber
 
 __all__ = ["Evaluate", "compiled"]
 
 Evaluate = Callable[[Sequence[int]], "list[Any] | None"]
 
 
-def compiled(trace: Trace, wanted: Iterable[Any], guards: str = "all") -> Evaluate:
-    """What tells symbolic integers and Numbers for the values of the symbols: a
+def compiled(
+    trace: SymbolicTrace, wanted: Iterable[Any], guards: str = "all"
+) -> Evaluate:
+    """What tells symbolic integers and numbers for the values of the symbols: a
     function that is None where a guard does not hold. `guards`: "all", those that
     decide "bits", or "none".
 
-    >>> trace = Trace([6, 4])
+    >>> trace = SymbolicTrace([6, 4])
     >>> n, m = trace.symbols
     >>> size = n * m + n
     >>> size, size // n, size > 20
@@ -35,7 +37,7 @@ def compiled(trace: Trace, wanted: Iterable[Any], guards: str = "all") -> Evalua
 class _Writer:
     """Lines of Python, with a name for each value that is used."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: SymbolicTrace) -> None:
         self.trace = trace
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
@@ -67,7 +69,7 @@ class _Writer:
         """The text of a value."""
         if type(x) is Symbolic:
             return self.form(x.form)
-        return x.write(self) if type(x) is Number else self.object(x)
+        return x.write(self) if type(x) is SymbolicNumber else self.object(x)
 
     def object(self, x: Any) -> str:
         """A name for something that the function reads."""

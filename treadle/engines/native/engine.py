@@ -25,11 +25,12 @@ from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native import jit
 from treadle.engines.native.cache import disk_cache
+from treadle.engines.native.families import Translated
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.host import host
 from treadle.engines.native.keys import Structure, structure
-from treadle.engines.native.known import Known
+from treadle.engines.native.known import CachedProgram
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
 from treadle.engines.native.pool import pool
@@ -37,7 +38,6 @@ from treadle.engines.native.programs import Programs
 from treadle.engines.native.residuals import Residuals, gathered, known
 from treadle.engines.native.resized import resized
 from treadle.engines.native.run import PositionError, beside, memory_of
-from treadle.engines.native.sizes import Plain
 from treadle.engines.native.small import workers
 from treadle.engines.native.timing import first_lines
 from treadle.engines.native.translate import translated
@@ -158,7 +158,7 @@ class Native(Engine):
         results = {n: number for number, n, _ in linked.program.results}
         arguments = enumerate(linked.program.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
-        program = Known(self, key, leaves)
+        program = CachedProgram(self, key, leaves)
         given = [order[k] for k in leaves]
         tell = sorted(more), noted, still
         return Found(program, given, numbers, reused, linked.needs, *tell)
@@ -220,7 +220,7 @@ class Native(Engine):
     def latest_linked(self) -> Linked | None:
         """The program that ran last in this thread, if it is kept."""
         found = getattr(self._thread, "latest", None)
-        return found.linked() if isinstance(found, Known) else found
+        return found.linked() if isinstance(found, CachedProgram) else found
 
     @property
     def records(self) -> bool:
@@ -295,11 +295,11 @@ class Native(Engine):
         if own is None:
             return self._compile(wanted)
 
-        def traced(extents: Iterable[Any]) -> Plain | None:
+        def traced(extents: Iterable[Any]) -> Translated | None:
             resized = wanted.resized(extents)
             if resized is None:
                 return None
-            return Plain(*self._translated(resized, lambda x: next(x).build()))
+            return self._translated(resized, lambda x: next(x).build())
 
         found = self.programs.families.made(own, traced, _lanes())
         if found is None:
@@ -310,16 +310,15 @@ class Native(Engine):
     def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
         """As `_linked`, not compiled."""
         choose = partial(fitting, lanes=_lanes())
-        linked: Linked
-        linked, leaves, linked.again, linked.inside = self._translated(wanted, choose)
-        return linked, leaves
+        made = self._translated(wanted, choose)
+        linked: Linked = made.program
+        linked.again, linked.inside = made.again, made.inside
+        return linked, made.leaves
 
     def _translated(
         self, wanted: _Wanted, choose: Callable[[Iterator[Draft]], Any]
-    ) -> tuple[Any, list[int], list[int], list[tuple[int, int, int]]]:
-        """What is chosen of the drafts of a graph; the places of its leaves, of what an
-        earlier program could have kept, and what of that is inside of calls.
-        """
+    ) -> Translated:
+        """What is chosen of the drafts of a graph."""
         made, place = wanted.made, wanted.made.place
         given = made.nodes, wanted.feeds, wanted.keep, place, wanted.more, made.recipes
         chosen, graph = translated(*given, choose)
@@ -328,7 +327,8 @@ class Native(Engine):
             (place[call.serial], place_inside(call, x), x.type.nbytes)
             for call, x in graph.once_more
         ]
-        return chosen, [place[x.serial] for x in graph.leaves], again, inside
+        leaves = [place[x.serial] for x in graph.leaves]
+        return Translated(chosen, leaves, again, tuple(inside))
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from treadle.base.types import Type
 from treadle.engines.base import Failed
 from treadle.engines.native.linked import Linked
+from treadle.engines.native.programs import Programs
 from treadle.graph.claim import Claim, InPlace
 
-if TYPE_CHECKING:
-    from treadle.engines.native.engine import Native
-
-__all__ = ["Known"]
+__all__ = ["CachedProgram"]
 
 
-class Known:
+class ProgramKeeper(Protocol):
+    """The engine that keeps programs, as far as one of them needs it."""
+
+    @property
+    def programs(self) -> Programs:
+        """By their keys."""
+
+    def known(self, key: tuple[int, ...], leaves: list[int]) -> Linked | None:
+        """A program while it is kept, for the thread that is about to run it."""
+
+    def ran(self, linked: Linked) -> None:
+        """Note which program this thread is about to run."""
+
+
+class CachedProgram:
     """A program that is looked up by its key for each run."""
 
-    def __init__(self, native: Native, key: tuple[int, ...], leaves: list[int]) -> None:
+    def __init__(
+        self, native: ProgramKeeper, key: tuple[int, ...], leaves: list[int]
+    ) -> None:
         self._native, self._key, self._leaves = native, key, leaves
         self._kept: Linked | None = None
 
@@ -55,7 +69,7 @@ class Known:
         linked = self.linked()
         return None if linked is None else linked.variant
 
-    def resized(self, extents: tuple[int, ...]) -> Known | None:
+    def resized(self, extents: tuple[int, ...]) -> CachedProgram | None:
         """The program of a graph with other extents, if one serves it already."""
         linked = self.linked()
         if linked is None or linked.variant is None:
@@ -63,7 +77,7 @@ class Known:
         found = linked.variant.family.made(extents)
         if found is None:
             return None
-        made = Known(self._native, (), found[1])
+        made = CachedProgram(self._native, (), found[1])
         made._kept = found[0]
         return made
 

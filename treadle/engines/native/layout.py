@@ -12,10 +12,10 @@ from treadle.base.symbolic import most
 from treadle.engines.native.code import Code, coded
 from treadle.program.program import Fallback, Program
 
-__all__ = ["Written", "codes_of", "constants_of", "memory_beside", "scratch_of"]
+__all__ = ["ProgramTable", "codes_of", "constants_of", "memory_beside", "scratch_of"]
 
 
-class Written(NamedTuple):
+class ProgramTable(NamedTuple):
     """Integers of a program: records of steps, their arguments one after the other, and
     which of these are addresses: where, of which buffer, and how far into it.
     """

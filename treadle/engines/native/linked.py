@@ -21,7 +21,7 @@ from treadle.engines.native.code import Code
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.layout import (
-    Written,
+    ProgramTable,
     codes_of,
     constants_of,
     memory_beside,
@@ -205,10 +205,10 @@ class Linked:
 
     def written(
         self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
-    ) -> Written:
+    ) -> ProgramTable:
         """The records of steps with some code, and the table of their arguments."""
         count = len(self.fixed)
-        found = Written([], [], [], [], [])
+        found = ProgramTable([], [], [], [], [])
         records, table, slots, which, shifts = found
         regions = {r.first: r for r in self.program.regions}
         for k, own in enumerate(codes):
@@ -233,15 +233,17 @@ class Linked:
                         table.append(functions[x] if isinstance(x, str) else x)
         return found
 
-    def arrays(self) -> Written:
+    def arrays(self) -> ProgramTable:
         """The same of this program, as arrays."""
-        return Written(self.records, self.table, self.slots, self.which, self.shifts)
+        return ProgramTable(
+            self.records, self.table, self.slots, self.which, self.shifts
+        )
 
     def resized(
         self,
         program: Program,
         ranges: tuple[int, ...],
-        numbers: Written,
+        numbers: ProgramTable,
         scratch: int,
         packed: Sequence[int],
         plans: Cache[Any, Plan],

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.base.locks import lock
+from treadle.engines.native.families import Families
 from treadle.engines.native.linked import Linked
-from treadle.engines.native.sizes import Families
 
 __all__ = ["Entry", "Programs"]
 

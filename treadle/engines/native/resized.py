@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import TreadleError
-from treadle.base.symbolic import Number, is_symbolic
+from treadle.base.symbolic import SymbolicNumber, is_symbolic
 from treadle.base.types import Type
 from treadle.engines.native.keys import Structure
 from treadle.graph.body import Body
@@ -60,7 +60,7 @@ def _number(x: Tensor, given: Iterator[int]) -> Tensor:
     if not sized(value):
         return x
     size = next(given)
-    make: Any = np.array if type(size) is int else partial(Number, np.array)
+    make: Any = np.array if type(size) is int else partial(SymbolicNumber, np.array)
     return Tensor(x.op, (), x.type, make(size, value.dtype))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError
-from treadle.base.symbolic import Number
+from treadle.base.symbolic import SymbolicNumber
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import effect_of
 from treadle.graph.leaves import LITERAL
@@ -33,7 +33,7 @@ FOLDED = 4096  # elements of a folded constant that may be more than its operand
 def constant(array: Any) -> Tensor:
     """A constant of the structure."""
     found: Any = array
-    if type(array) is not Number:
+    if type(array) is not SymbolicNumber:
         found = np.asarray(array)
         found.flags.writeable = False
     return Tensor(LITERAL, (), Type(found.shape, OWN[found.dtype]), found)
@@ -71,7 +71,7 @@ def _folded(m: Match) -> Tensor | None:
     if any(a is None for a in arrays) or effect_of(op):
         return None
     try:
-        if Number in map(type, arrays):
+        if SymbolicNumber in map(type, arrays):
             return _of_sizes(op, t, arrays)
         return constant(np.array(compute(op, t, arrays)))
     except (TreadleError, ValueError, IndexError, ArithmeticError):
@@ -82,7 +82,7 @@ def _of_sizes(op: Op, t: Type, arrays: list[Any]) -> Tensor | None:
     """The value of an op on numbers that are computed from sizes."""
     if t.shape or not all(a.size == 1 for a in arrays):
         return None
-    return constant(Number(_Computed(op, t), *arrays))
+    return constant(SymbolicNumber(_Computed(op, t), *arrays))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise
@@ -118,7 +118,7 @@ def _cut(parts: Any, op: Any) -> Any:
     outer = zip(op.starts, op.stops, op.steps, strict=True)
     inner = zip(parts.starts, parts.stops, parts.steps, strict=True)
     for (a, b, c), (p, _, s) in zip(outer, inner, strict=True):
-        count = Places(a, b, c).count
+        count = SliceRange(a, b, c).count
         start, step = p + a * s, c * s
         stop = start + step * count
         starts.append(start if count else 0)
@@ -153,7 +153,7 @@ def _slice_of_join(m: Match) -> Tensor | None:
     op: Any = m.root.op
     join = m.root.inputs[0]
     axis = join.op.axis  # type: ignore[attr-defined]
-    places = Places(op.starts[axis], op.stops[axis], op.steps[axis])
+    places = SliceRange(op.starts[axis], op.stops[axis], op.steps[axis])
     if not places.count:
         return None
     low, high = places.low, places.high

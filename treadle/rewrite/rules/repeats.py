@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.base.places import Places
+from treadle.base.slices import SliceRange
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.ops.slice import Slice
@@ -89,7 +89,7 @@ def _unpadded(m: Match) -> Tensor | None:
     for k, ((before, _), n) in enumerate(
         zip(widths.widths, m.x.type.shape, strict=True)
     ):
-        places = Places(op.starts[k], op.stops[k], op.steps[k])
+        places = SliceRange(op.starts[k], op.stops[k], op.steps[k])
         if not places.count or places.low < before or places.high >= before + n:
             return None
         stop = op.stops[k] - before

@@ -41,8 +41,8 @@ class Blocking(NamedTuple):
     packed: bool = False  # panels of B are copied (also where they must be)
     copied: bool = False  # blocks of A are copied (only where they can be)
     held: bool = False  # sums of several blocks of k are kept apart from C
-    ahead: int = False  # the next panel of B is prefetched
-    far: int = False  # C is not in a near cache and is prefetched
+    ahead: int = 0  # the next panel of B is prefetched
+    far: int = 0  # C is not in a near cache and is prefetched
 
 
 def tile_size(machine: Machine, size: int, tiles: str) -> Pair:

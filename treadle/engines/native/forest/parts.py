@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,23 @@ from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
 from treadle.base.locks import lock
 from treadle.base.options import current
-from treadle.base.symbolic import LEAST, Number, Trace
+from treadle.base.symbolic import LEAST, SymbolicNumber, SymbolicTrace
 from treadle.engines.native.forest.compiled import OWN, Compiled, Source
 from treadle.engines.native.linked import Linked
-from treadle.engines.native.sized import Sized
+from treadle.engines.native.symbolic import SymbolicProgram
 from treadle.engines.native.translate import translated
+from treadle.engines.native.variants import Variants
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
 from treadle.program.build import Draft
+from treadle.program.instantiate import Unsized
 from treadle.program.program import Program
-from treadle.program.sized import Unsized
 
 __all__ = ["Rows", "compiled"]
 
 KEPT = 1024  # row counts of a body
 BODIES = 512
 VARIANTS = 16  # of a body
-FAILED = 3  # so many programs for one number of rows alone, and no more are tried
 
 Filled = tuple[Compiled, Numbers]
 
@@ -49,16 +50,16 @@ class _Translated:
         made, graph = translated(body.nodes, arguments, keep.keys(), **own)
         self.made: Any = made
         # Arrays within the body, such as the numbers of its rows, are no arguments.
-        self.order: list[Source | Number] = [
+        self.order: list[Source | SymbolicNumber] = [
             arguments.get(x.serial, _inside(x.array)) for x in graph.leaves
         ]
-        program: Program = getattr(made, "program", made)
+        program = made if isinstance(made, Program) else made.program
         where = {serial: k for k, (serial, _, _) in enumerate(program.results)}
         self.outputs = [where[y.serial] for y in body.outputs]
 
 
 def _inside(array: Any) -> Any:
-    if array is None or type(array) is Number:
+    if array is None or type(array) is SymbolicNumber:
         return array
     return np.ascontiguousarray(array)
 
@@ -76,12 +77,12 @@ class _Variant:
 
     def __init__(self, make: Callable[[int], Body], n: int) -> None:
         """Made for n rows; raises whatever cannot be done with a symbolic number."""
-        trace = Trace([n])
+        trace = SymbolicTrace([n])
         try:
             body = make(trace.symbols[0])  # type: ignore[arg-type]
             own = _Translated(body, lambda drafts: next(drafts).build())
-            inside = tuple([x for x in own.order if type(x) is Number])
-            self.sized = Sized(trace, own.made, inside)
+            inside = tuple([x for x in own.order if type(x) is SymbolicNumber])
+            self.sized = SymbolicProgram(trace, own.made, inside)
         finally:
             trace.open = False
         self.order, self.outputs = own.order, own.outputs
@@ -112,7 +113,7 @@ class _Variant:
             linked, inside = self.sized.linked(values)
             arrays = iter(inside)
             order: list[Any] = [
-                next(arrays) if type(x) is Number else x for x in self.order
+                next(arrays) if type(x) is SymbolicNumber else x for x in self.order
             ]
             if self.sized.whole.rest.needs != linked.needs:
                 linked.needs = None  # what positions are below of differs with n
@@ -125,8 +126,7 @@ class Rows:
 
     def __init__(self, make: Callable[[int], Body]) -> None:
         self.make = make
-        self.variants: list[_Variant] = []
-        self.failed: list[Exception] = []
+        self.variants: Variants[_Variant] = Variants(VARIANTS)
         self.known: OrderedDict[int, Filled] = OrderedDict()
         self._records: int | None = None
         self.lock = lock()
@@ -167,23 +167,13 @@ class Rows:
             yield like, np.array([made[k][1] for k in own]), own
 
     def _made(self, n: int) -> Filled:
-        if n < LEAST:
-            return _alone(self.make(n))
-        for variant in self.variants:
-            found = variant.at(n)
-            if found is not None:
-                return found
-        if len(self.failed) < FAILED and len(self.variants) < VARIANTS:
-            try:
-                variant = _Variant(self.make, n)
-                found = variant.at(n)
-                assert found is not None, "it does not serve the rows it is made for"
-            except Exception as error:  # whatever cannot be done with a symbolic size
-                self.failed.append(error)
-            else:
-                self.variants.append(variant)
-                return found
-        return _alone(self.make(n))
+        found = None
+        if n >= LEAST:
+            found = self.variants.find(lambda v: v.at(n))
+            if found is None:
+                variant = partial(_Variant, self.make, n)
+                found = self.variants.add(variant, lambda v: v.at(n))
+        return _alone(self.make(n)) if found is None else found
 
 
 _lock = lock()

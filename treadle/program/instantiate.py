@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from operator import itemgetter
 from typing import Any
 
-from treadle.base.symbolic import Number, Symbolic
+from treadle.base.symbolic import Symbolic, SymbolicNumber
 from treadle.base.types import Type
 from treadle.graph.body import Body, bodies
 from treadle.loops.kernel import Kernel
@@ -30,7 +30,7 @@ class Slots:
         self._places: dict[Any, int] = {}
         self.wanted: list[Any] = []
 
-    def place(self, x: Symbolic | Number) -> int:
+    def place(self, x: Symbolic | SymbolicNumber) -> int:
         """Where its value is found."""
         key = x.form if type(x) is Symbolic else ("number", x)
         if key not in self._places:
@@ -44,7 +44,7 @@ def maker(x: Any, slots: Slots) -> Maker | None:
 
     Kernels have no sizes. Raises Unsized.
     """
-    if type(x) in (Symbolic, Number):
+    if type(x) in (Symbolic, SymbolicNumber):
         return itemgetter(slots.place(x))
     if isinstance(x, tuple):
         return _tuple(x, slots)

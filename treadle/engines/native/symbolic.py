@@ -6,27 +6,32 @@ one function (`base/symbolic/writer.py`) holds the guards and gives the integers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.caches import Cache
-from treadle.base.symbolic import Symbolic, Trace, compiled, plain
+from treadle.base.caches import Cache, lazy
+from treadle.base.symbolic import Symbolic, SymbolicTrace, compiled, plain
 from treadle.engines.native.code import Code
-from treadle.engines.native.layout import Written, codes_of, memory_beside, scratch_of
+from treadle.engines.native.layout import (
+    ProgramTable,
+    codes_of,
+    memory_beside,
+    scratch_of,
+)
 from treadle.engines.native.linked import Linked
 from treadle.engines.native.workspace import abreast
 from treadle.graph.body import bodies
+from treadle.program.instantiate import Slots, maker
 from treadle.program.lives import ranges_of
 from treadle.program.memory import Plan
 from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program
-from treadle.program.sized import Slots, maker
 
-__all__ = ["Sized"]
+__all__ = ["SymbolicProgram"]
 
 PLANS = 16  # of memory, of a program
 
@@ -42,11 +47,11 @@ class Rest(NamedTuple):
     needs: Any
 
 
-class Sized:
+class SymbolicProgram:
     """A program for all sizes that its guards admit."""
 
     def __init__(
-        self, trace: Trace, program: Program, more: Any = (), lanes: int = 1
+        self, trace: SymbolicTrace, program: Program, more: Any = (), lanes: int = 1
     ) -> None:
         """`program` was made in a trace, which ends here; `more` may hold symbolic
         integers too. Raises Unsized.
@@ -63,10 +68,18 @@ class Sized:
         self.whole = _Template(first, program, [codes[k] for k in order], slots)
         self.more, self._more = more, maker(more, slots)
         trace.open = False
-        self.trace = trace
+        self.trace, self._wanted = trace, slots.wanted
         self.values = compiled(trace, slots.wanted)
-        self.loosely = compiled(trace, slots.wanted, "bits")
-        self.unguarded = compiled(trace, slots.wanted, "none")
+
+    @lazy
+    def loosely(self) -> Callable[[Sequence[int]], Values | None]:
+        """As `values`, whatever another program might do faster."""
+        return compiled(self.trace, self._wanted, "bits")
+
+    @lazy
+    def unguarded(self) -> Callable[[Sequence[int]], Values | None]:
+        """As `values`, of any sizes."""
+        return compiled(self.trace, self._wanted, "none")
 
     @property
     def steps(self) -> int:
@@ -134,10 +147,10 @@ class _Template:
         """The rest for some values of the integers."""
         return self._rest(values) if self._rest else self.rest
 
-    def written(self, values: Values) -> Written:
+    def written(self, values: Values) -> ProgramTable:
         """The records and the table for some values of the integers."""
         numbers = zip(self.numbers, self.first.arrays(), strict=True)
-        return Written(*[own.at(values, like) for own, like in numbers])
+        return ProgramTable(*[own.at(values, like) for own, like in numbers])
 
 
 def _first(

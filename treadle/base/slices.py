@@ -1,4 +1,4 @@
-"""Places of a slice: as Python's range, for symbolic integers too."""
+"""SliceRange of a slice: as Python's range, for symbolic integers too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from treadle.base.symbolic import Symbolic
 
-__all__ = ["Places"]
+__all__ = ["SliceRange"]
 
 
-class Places(NamedTuple):
+class SliceRange(NamedTuple):
     """The integers from `start` on, before `stop`, in steps.
 
-    >>> places = Places(7, 0, -3)
+    >>> places = SliceRange(7, 0, -3)
     >>> places.count, places.low, places.high
     (3, 1, 7)
     """
@@ -22,11 +22,11 @@ class Places(NamedTuple):
     step: int
 
     @classmethod
-    def of(cls, item: slice, size: Any) -> Places:
+    def of(cls, item: slice, size: Any) -> SliceRange:
         """Those that a slice means in a dimension, as `slice.indices`.
 
-        >>> Places.of(slice(None, -1), 5)
-        Places(start=0, stop=4, step=1)
+        >>> SliceRange.of(slice(None, -1), 5)
+        SliceRange(start=0, stop=4, step=1)
         """
         parts = item.start, item.stop, size
         if not any(type(x) is Symbolic for x in parts):

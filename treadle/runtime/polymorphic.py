@@ -1,7 +1,7 @@
 """Plans for sizes never seen: those of graphs that differ in extents alone.
 
 Of such graphs the plans differ in the program, and so does that in numbers alone
-(`engines/native/sizes.py`). Two that are alike but for it tell which extents of the
+(`engines/native/families.py`). Two that are alike but for it tell which extents of the
 program are which of the graph; the plan of a third is that of the second with another
 program.
 """
@@ -121,7 +121,7 @@ class _Family:
         if part.needs is not None:
             pairs = zip(part.needs, needs, strict=True)
             made.needs = [(source, extent) for (source, _), (_, extent) in pairs]
-        found = replace(plan, parts=[made], small=None)
+        found = replace(plan, parts=[made], small=None, still=())
         values = plan.values
         if values is not None and values.noted is not None:
             found.values = values._replace(noted=None)

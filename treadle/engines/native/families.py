@@ -10,44 +10,39 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.base.locks import lock
-from treadle.base.symbolic import LEAST, Trace, guards_of
+from treadle.base.symbolic import LEAST, SymbolicTrace, guards_of
 from treadle.engines.lowered import Served
 from treadle.engines.native.linked import Linked
-from treadle.engines.native.sized import Sized
+from treadle.engines.native.symbolic import SymbolicProgram
+from treadle.engines.native.variants import Variants
 from treadle.graph.extents import Open
-from treadle.program.program import Program
-from treadle.program.sized import Unsized
+from treadle.program.instantiate import Unsized
 
-__all__ = ["Families", "Plain"]
+__all__ = ["Families", "Translated"]
 
 SEEN = 8  # extents of a family that are remembered
 VARIANTS = 24
 MANY = 6  # programs of a family, and speed alone is worth no other one
 NEAR = 2  # an extent is another one and so many more, where it always was
-FAILED = 3  # so many programs for one size alone, and no more are tried
 STEPS = 1 << 14  # of all programs kept
 
 Extents = tuple[int, ...]
 Entry = tuple[Linked, list[int]]
 
 
-class Plain:
-    """A program before memory is planned, and what its engine knows with it."""
+class Translated(NamedTuple):
+    """A graph as a program, linked or to be, and places in the graph."""
 
-    def __init__(
-        self,
-        program: Program,
-        leaves: Sequence[int],
-        again: Sequence[int],
-        inside: Sequence[tuple[int, int, int]],
-    ) -> None:
-        self.program, self.leaves = program, list(leaves)
-        self.again, self.inside = list(again), tuple(inside)
+    program: Any
+    leaves: list[int]
+    again: list[int]  # of what an earlier program could have kept
+    inside: tuple[tuple[int, int, int], ...]  # what of that is inside of calls
 
 
 class _Variant:
@@ -56,7 +51,7 @@ class _Variant:
     def __init__(
         self,
         seen: Sequence[Extents],
-        make: Callable[..., Plain | None],
+        make: Callable[..., Translated | None],
         lanes: int,
         family: _Family,
     ) -> None:
@@ -64,20 +59,20 @@ class _Variant:
         self.family = family
         self.here = here = seen[-1]
         self.places, self.like = _alike(seen)
-        self.trace = trace = Trace([here[k] for k in self.places])
+        self.trace = trace = SymbolicTrace([here[k] for k in self.places])
         symbols = dict(zip(self.places, trace.symbols, strict=True))
         given = [
             n if k is None else symbols[k] + more
             for n, (k, more) in zip(here, self.like, strict=True)
         ]
         try:
-            plain = make(given)
-            if plain is None:
+            made = make(given)
+            if made is None:
                 raise Unsized
-            self.sized = Sized(trace, plain.program, plain.inside, lanes)
+            self.sized = SymbolicProgram(trace, made.program, made.inside, lanes)
         finally:
             trace.open = False
-        self.again, self.leaves = plain.again, plain.leaves
+        self.again, self.leaves = made.again, made.leaves
 
     def sizes(self, extents: Extents) -> list[int] | None:
         """The values of the symbols, if these may be such extents."""
@@ -87,13 +82,18 @@ class _Variant:
         found = [extents[k] for k in self.places]
         return found if min(found) >= LEAST else None
 
-    def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
-        """The program for some extents, if it is one for them; `loosely`: with the same
-        values, though another one might be faster.
+    def values(self, extents: Extents, loosely: bool = False) -> Sequence[Any] | None:
+        """Of the program's integers, if it is one for some extents; `loosely`: with the
+        same results, though another one might be faster.
         """
         sizes = self.sizes(extents)
-        evaluate = self.sized.loosely if loosely else self.sized.values
-        values = evaluate(sizes) if sizes is not None else None
+        if sizes is None:
+            return None
+        return (self.sized.loosely if loosely else self.sized.values)(sizes)
+
+    def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
+        """The program for some extents, if it is one for them."""
+        values = self.values(extents, loosely)
         if values is None:
             return None
         linked, inside = self.sized.linked(values)
@@ -131,46 +131,32 @@ class _Family:
 
     def __init__(self) -> None:
         self.seen: list[Extents] = []
-        self.variants: list[_Variant] = []
-        self.failed: list[Exception] = []
+        self.variants: Variants[_Variant] = Variants(VARIANTS)
 
     @property
     def steps(self) -> int:
         """Of all its programs."""
-        return sum(v.sized.steps for v in self.variants)
+        return sum(v.sized.steps for v in self.variants.all)
 
     def made(self, extents: Extents) -> Entry | None:
         """The program of the first variant that admits some extents, loosely where
         there are many.
         """
-        many = len(self.variants) >= MANY
-        for loosely in (False, True) if many else (False,):
-            for variant in self.variants:
-                found = variant.at(extents, loosely)
-                if found is not None:
-                    if variant is not self.variants[0]:  # the next may be like it
-                        others = [x for x in self.variants if x is not variant]
-                        self.variants = [variant, *others]
-                    return found
-        return None
+        found = self.variants.find(lambda v: v.at(extents))
+        if found is None and len(self.variants.all) >= MANY:
+            found = self.variants.find(lambda v: v.at(extents, loosely=True))
+        return found
 
     def traced(
-        self, extents: Extents, make: Callable[..., Plain | None], lanes: int
+        self, extents: Extents, make: Callable[..., Translated | None], lanes: int
     ) -> Entry | None:
         """A program for some extents that may serve others too, if there can be one."""
         seen = [x for x in self.seen if x != extents]
         self.seen = [*seen, extents][-SEEN:]
-        if not seen or len(self.failed) >= FAILED or len(self.variants) >= VARIANTS:
+        if not seen:
             return None
-        try:
-            variant = _Variant(self.seen, make, lanes, self)
-            found = variant.at(extents)
-            assert found is not None, "it does not serve the sizes it is made for"
-        except Exception as error:  # whatever cannot be done with symbolic sizes
-            self.failed.append(error)
-            return None
-        self.variants = [variant, *self.variants]
-        return found
+        variant = partial(_Variant, self.seen, make, lanes, self)
+        return self.variants.add(variant, lambda v: v.at(extents))
 
 
 class Families:
@@ -182,7 +168,7 @@ class Families:
         self._lock = lock()
 
     def made(
-        self, graph: Open, make: Callable[..., Plain | None], lanes: int
+        self, graph: Open, make: Callable[..., Translated | None], lanes: int
     ) -> Entry | None:
         """The program of a graph, to be linked, if it is of one for many sizes.
 
@@ -213,13 +199,11 @@ class Families:
             family = self._table.get(graph[0])
         if family is None:
             return None
-        guards: list[tuple[str, str]] = []
-        for variant in family.variants:
-            if variant.at(graph[1]) is not None:
-                guards = guards_of(variant.trace)
-                break
-        failed = [f"{type(e).__name__}: {e}" for e in family.failed]
-        return Served(len(family.variants), tuple(guards), tuple(failed))
+        variants = family.variants
+        one = next((v for v in variants.all if v.values(graph[1]) is not None), None)
+        guards = guards_of(one.trace) if one is not None else ()
+        failed = [f"{type(e).__name__}: {e}" for e in variants.failed]
+        return Served(len(variants.all), tuple(guards), tuple(failed))
 
     def clear(self) -> None:
         """Forget all of them."""
