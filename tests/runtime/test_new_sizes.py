@@ -1,4 +1,4 @@
-"""A size never seen is planned anew and compiles nothing: extents are no structure.
+"""A size never seen compiles nothing: extents are no structure.
 
 Sizes of one class choose the same loops; classes end where an extent passes a power of
 two vectors, so all sizes here lie between two of them.
@@ -87,7 +87,8 @@ def test_new_sizes_of_a_class_compile_nothing(network: Callable[[], Step]) -> No
     before = td.cache_info()
     losses = [float(step(n)) for n in (59, 47, 53, 57, 49, 45)]
     after = td.cache_info()
-    assert after.misses == before.misses + len(losses)
+    # The first of them tell which extents move; a plan for the others asks no engine.
+    assert 1 <= after.misses - before.misses <= 2
     assert after.compiled == before.compiled and after.from_disk == before.from_disk
     assert np.isfinite(losses).all()
 
