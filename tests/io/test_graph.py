@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,32 @@ def test_wrong_signatures_are_refused(tmp_path: Path) -> None:
         with pytest.raises(td.ModelFileError) as caught:
             td.load_computation(path)
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(set(registry) - ON_HOST))
+def test_a_variable_is_refused_for_a_value(name: str) -> None:
+    """An op computes with its attributes: a variable there would run a graph."""
+    try:
+        sample = registry[name].samples()[0]
+    except (NotImplementedError, IndexError):
+        pytest.skip("it stands for something outside a graph")
+    arrays = arrays_of(sample)
+    own = [Tensor(Argument(k), (), constant_node(a).type) for k, a in enumerate(arrays)]
+    y = sample.op(*own)
+    several = isinstance(y.type, TupleType)
+    text = define(Body("b", own, outputs_of(y) if several else [y]), [], lambda v: "c")
+    variable = td.Variable(np.ones(()), name="v")
+    for field in fields(registry[name]):  # type: ignore[arg-type]
+        value = r"=(?:-?\d+|\w+|@\d+|'[^']*'|\([^()]*\))(?=[,)])"
+        found = re.search(rf"\b{field.name}{value}", text)
+        if found is None or str(field.type) == "Any":
+            continue
+        for wrong in ("$0", "($0,)"):
+            changed = (
+                f"{text[: found.start()]}{field.name}={wrong}{text[found.end() :]}"
+            )
+            with pytest.raises(ValueError, match=r"cannot be|unexpected"):
+                parse(changed, [variable], {})
 
 
 @pytest.mark.parametrize("name", sorted(set(registry) - ON_HOST))

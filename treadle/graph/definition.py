@@ -271,7 +271,7 @@ class _Reader:
         cls = registry[name]
         if issubclass(cls, Leaf):
             raise ValueError(f"{name} is no op with operands")
-        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        known = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}
         tokens.expect("(")
         while not tokens.has(")"):
@@ -281,13 +281,27 @@ class _Reader:
                     f"{name} has no attribute {key!r}, or it is there twice"
                 )
             tokens.expect("=")
-            given[key] = self._attribute(tokens, 0)
+            if tokens.has("$") or tokens.has("@"):
+                given[key] = self._reference(tokens, str(known[key]))
+            else:
+                given[key] = self._attribute(tokens, 0)
             if not tokens.has(")"):
                 tokens.expect(",")
         tokens.expect(")")
-        if given.keys() != known or not tokens.ended:
+        if given.keys() != known.keys() or not tokens.ended:
             raise ValueError(f"the attributes of {name} are not all there")
         return cls(**given)
+
+    def _reference(self, tokens: _Tokens, kind: str) -> Any:
+        """A body or a variable, where an op has one: anything else computes with it."""
+        sign = tokens.take(4)
+        place = int(tokens.take(1))
+        known, of = (self.bodies, "Body") if sign == "@" else (self.variables, "Any")
+        if kind != of:
+            raise ValueError(f"{sign}{place} cannot be a value of {kind}")
+        if not 0 <= place < len(known):
+            raise ValueError(f"there is no {sign}{place}")
+        return known[place]
 
     def _attribute(self, tokens: _Tokens, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -301,13 +315,6 @@ class _Reader:
                     tokens.expect(",")
             tokens.expect(")")
             return tuple(items)
-        for sign, known in (("@", self.bodies), ("$", self.variables)):
-            if tokens.has(sign):
-                tokens.expect(sign)
-                place = int(tokens.take(1))
-                if not 0 <= place < len(known):
-                    raise ValueError(f"there is no {sign}{place}")
-                return known[place]
         return tokens.literal()
 
 
