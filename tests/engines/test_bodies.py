@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.core import native
 
 H = 24
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -226,3 +229,19 @@ def test_other_numbers_in_a_body_are_other_programs() -> None:
     for y in large:
         z = td.map(lambda r, y=y: td.asarray(y.numpy()).sum() * r, x)
         assert z[0, 0].item() == float(y.sum())
+
+
+@pytest.mark.skipif(native is None, reason="the core runs them")
+def test_an_interrupt_ends_a_long_loop_and_nothing_is_lost() -> None:
+    w = td.param("w", init=data(H, H))
+    x = td.ones((5, H))
+    endless = td.while_loop(lambda s: s.sum() < 1e9, lambda s: td.tanh(s @ w), x)
+    timer = threading.Timer(0.7, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            endless.numpy()
+    finally:
+        timer.join()
+    found = td.while_loop(lambda s: s.sum() < 9.0, lambda s: s * 2.0, x[0] * 0.1)
+    assert float(found.sum()) >= 9.0

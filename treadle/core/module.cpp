@@ -14,7 +14,7 @@ PyMODINIT_FUNC PyInit_native() {
   for (PyMethodDef* functions : {treadle::node_functions, treadle::walk_functions,
                                  treadle::value_functions, treadle::call_functions,
                                  treadle::row_functions, treadle::look_functions,
-                                 treadle::run_functions})
+                                 treadle::run_functions, treadle::loop_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
   return treadle::add_call_types(module) && treadle::add_run_types(module) ? module
                                                                            : nullptr;

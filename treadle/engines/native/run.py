@@ -16,6 +16,7 @@ from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.native.arena import Arena, Lease, Results
+from treadle.engines.native.control import Control, runs_natively
 from treadle.engines.native.kept import Kept, Panels
 from treadle.engines.native.limits import Held, Limit
 from treadle.engines.native.pool import pool
@@ -85,7 +86,8 @@ class Run:
         options = current()
         self.linked, self.lines = linked, lines
         self.memory = memory_of(options.arena)
-        self.kept = Kept(()) if options.workspace else linked.kept
+        self.keeps = not options.workspace  # packed weights, from run to run
+        self.kept = linked.kept if self.keeps else Kept(())
         self.threads = pool(options.threads)
         try:
             self.tables = linked.tables.pop()
@@ -270,7 +272,8 @@ class Run:
             last = claim if piece is pieces[-1] else None
             place = records + piece.record * FIELDS * 8
             if not piece.records:
-                self._fallback(piece.first, alive)
+                if watchers or careful or not self._controlled(piece.first):
+                    self._fallback(piece.first, alive)
             elif watchers and careful is None:
                 stop = piece.record + piece.records
                 steps = tables.steps[piece.record : stop]
@@ -298,6 +301,23 @@ class Run:
         pointers = arguments, flag, timing.address
         self.threads.run(records.ctypes.data, len(records), *pointers, claim)
         timing.tell(self.linked.about()[first:], self.lines)
+
+    def _controlled(self, k: int) -> bool:
+        """One step that is a branch or loop, by the core; whether it can be."""
+        key, controls = (k, self.keeps), self.tables.controls
+        if key not in controls:
+            native = runs_natively(self.linked, k)
+            controls[key] = Control(self.linked, *key) if native else None
+        control = controls[key]
+        if control is None:
+            return False
+        try:
+            found = control.run(self.addresses, self.memory.arena, self.threads)
+        except OutOfMemoryError as error:
+            raise self.linked.located(error, -1) from error.__cause__
+        if not found:
+            raise PositionError
+        return True
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""

@@ -54,6 +54,8 @@ class Tables:
         self._arguments = linked.program.arguments
         self._idle: list[int] = []
         self._over: Over | None = None
+        self.constants: Sequence[Array] = ()  # that addresses lead to
+        self.controls: dict[tuple[int, bool], Any] = {}  # branches and loops, by step
         self.steps = linked.records
         self._place = int(linked.records.ctypes.data)
 

@@ -1,0 +1,12 @@
+"""A slice of the campaign over loops; `python -m tests.fuzz.loops` runs the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.loops import differing
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_loops_are_what_their_rule_is(seed: int) -> None:
+    assert differing(seed, seed % 3) == ""
