@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -420,3 +421,24 @@ def test_an_interrupt_once_something_was_carried_out(
         v.assign(v * 3.0)
         w.numpy()
     assert not top().versions and v.item() == (1.0 if inside else 3.0)
+
+
+def test_short_steps_keep_no_thread_from_the_lock() -> None:
+    """Another thread gets on beside a loop of steps that are waited for."""
+    w = td.param("w", init=np.zeros(4))
+    opt, turns, over = td.optim.SGD(lr=0.1, momentum=0.9), [0], threading.Event()
+
+    def count() -> None:
+        while not over.wait(0.001):
+            turns[0] += 1
+
+    thread = threading.Thread(target=count)
+    with td.transaction():
+        opt.step(((w - 1.0) ** 2).sum())
+        thread.start()
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            opt.step(((w - 1.0) ** 2).sum())
+    over.set()
+    thread.join()
+    assert turns[0] > 50  # of some 400 where each gets its turn

@@ -43,9 +43,9 @@ __all__ = ["Done", "Pool", "Ticket", "arrived", "pool"]
 
 _LINE = 64  # bytes of a cache line
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-_RUN = ctypes.CFUNCTYPE(
-    _INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER, _POINTER
-)
+_GIVEN = _INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER, _POINTER
+_RUN = ctypes.CFUNCTYPE(*_GIVEN)
+_BRIEF = ctypes.PYFUNCTYPE(*_GIVEN)  # keeps Python's lock
 _WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
 _HALT = ctypes.CFUNCTYPE(None, _POINTER)
 _QUEUE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
@@ -97,6 +97,7 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads) if _workers_exist() else 1
         self._native: Any = None  # the runner; None until started
+        self._brief: Any = None  # the same, for what keeps Python's lock
         self._entry = 0, 0  # its address and that of the state
         self._state: _State | None = None
         self._jobs: deque[_Job] = deque()
@@ -112,6 +113,7 @@ class Pool:
         status_pointer: int,
         times_pointer: int = 0,
         claim: Claim | None = None,
+        brief: bool = False,
     ) -> int:
         """Run `count` step records in order; how many were run.
 
@@ -120,11 +122,13 @@ class Pool:
         how many of the next ones are chains of a region (`regions.py`; of others 0),
         and three unused. Stops after a step that leaves the int64 at `status_pointer`
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
-        when each part ran (`runner.py`). What is written over is told by `claim`.
+        when each part ran (`runner.py`). What is written over is told by `claim`;
+        what is `brief` keeps Python's lock.
         """
         if _queued or _late:
             arrived()
         native = self._native or self._start()
+        native = self._brief if brief else native
         place = self._state.address if self._state else 0
         given = place, steps_pointer, count, args_pointer, status_pointer, times_pointer
         if claim is None:
@@ -252,6 +256,7 @@ class Pool:
                 state.start(functions)
                 self._state = state
                 self._entry = functions["treadle_run"], state.address
+                self._brief = _BRIEF(functions["treadle_run"])
                 self._native = _RUN(functions["treadle_run"])
                 if state.workers:
                     weakref.finalize(self, state.halt).atexit = False

@@ -279,7 +279,9 @@ class Run:
                 steps = tables.steps[piece.record : stop]
                 self._timed(steps, piece.record, arguments, flag, last)
             else:
-                self.threads.run(place, piece.records, arguments, flag, 0, last)
+                given = place, piece.records, arguments, flag, 0, last
+                brief = careful is None and piece.record in tables.brief
+                self.threads.run(*given, brief)
             if careful is not None:
                 for k in range(piece.first, piece.stop):
                     for n in linked.dying[k]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.types import TupleType
 from treadle.core import native
 from treadle.engines.native.host import cores
@@ -19,7 +20,7 @@ from treadle.engines.native.host import cores
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["small", "workers"]
+__all__ = ["is_brief", "small", "workers"]
 
 PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
@@ -32,6 +33,16 @@ def workers() -> int:
     return cores()
 
 
+def is_brief(records: Numbers) -> bool:
+    """Whether steps take no longer than Python lets a thread wait for its lock.
+
+    They keep it: a loop that lets go of it at every turn, and takes it again at once,
+    starves the threads that wait (CPython wakes them too late, each time).
+    """
+    parts = records[:, 2] / np.maximum(records[:, 3], 1)
+    return len(records) <= PARTS and bool(parts.sum() <= PARTS)
+
+
 def small(linked: Linked) -> Any:
     """A program for the core; None where it is too large, or not one native piece."""
     program, records = linked.program, linked.records
@@ -39,9 +50,7 @@ def small(linked: Linked) -> Any:
     if len(linked.runs) != 1 or not linked.runs[0].records:
         return None
     scratch = linked.scratch * workers()
-    if linked.plan.size + scratch > BYTES or len(records) > PARTS:
-        return None
-    if (records[:, 2] / np.maximum(records[:, 3], 1)).sum() > PARTS:
+    if linked.plan.size + scratch > BYTES or not is_brief(records):
         return None
     if any(buffers[n].order for n in program.arguments):
         return None

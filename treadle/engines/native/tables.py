@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.engines.native.addresses import addresses_of
 from treadle.engines.native.pool import arrived
+from treadle.engines.native.small import is_brief
 from treadle.graph.claim import InPlace
 from treadle.program.layout import laid
 
@@ -57,6 +58,12 @@ class Tables:
         self.constants: Sequence[Array] = ()  # that addresses lead to
         self.controls: dict[tuple[int, bool], Any] = {}  # branches and loops, by step
         self.steps = linked.records
+        # By their first records: the runs of steps that keep Python's lock.
+        self.brief = {
+            x.record
+            for x in linked.runs
+            if x.records and is_brief(linked.records[x.record : x.record + x.records])
+        }
         self._place = int(linked.records.ctypes.data)
 
     def take(
