@@ -21,11 +21,13 @@ from treadle.ops.call import Call
 from treadle.ops.contract import Contract, letters
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.families import Composite, Elementwise
+from treadle.ops.loop import Scan
 from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
 from treadle.rewrite.cut import cut_folds
 from treadle.rewrite.empty import is_computed, without_empty
 from treadle.rewrite.expand import Expanded, Inner, expand, write_out
+from treadle.rewrite.fission import split_loops
 from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
 from treadle.rewrite.simplify import compiled_rules, normal, tidy
@@ -39,10 +41,12 @@ Roots = dict[int, Tensor]
 
 @dataclass(frozen=True)
 class Ways:
-    """What an engine does itself: the ops it claims, the convolutions done directly."""
+    """What an engine does itself: the ops it claims, the convolutions done directly,
+    the loops that may be one kernel."""
 
     claimed: Callable[[Op], bool]
     direct: Callable[[Tensor], bool]
+    whole: Callable[[Scan], bool] = lambda op: False
 
 
 ALL = Ways(lambda op: True, lambda node: True)  # an engine that writes nothing out
@@ -104,6 +108,13 @@ _INLINE = Stage(
 )
 
 PIPELINE = (
+    Stage(
+        "split loops",
+        lambda graph, ways: split_loops(graph.roots, graph.nodes(), ways.whole),
+        "what no state of a loop needs is done outside of it",
+        lambda node, ways: True,
+        optional=True,
+    ),
     Stage(
         "rewrite",
         lambda graph, ways: normal(graph.roots),

@@ -19,6 +19,7 @@ from treadle.graph.op import Op
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import combiner, has_rule, wide
+from treadle.loops.recurrence import may_be_recurrence
 from treadle.ops.families import Elementwise, Reduction
 from treadle.ops.loop import Scan
 from treadle.program.arrange import PRODUCTS
@@ -68,7 +69,7 @@ def claimed(op: Op) -> bool:
     return bool(op.traits.effect) or type(op) in KERNELS
 
 
-WAYS = Ways(claimed, direct)
+WAYS = Ways(claimed, direct, may_be_recurrence)
 
 
 def programs(op: Op) -> tuple[BodyProgram, ...]:

@@ -1,0 +1,240 @@
+"""Loop fission: what a scan does that needs none of its state is done outside of it.
+
+Of the body of a loop over rows, what follows from the rows alone is done for all steps
+at once before the loop, if there are products in it (as recurrent layers of libraries
+do: Appleyard, Kocisky and Blunsom, "Optimizing performance of recurrent neural networks
+on GPUs", 2016); what no state needs is done after it (loop distribution: Kennedy and
+McKinley, 1990); and a sum of products that is carried is one product after it, over the
+rows of all steps: so is the gradient of a weight. What nobody reads is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from treadle.graph.body import Body, effect_of
+from treadle.graph.leaves import Literal
+from treadle.graph.tensor import Tensor, remade
+from treadle.graph.traversal import rebuild
+from treadle.ops.contract import Contract
+from treadle.ops.families import Output
+from treadle.ops.loop import Scan
+from treadle.rewrite.expand import expand
+from treadle.rewrite.motion import Nodes, Parts, below
+from treadle.rewrite.simplify import normal, tidy
+
+__all__ = ["split_loops"]
+
+
+def split_loops(
+    roots: Mapping[int, Tensor],
+    nodes: Sequence[Tensor],
+    whole: Callable[[Scan], bool],
+) -> Nodes:
+    """The roots, with each scan among the nodes that they depend on in its parts; those
+    that may be one kernel as a `whole` lose what is not read."""
+    loops = _loops(nodes)
+    if not loops:
+        return dict(roots)
+    each = list(dict.fromkeys(loops.values()))
+    for loop in each:
+        loop.prepare(whole)
+    for loop in each:
+        loop.share(loops)
+    made: Nodes = {}
+    for node in nodes:
+        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
+        above = loops.get(node.inputs[0].serial) if node.inputs else None
+        if isinstance(node.op, Output) and above is not None and above.results:
+            made[node.serial] = above.results[above.place(node)]
+            continue
+        if node.serial in loops and loops[node.serial].split(inputs):
+            continue
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            made[node.serial] = remade(node, node.op, inputs, node.type)
+    return {k: made.get(x.serial, x) for k, x in roots.items()}
+
+
+def _loops(nodes: Sequence[Tensor]) -> dict[int, _Loop]:
+    """The scans by serial; those that carry the same are one."""
+    found: dict[int, _Loop] = {}
+    known: dict[Any, _Loop] = {}
+    for node in nodes:
+        if isinstance(node.op, Scan) and not effect_of(node.op):
+            key = _carried_by(node)
+            loop = known.get(key)
+            if loop is None:
+                loop = known[key] = _Loop(node)
+            loop.add(node)
+            found[node.serial] = loop
+        above = found.get(node.inputs[0].serial) if node.inputs else None
+        if isinstance(node.op, Output) and above is not None:
+            above.read.add(above.place(node))
+    return found
+
+
+def _carried_by(node: Tensor) -> Any:
+    """What tells the loops that go through the same states."""
+    op: Scan = node.op  # type: ignore[assignment]
+    body = op.body
+    states = tuple([y.serial for y in body.outputs[: op.carries]])
+    arguments = tuple([x.serial for x in body.arguments])
+    kind = op.length, op.carries, op.scanned, op.draws, op.reverse
+    return tuple([x.serial for x in node.inputs]), arguments, states, kind
+
+
+class _Loop:
+    """One scan of a graph, or several that carry the same."""
+
+    def __init__(self, node: Tensor) -> None:
+        self.node, self.op = node, _scan(node)
+        self.outputs: list[Tensor] = []  # of the bodies, each once
+        self.places: dict[int, list[int]] = {}  # of each scan the numbers of its own
+        self.read: set[int] = set()
+        self.parts: Parts | None = None
+
+    @property
+    def results(self) -> dict[int, Tensor]:
+        """Those that are read, by number, once they are made."""
+        return self.parts.results if self.parts is not None else {}
+
+    def add(self, node: Tensor) -> None:
+        """One more that carries the same."""
+        known = {y.serial: k for k, y in enumerate(self.outputs)}
+        c = self.op.carries
+        own = self.places[node.serial] = list(range(c))
+        for k, y in enumerate(_scan(node).body.outputs):
+            if k < c <= len(self.outputs):
+                continue
+            if k < c or known.get(y.serial, -1) < c:
+                known[y.serial] = len(self.outputs)
+                self.outputs.append(y)
+            if k >= c:
+                own.append(known[y.serial])
+
+    def place(self, output: Tensor) -> int:
+        """The number of a result of one of the scans."""
+        position: int = output.op.position  # type: ignore[attr-defined]
+        return self.places[output.inputs[0].serial][position]
+
+    def prepare(self, whole: Callable[[Scan], bool]) -> None:
+        """Find the parts, if there is something to be split or left out."""
+        op = self.op
+        if not op.length > 0:
+            return
+        body = Body(op.body.name, op.body.arguments, self.outputs)
+        parts = Parts(op, _plain(body), self.read)
+        if parts.find(not whole(op)) or len(self.places) > 1:
+            self.parts = parts
+
+    def share(self, loops: Mapping[int, _Loop]) -> None:
+        """What is done before this loop of what another one has computed is given out
+        by that one."""
+        if self.parts is None:
+            return
+        above = [x.inputs[0].serial for x in self.node.inputs if x.inputs]
+        for other in dict.fromkeys(loops[k] for k in above if k in loops):
+            if other.parts is None:
+                continue
+            pairs = self._known(other)
+            if any(x.serial in other.parts.late for x in pairs.values()):
+                _take(self.parts, other.parts, pairs)
+
+    def _known(self, other: _Loop) -> Nodes:
+        """What the arguments of the body are in that of another loop, by serial."""
+        if self.op.length is not other.op.length and self.op.length != other.op.length:
+            return {}
+        assert self.parts is not None and other.parts is not None
+        c, s = self.op.carries, self.op.scanned
+        d, e = other.op.carries, other.op.carries + other.op.scanned
+        theirs = {x.serial: k for k, x in enumerate(other.node.inputs) if k >= d}
+        found: Nodes = {}
+        arguments = self.parts.body.arguments
+        for k, (own, x) in enumerate(zip(arguments, self.node.inputs, strict=True)):
+            is_row = c <= k < c + s
+            place = theirs.get(x.serial)
+            if k < c or k >= self.parts.end:
+                continue
+            if place is not None and place < other.parts.end:
+                if is_row == (place < e):
+                    found[own.serial] = other.parts.body.arguments[place]
+            elif is_row and other.gives(x):
+                found[own.serial] = other.parts.body.outputs[other.place(x)]
+        return found
+
+    def gives(self, x: Tensor) -> bool:
+        """Whether a node is a stack of this loop."""
+        own = isinstance(x.op, Output) and x.inputs[0].serial in self.places
+        return own and self.place(x) >= self.op.carries
+
+    def split(self, inputs: Sequence[Tensor]) -> bool:
+        """Make the results that are read; whether that can be."""
+        if self.parts is not None and not self.results:
+            self.parts.build(self.node, inputs)
+        return bool(self.results)
+
+
+def _take(own: Parts, other: Parts, known: Nodes) -> None:
+    """Have another loop give out what one would compute before itown.
+
+    `known` tells what arguments of its body are in that one.
+    """
+    table = {
+        (x.op, x.type, *[y.serial for y in x.inputs]): x
+        for x in other.body.nodes
+        if x.inputs
+    }
+    leaves = {_leaf(x): x for x in other.body.nodes if x.stored is not None}
+    found = dict(known)
+    for x in own.body.nodes:
+        if x.stored is not None and _leaf(x) in leaves:
+            found[x.serial] = leaves[_leaf(x)]
+        elif x.inputs and all(y.serial in found for y in x.inputs):
+            key = x.op, x.type, *[found[y.serial].serial for y in x.inputs]
+            if key in table:
+                found[x.serial] = table[key]
+    products = {k for k, x in own.before.items() if isinstance(x.op, Contract)}
+    dear = below(list(own.before.values()), products)
+    stack, seen = own.ends(), set[int]()
+    while stack:
+        x = stack.pop()
+        if x.serial in seen or x.serial not in dear:
+            continue
+        seen.add(x.serial)
+        same = found.get(x.serial)
+        if same is not None and other.has(same):
+            own.shared[x.serial] = other, other.give(same)
+        else:
+            stack += [y for y in x.inputs if y.serial in own.before]
+
+
+def _leaf(x: Tensor) -> Any:
+    """What tells leaves with values: of numbers in rules what they are."""
+    value = x.stored
+    if isinstance(x.op, Literal) and x.type.size == 1:
+        return x.type, x.array.tobytes()  # type: ignore[union-attr]
+    return x.serial if value is not None else None
+
+
+def _scan(node: Tensor) -> Scan:
+    op: Scan = node.op  # type: ignore[assignment]
+    return op
+
+
+def _plain(body: Body) -> Body:
+    """A body with its calls inlined and by the rules, as the engine compiles it."""
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    keep = {y.serial for y in body.outputs}
+    graph = expand(body.nodes, place, keep, lambda op: True, tidy)
+    roots = normal(graph.roots)
+    arguments = list(body.arguments)
+    data: Nodes = {}
+    for old, own in zip(graph.leaves, graph.arguments, strict=True):
+        k = place.get(old.serial)
+        if k is None:
+            data[own.serial] = old
+        else:
+            arguments[k] = own
+    outputs = rebuild([roots[y.serial] for y in body.outputs], data)
+    return Body(body.name, arguments, outputs)

@@ -1,0 +1,377 @@
+"""What of the body of a loop is done before it, in it and after it (code motion)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from string import ascii_letters
+from typing import Any
+
+from treadle.base.types import TupleType, Type
+from treadle.graph.body import Body, effect_of
+from treadle.graph.leaves import Argument
+from treadle.graph.rows import follow, repeated
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach, rebuild, users
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import Add
+from treadle.ops.families import Output, outputs_of
+from treadle.ops.loop import Scan
+from treadle.ops.movement import Reshape
+from treadle.ops.reduce import Sum
+
+__all__ = ["Nodes", "Parts", "below"]
+
+WIDER = 8  # times the bytes of what a step reads: more is not worth its memory
+Nodes = dict[int, Tensor]
+
+
+@dataclass
+class _Sum:
+    """A carry that only sums: what is added at each step, and stays in the loop."""
+
+    terms: list[Tensor]
+    stays: list[Tensor] = field(default_factory=list)
+
+
+class Parts:
+    """What of a body is done before the loop, in it, and after it."""
+
+    def __init__(self, op: Scan, body: Body, read: Set[int]) -> None:
+        self.op, self.body, self.read = op, body, sorted(read)
+        c, s = op.carries, op.scanned
+        self.end = len(body.arguments) - op.draws
+        arguments = body.arguments
+        self.rows = {x.serial: k for k, x in enumerate(arguments) if c <= k < c + s}
+        late = [*arguments[:c], *arguments[self.end :]]
+        self.drawn = {x.serial for x in arguments[self.end :]}
+        self.asked = {y.serial for y in body.outputs}
+        every = [*arguments[: c + s], *body.outputs[:c]]
+        self.bytes = sum(x.type.nbytes for x in every)  # that a step reads and carries
+        self.users = users(body.nodes)
+        self.late = below(body.nodes, {x.serial for x in late})
+        self.varies = self.late | below(body.nodes, set(self.rows))
+        self.before: Nodes = {}  # what is done before the loop, by serial
+        self.after: Nodes = {}
+        self.sums: dict[int, _Sum] = {}
+        self.stacks: Nodes = {}  # what the loop gives out for what comes after it
+        # What another loop gives out, of what is done before this one.
+        self.shared: dict[int, tuple[Parts, int]] = {}
+        self.results: dict[int, Tensor] = {}
+
+    # -- what is done where -----------------------------------------------------------
+
+    def find(self, moves: bool) -> bool:
+        """Whether anything is left out of the loop, or `moves` out of it."""
+        op, outputs = self.op, self.body.outputs
+        self.carried = self._needed()
+        unread = len(self.read) < len(outputs) - op.carries
+        if not moves:
+            return unread
+        terms = {k: self._terms(k) for k in self.carried}
+        self.sums = {k: own for k, own in terms.items() if own is not None}
+        self._find_before()
+        self._find_sums()
+        core = _above([outputs[k] for k in self.carried if k not in self.sums])
+        core |= _above([x for own in self.sums.values() for x in own.stays])
+        self._find_after(core)
+        return bool(self.before or self.after or self.sums) or unread
+
+    def _find_before(self) -> None:
+        apart = self.late | {x.serial for own in self.sums.values() for x in own.terms}
+        early = [
+            x
+            for x in self.body.nodes
+            if x.serial in self.varies and x.serial not in apart and x.inputs
+        ]
+        fixed: set[int] = set()  # what cannot be moved, and what needs it
+        for x in early:
+            if not _moves(x) or any(y.serial in fixed for y in x.inputs):
+                fixed.add(x.serial)
+        products = [
+            x for x in early if isinstance(x.op, Contract) and x.serial not in fixed
+        ]
+        if sum(x.type.nbytes for x in products) > WIDER * self.bytes:
+            return
+        wanted = _above(products)
+        for x in early:
+            if x.serial in wanted or (x.serial not in fixed and self._shrinks(x)):
+                self.before[x.serial] = x
+
+    def _shrinks(self, x: Tensor) -> bool:
+        """Whether less is left for the loop to read with this node done before it."""
+        own = [y for y in x.inputs if y.serial in self.before]
+        for y in own:
+            others = any(z is not x for z in self.users.get(y.serial, []))
+            if others or y.serial in self.asked:
+                return False
+        return bool(own) and x.type.nbytes <= sum(y.type.nbytes for y in own)
+
+    def _needed(self) -> list[int]:
+        """The carries that are read after the loop, and those that these need."""
+        c, outputs = self.op.carries, self.body.outputs
+        arguments = {x.serial: k for k, x in enumerate(self.body.arguments[:c])}
+        found = {k for k in self.read if k < c}
+        while True:
+            roots = [outputs[k] for k in {*found, *self.read}]
+            more = {arguments[n] for n in _above(roots) if n in arguments} - found
+            if not more:
+                return sorted(found)
+            found |= more
+
+    def _find_sums(self) -> None:
+        terms = [x for own in self.sums.values() for x in own.terms]
+        products = [x for x in terms if isinstance(x.op, Contract)]
+        self._stack(y for x in products for y in x.inputs)
+        if sum(x.type.nbytes for x in self.stacks.values()) > WIDER * self.bytes:
+            self.sums, self.stacks = {}, {}
+        known = self.stacks.keys() | self.before.keys() | self.rows.keys()
+        for k, own in list(self.sums.items()):
+            for x in own.terms.copy():
+                if isinstance(x.op, Sum) and x.inputs[0].serial not in known:
+                    own.terms.remove(x)
+                    own.stays.append(x)
+            if not own.terms:
+                del self.sums[k]
+
+    def _terms(self, k: int) -> _Sum | None:
+        """What a carry adds up, if it does nothing else; one term at least is a product
+        or a sum."""
+        argument, total = self.body.arguments[k], self.body.outputs[k]
+        found, stack, seen = _Sum([]), [total], 0
+        read = [self.body.outputs[n] for n in {k, *self.read}]
+        alone = sum(y is total for y in read) == 1
+        if k not in self.read or not alone or any(y is argument for y in read):
+            return None
+        while stack:
+            x = stack.pop()
+            if x is argument:
+                seen += 1
+            elif isinstance(x.op, Add) and self._once(x, total):
+                stack += x.inputs
+            elif isinstance(x.op, (Contract, Sum)) and x.serial in self.varies:
+                found.terms.append(x)
+            else:
+                found.stays.append(x)
+        if seen != 1 or len(self.users.get(argument.serial, [])) != 1:
+            return None
+        if any(x.type.shape != total.type.shape for x in found.terms):
+            return None
+        return found if found.terms else None
+
+    def _once(self, x: Tensor, total: Tensor) -> bool:
+        """Whether a node is the whole sum, or read by one node of it alone."""
+        return x is total or len(self.users.get(x.serial, [])) == 1
+
+    def _find_after(self, core: set[int]) -> None:
+        sums = {x.serial for own in self.sums.values() for x in own.terms}
+        fixed: set[int] = set()  # what has to stay in the loop
+        for x in self.body.nodes:
+            free = x.serial in self.late and x.serial not in core and x.inputs
+            if not free or x.serial in sums:
+                continue
+            if not (isinstance(x.op, Contract) or self._follows(x)):
+                continue
+            if _moves(x) and not any(y.serial in self.drawn for y in x.inputs):
+                self.after[x.serial] = x
+            else:
+                fixed |= _above([x])
+        wanted = [self.body.outputs[k] for k in self.read if k >= self.op.carries]
+        wanted += [y for own in self.sums.values() for x in own.terms for y in x.inputs]
+        needed = _above(wanted) - fixed
+        self.after = {k: x for k, x in self.after.items() if k in needed}
+        products = [x for x in self.after.values() if isinstance(x.op, Contract)]
+        if sum(x.type.nbytes for x in products) > WIDER * self.bytes:
+            self.after = {}
+        self._stack(y for x in self.after.values() for y in x.inputs)
+        self.stacks = {k: x for k, x in self.stacks.items() if k not in self.after}
+
+    def _follows(self, x: Tensor) -> bool:
+        """Whether a node reads what is done after the loop."""
+        return any(y.serial in self.after for y in x.inputs)
+
+    def _stack(self, nodes: Iterable[Tensor]) -> None:
+        """Nodes whose rows of all steps are read after the loop."""
+        for x in nodes:
+            serial = x.serial
+            inside = serial not in self.rows and serial not in self.before
+            if serial in self.varies and inside:
+                self.stacks[serial] = x
+
+    # -- what two loops have in common ------------------------------------------------
+
+    def has(self, x: Tensor) -> bool:
+        """Whether a node is computed in the loop of states that it goes through."""
+        if x.serial not in self.late:
+            return False
+        read = _above([x])
+        states = enumerate(self.body.arguments[: self.op.carries])
+        needed = [k for k, y in states if y.serial in read]
+        return all(k in self.carried and k not in self.sums for k in needed)
+
+    def give(self, x: Tensor) -> int:
+        """The number of a node among the stacks that are read."""
+        outputs = list(self.body.outputs)
+        places = [k for k, y in enumerate(outputs) if y is x and k >= self.op.carries]
+        if not places:
+            self.body = Body(self.body.name, self.body.arguments, [*outputs, x])
+            places = [len(outputs)]
+        if places[0] not in self.read:
+            self.read.append(places[0])
+        return places[0]
+
+    def ends(self) -> list[Tensor]:
+        """What is done before the loop and read by the rest."""
+        return [
+            x
+            for x in self.before.values()
+            if x.serial in self.asked
+            or any(y.serial not in self.before for y in self.users.get(x.serial, []))
+        ]
+
+    # -- the graph in parts -----------------------------------------------------------
+
+    def build(self, node: Tensor, inputs: Sequence[Tensor]) -> None:
+        """Compute the results that are read from other inputs of the loop, if that can
+        be done for many rows at once."""
+        op, body = self.op, self.body
+        c, n = op.carries, op.length
+        made = {x.serial: y for x, y in zip(body.arguments, inputs, strict=True)}
+        rows = set(self.rows)
+        for serial, (other, k) in self.shared.items():
+            if k not in other.results:
+                return
+            made[serial] = other.results[k]
+            rows.add(serial)
+        if follow(self.ends(), made, rows) is not None:
+            return
+        outputs = [y for k, y in enumerate(body.outputs) if k >= c and k in self.read]
+        stacks = dict(self.stacks)
+        for y in outputs:
+            outside = y.serial in self.before or y.serial in self.rows
+            if y.serial in self.varies and not outside and y.serial not in self.after:
+                stacks[y.serial] = y
+        carries = [k for k in self.carried if k not in self.sums or self.sums[k].stays]
+        last = self._loop(node, carries, stacks, made)
+        made |= last.pop("stacks")
+        rows |= stacks.keys()
+        alike = [y for y in outputs if y.serial not in self.varies]
+        if follow([*self.after.values(), *alike], made, rows) is not None:
+            return
+        found = {k: x for k, x in last.items() if k in self.read}
+        for k, own in self.sums.items():
+            start = last[k] if own.stays else inputs[k]
+            for x in own.terms:
+                start = _add(start, _summed(x, made, rows))
+            found[k] = start
+        for k in self.read:
+            if k >= c:
+                y = body.outputs[k]
+                x = made.get(y.serial, y)
+                found[k] = x if y.serial in rows else repeated(x, n)
+        for k, x in found.items():
+            y = body.outputs[k].type
+            if x.type is not (y if k < c else Type((n, *y.shape), y.dtype)):
+                return
+        self.results = found
+
+    def _loop(
+        self,
+        node: Tensor,
+        carries: Sequence[int],
+        stacks: Nodes,
+        made: Nodes,
+    ) -> dict[Any, Any]:
+        """What is left of the loop: its last carries by number, and the stacks."""
+        op, body = self.op, self.body
+        if not carries and not stacks:
+            return {"stacks": {}}
+        outputs = [self._carried(k) for k in carries] + list(stacks.values())
+        given, hoisted = self._read_by(outputs)
+        arguments, first = body.arguments, op.carries + op.scanned
+        kinds = [
+            [arguments[k] for k in carries],
+            [x for x in arguments if x.serial in self.rows and x.serial in given],
+            hoisted,
+            [x for x in arguments[first : self.end] if x.serial in given],
+            [x for x in arguments[self.end :] if x.serial in given],
+        ]
+        order = [x for kind in kinds for x in kind]
+        own = {x.serial: Tensor(Argument(k), (), x.type) for k, x in enumerate(order)}
+        inner = Body(body.name, list(own.values()), rebuild(outputs, own))
+        scan = replace(
+            op,
+            body=inner,
+            carries=len(carries),
+            scanned=len(kinds[1]) + len(kinds[2]),
+            draws=len(kinds[4]),
+        )
+        made_scan = scan(*[made[x.serial] for x in order])
+        made_scan.origin = node.origin
+        results = outputs_of(made_scan)
+        found: dict[Any, Any] = dict(zip(carries, results, strict=False))
+        found["stacks"] = dict(zip(stacks, results[len(carries) :], strict=True))
+        return found
+
+    def _carried(self, k: int) -> Tensor:
+        """What a carry comes to in a step, without what is summed after the loop."""
+        if k not in self.sums:
+            return self.body.outputs[k]
+        found: Tensor = self.body.arguments[k]
+        for x in self.sums[k].stays:
+            found = _add(found, x)
+        return found
+
+    def _read_by(self, outputs: Sequence[Tensor]) -> tuple[set[int], list[Tensor]]:
+        """What the outputs read: arguments, and nodes that are done before the loop."""
+        nodes = reach(outputs, lambda x: x.serial in self.before)
+        hoisted = [x for x in nodes if x.serial in self.before]
+        return {x.serial for x in nodes if x.serial not in self.before}, hoisted
+
+
+def _add(a: Tensor, b: Tensor) -> Tensor:
+    found: Tensor = a + b
+    return found
+
+
+def _summed(x: Tensor, made: Nodes, rows: Set[int]) -> Tensor:
+    """The sum over all steps of a product or a sum of what has rows."""
+    if isinstance(x.op, Sum):
+        axes = (0, *[k + 1 for k in x.op.axes])
+        total = Sum(axes)(made[x.inputs[0].serial])
+        return _shaped(total, x.type)
+    a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
+    step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
+    given = [y.serial in rows for y in x.inputs]
+    operands = [made.get(y.serial, y) for y in x.inputs]
+    if all(given):
+        return Contract(f"{step}{a},{step}{b}->{out}")(*operands)
+    k = given.index(True)
+    operands[k] = Sum((0,))(operands[k])
+    return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
+
+
+def _shaped(x: Tensor, like: Type) -> Tensor:
+    """A sum with the dimensions that it keeps."""
+    return x if x.type.shape == like.shape else Reshape(like.shape)(x)
+
+
+def _moves(x: Tensor) -> bool:
+    """Whether a node may be done for all steps at once."""
+    if isinstance(x.type, TupleType) or isinstance(x.op, Output):
+        return False
+    return x.op.family != "control" and not effect_of(x.op)
+
+
+def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
+    """Those of the nodes that depend on some, with these."""
+    found = set(serials)
+    for x in nodes:
+        if any(y.serial in found for y in x.inputs):
+            found.add(x.serial)
+    return found
+
+
+def _above(nodes: Iterable[Tensor]) -> set[int]:
+    """What nodes depend on, with these."""
+    return {x.serial for x in reach(nodes)}
