@@ -10,7 +10,7 @@ __all__ = ["NAMES", "ORDINARY", "workload"]
 
 ORDINARY = (
     "spellings", "gan", "policy", "dqn", "pinn", "gp", "vae", "gnn", "lengths",
-    "seq2seq", "sampling", "element", "logp", "scan",
+    "seq2seq", "sampling", "element", "logp", "scan", "recurrent",
 )  # fmt: skip
 NAMES = (
     "lenet", "owl", "tree", "tagger", "rnnlm", "ragged", "gpt", "resnet",

@@ -13,8 +13,8 @@ from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, as_tensor, constant_node
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
-from treadle.nn.recurrent.cell import Cell, State, checked
-from treadle.nn.recurrent.ragged import Ragged, masked
+from treadle.nn.recurrent.cell import Cell, State, checked, first
+from treadle.nn.recurrent.ragged import Ragged, masked, over_time
 from treadle.ops.bounds import InRange
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
@@ -41,6 +41,28 @@ class Batch:
     def result(self, rows: Tensor) -> Any:
         """Rows in the form the sequences came in."""
         raise NotImplementedError
+
+
+class Even(Batch):
+    """A tensor (time, batch, width), whose sequences are of one length."""
+
+    def __init__(self, x: Tensor, batch_first: bool) -> None:
+        self.rows = permute_dims(x, (1, 0, 2)) if batch_first else x
+        self.batch_first = batch_first
+        self.count = self.rows.shape[1]
+
+    def run(
+        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+    ) -> tuple[Tensor, State]:
+        own, mask = masks
+        projected = cell.project(rows if own is None else rows * own)
+        if state is None:
+            state = cell.initial_state((self.count,), first(projected).dtype)
+        last, ys = over_time(cell, projected, state, None, mask, backwards)
+        return ys, last
+
+    def result(self, rows: Tensor) -> Any:
+        return permute_dims(rows, (1, 0, 2)) if self.batch_first else rows
 
 
 class EndToEnd(Batch):
@@ -88,14 +110,12 @@ class Padded(EndToEnd):
         return embedding(concat([rows, zero]), constant_node(self.places))
 
 
-class Masked(Batch):
+class Masked(Even):
     """A padded tensor in a trace that does not know the lengths: all of it runs."""
 
     def __init__(self, x: Tensor, lengths: Tensor, batch_first: bool) -> None:
-        self.rows = permute_dims(x, (1, 0, 2)) if batch_first else x
+        super().__init__(x, batch_first)
         self.lengths = InRange(self.rows.shape[0], "length")(lengths)
-        self.batch_first = batch_first
-        self.count = self.rows.shape[1]
 
     def run(
         self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
@@ -104,14 +124,11 @@ class Masked(Batch):
         rows = rows if own is None else rows * own
         return masked(cell, rows, self.lengths, state, mask, backwards)
 
-    def result(self, rows: Tensor) -> Any:
-        return permute_dims(rows, (1, 0, 2)) if self.batch_first else rows
-
 
 def batch_of(
     x: Any, lengths: Any, width: int, batch_first: bool, cost: int = 0
 ) -> Batch | None:
-    """The sequences in a list, or in a padded tensor; None if all are of one length.
+    """The sequences in a list, or in a tensor; None for a single one.
 
     `cost`: multiplications of a cell for a row.
     """
@@ -119,9 +136,9 @@ def batch_of(
         if lengths is not None:
             raise ArgumentError("a list of sequences has lengths of its own")
         return _end_to_end(x, width, cost)
-    if lengths is None:
-        return None
     node = checked(x, width)
+    if lengths is None:
+        return _even(node, batch_first)
     if node.ndim != 3:
         raise ShapeError(f"lengths go with (time, batch, width), got {node.type}")
     steps, count = node.shape[:2][::-1] if batch_first else node.shape[:2]
@@ -141,6 +158,19 @@ def batch_of(
             hint="is the input (time, batch, width)? batch_first=True takes the other",
         )
     return Padded(node, known, batch_first, cost)
+
+
+def _even(x: Tensor, batch_first: bool) -> Even | None:
+    """The sequences of a tensor; None for a single one, as steps of one are batched
+    with those of others."""
+    if x.ndim not in (2, 3):
+        raise ShapeError(f"a sequence is (time, batch, width), got {x.type}")
+    if not x.shape[1 if batch_first and x.ndim == 3 else 0]:
+        raise ShapeError(
+            "a sequence has at least one step",
+            hint="among sequences of a list there may be empty ones",
+        )
+    return Even(x, batch_first) if x.ndim == 3 else None
 
 
 def _is_list(x: Any) -> bool:

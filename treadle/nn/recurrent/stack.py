@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.errors import ArgumentError
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
@@ -141,19 +141,9 @@ class Recurrent(Module):
         cost = 4 * self.hidden_size**2
         batch = batch_of(x, lengths, self.input_size, self.batch_first, cost)
         if batch is not None:
-            return self._ragged(batch, state)
-        node = checked(x, self.input_size)
-        if node.ndim not in (2, 3):
-            raise ShapeError(f"a sequence is (time, batch, width), got {node.type}")
-        axis = 1 if self.batch_first and node.ndim == 3 else 0
-        steps = [node[:, t] if axis else node[t] for t in range(node.shape[axis])]
-        if not steps:
-            raise ShapeError(
-                "a sequence has at least one step",
-                hint="among sequences of a list there may be empty ones",
-            )
-        outputs, lasts = self._steps(steps, state, node.ndim == 2)
-        return stack(outputs, axis), joined(lasts)
+            return self._over_time(batch, state)
+        outputs, lasts = self._steps(list(checked(x, self.input_size)), state)
+        return stack(outputs), joined(lasts)
 
     def transduce(self, xs: Iterable[Any], state: State = None) -> list[Tensor]:
         """The output for each of a list of inputs; each step of a layer is one node.
@@ -164,13 +154,11 @@ class Recurrent(Module):
         [(8,), (8,)]
         """
         steps = [checked(x, self.input_size) for x in xs]
-        return self._steps(steps, state, True)[0] if steps else []
+        return self._steps(steps, state)[0] if steps else []
 
-    def _steps(
-        self, steps: list[Tensor], state: State, called: bool
-    ) -> tuple[list[Any], list[Any]]:
-        """Outputs and last states of inputs one by one, which may be `called` cells:
-        nodes that are batched with those of other sequences.
+    def _steps(self, steps: list[Tensor], state: State) -> tuple[list[Any], list[Any]]:
+        """Outputs and last states of inputs one by one, each a call of a cell: nodes
+        that are batched with those of other sequences.
         """
         starts = parted(state, len(self.directions) * self.num_layers)
         lead, cells, inputs = steps[0].shape[:-1], self.cells, steps
@@ -184,7 +172,7 @@ class Recurrent(Module):
                 first_mask, mask = self._masks(cells[k], lead, steps[0].dtype)
                 given = below if first_mask is None else [x * first_mask for x in below]
                 outputs, last = one_by_one(
-                    self._layers.call(k) if called else cells[k].advance,
+                    self._layers.call(k),
                     given,
                     starts[k],
                     mask,
@@ -216,9 +204,9 @@ class Recurrent(Module):
             for p, width in zip(self.variational, widths, strict=True)
         )
 
-    # -- sequences of unequal length -----------------------------------------------
+    # -- batches, in a loop over time ----------------------------------------------
 
-    def _ragged(self, batch: Batch, state: State) -> tuple[Any, State]:
+    def _over_time(self, batch: Batch, state: State) -> tuple[Any, State]:
         starts = parted(state, len(self.directions) * self.num_layers)
         cells, rows = self.cells, batch.rows
         lasts: list[Any] = []
