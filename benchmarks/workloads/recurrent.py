@@ -18,7 +18,7 @@ from benchmarks.workload import Cases
 
 __all__ = ["WORKLOAD"]
 
-RATE, STEPS = 1e-3, 40
+RATE, STEPS, BATCHES = 1e-3, 40, 4
 PARTS = {"LSTM": 4, "GRU": 3}
 
 
@@ -34,9 +34,9 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Data:
-    """A minibatch, and the first weights of each layer by torch's names."""
+    """Minibatches, and the first weights of each layer by torch's names."""
 
-    rows: Array
+    batches: list[Array]
     weights: dict[str, dict[str, Array]]
 
 
@@ -53,7 +53,8 @@ def data(sizes: Sizes, part: str) -> Data:
             for which in ("ih", "hh")
             for part_of in ("weight", "bias")
         }
-    return Data(rng.standard_normal(shape).astype(np.float32), weights)
+    drawn = [rng.standard_normal(shape).astype(np.float32) for _ in range(BATCHES)]
+    return Data(drawn, weights)
 
 
 def by_loop(name: str, sizes: Sizes, model: Any) -> Callable[[Any], Any]:
@@ -87,8 +88,7 @@ def by_loop(name: str, sizes: Sizes, model: Any) -> Callable[[Any], Any]:
 def cases(lib: Any, sizes: Sizes, given: Data, loops: bool) -> Cases:
     """Both layers, in a library's own form or in a loop."""
     form = "by a loop" if loops else "by the layer"
-    (rows,) = arrays(lib, given.rows)
-    rows = lib.asarray(rows)
+    batches = [lib.asarray(x) for x in arrays(lib, *given.batches)]
     for name in PARTS:
 
         def made(name: str) -> tuple[Any, Any]:
@@ -103,14 +103,19 @@ def cases(lib: Any, sizes: Sizes, given: Data, loops: bool) -> Cases:
 
             def step(k: int) -> Any:
                 with lib.no_grad():
-                    return run(rows).sum()
+                    return run(batches[k % BATCHES]).sum()
 
             return step
 
         def update(name: str) -> Callable[[int], Any]:
             model, run = made(name)
             optimizer = lib.optim.Adam(model.parameters(), lr=RATE)
-            return lambda k: learn(lib, optimizer, (run(rows) ** 2).mean())
+
+            def step(k: int) -> Any:
+                loss = (run(batches[k % BATCHES]) ** 2).mean()
+                return learn(lib, optimizer, loss)
+
+            return step
 
         yield case(f"{name} {form}, a value", value(name))
         yield case(f"{name} {form}, a step", update(name))
