@@ -107,7 +107,7 @@ def test_gradients_by_all_that_is_read(shape: Any, reverse: bool) -> None:
 
 def test_bodies_of_many_ops_are_compiled_without_recursion() -> None:
     def step(c: Any, x: Any) -> Any:
-        for k in range(500):
+        for k in range(400):
             c = td.sin(c) * 0.5 + x if k % 2 else c + 0.25
         return c, c
 
@@ -220,3 +220,17 @@ def test_loops_as_rows_and_in_functions() -> None:
     assert np.allclose(td.vmap(last)(xs).numpy(), each)
     f = td.function(last)
     assert np.allclose([float(f(xs[k])) for k in range(4)], each)
+
+
+def test_a_body_too_large_for_a_kernel_is_a_program() -> None:
+    def step(c: Any, x: Any) -> Any:
+        for _ in range(300):
+            c = td.sin(c) + x
+        return c, ()
+
+    xs = td.asarray(RNG.normal(size=(6, 4)))
+    c, _ = td.scan(step, xs[0], xs)
+    assert "Scan(" in td.lower(c).program
+    with td.options(engine="reference"):
+        wanted = (c + 0.0).numpy()
+    np.testing.assert_allclose(c.numpy(), wanted, 1e-9)

@@ -54,6 +54,7 @@ from treadle.rewrite.expand import Expanded
 __all__ = ["recurrence_kernel", "may_be_recurrence"]
 
 COMPUTED = 4096  # operations of a step that is part of one kernel, at most
+FUNCTION = 16  # operations that an elementary function counts for: LLVM's time
 FEW = 64  # elements of a state that are written out
 READ = 1024  # elements that a step reads of all else, where they are
 _DTYPES = (bool_, int32, int64, float32, float64)
@@ -178,6 +179,8 @@ def _is_small(graph: Expanded, walk: _Traversal) -> bool:
             terms = 2 * _terms(x)
         elif not (isinstance(x.op, Elementwise) or is_virtual(x)):
             return False
+        elif x.op.traits.tolerance == "U":
+            terms = FUNCTION
         total += terms * (1 if walk.at is not None else x.type.size)
     return total <= COMPUTED
 
