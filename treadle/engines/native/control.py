@@ -25,12 +25,12 @@ from treadle.graph.body import Body
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
-from treadle.program.program import Fallback
+from treadle.program.program import Fallback, Program
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["Control", "runs_natively"]
+__all__ = ["Control", "blocks", "runs_natively"]
 
 HOME, COPIED, STILL, ROW = range(4)  # as in Output of core/loops.cpp
 TOTAL = 2  # where a record has its items
@@ -73,6 +73,16 @@ def runs_natively(linked: Linked, k: int) -> bool:
     if _kind(step.op, len(step.read)) is None:
         return False
     return all(_is_native(inner) for inner, _ in linked.inner[k].values())
+
+
+def blocks(program: Program) -> int:
+    """The bytes that a loop needs so that what it carries goes from block to block."""
+    found = [0]
+    for step in program.steps:
+        carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
+        sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
+        found.append(sum(map(_lines, sizes)))
+    return max(found)
 
 
 def _is_native(body: Linked) -> bool:

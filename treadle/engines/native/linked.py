@@ -18,6 +18,7 @@ from treadle.base.symbolic import most
 from treadle.core import native
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code
+from treadle.engines.native.control import blocks
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.layout import (
@@ -145,6 +146,7 @@ class Linked:
     def workspace(self, threads: int) -> int:
         """The bytes that a run needs beside arguments and results."""
         inner = max((x.workspace(threads) for x in self.within), default=0)
+        inner += blocks(self.program)
         return self.plan.size + self.scratch * threads + inner
 
     @property
