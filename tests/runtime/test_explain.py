@@ -32,11 +32,11 @@ def test_counts_stages_and_text() -> None:
     why = td.explain(td.grad(y, [w]), y)
     assert sum(why.counts().values()) == sum(row.count for row in why.applied)
     stages = [name for name, _ in why.stages]
-    assert stages[:3] == ["inline", "rewrite", "write out"]
+    assert stages[:4] == ["inline", "split loops", "rewrite", "write out"]
     assert stages[-1] == "machine code"
     assert all(seconds >= 0 for _, seconds in why.stages)
     sizes = {size.stage: (size.nodes, size.edges) for size in why.sizes}
-    assert list(sizes)[:3] == ["graph", "inline", "rewrite"]
+    assert list(sizes)[:4] == ["graph", "inline", "split loops", "rewrite"]
     assert sizes["rewrite"] == (td.stats(why.after).nodes, td.stats(why.after).edges)
     assert sizes["rewrite"][0] < sizes["inline"][0]
     shown = str(why)
