@@ -75,7 +75,7 @@ def _loops(nodes: Sequence[Tensor]) -> dict[int, _Loop]:
 
 
 def _carried_by(node: Tensor) -> Any:
-    """What tells the loops that go through the same states."""
+    """The key of loops that go through the same states."""
     op: Scan = node.op  # type: ignore[assignment]
     body = op.body
     states = tuple([y.serial for y in body.outputs[: op.carries]])
@@ -142,7 +142,7 @@ class _Loop:
                 _take(self.parts, other.parts, pairs)
 
     def _known(self, other: _Loop) -> Nodes:
-        """What the arguments of the body are in that of another loop, by serial."""
+        """The nodes of another loop's body that are the arguments of this one's."""
         if self.op.length is not other.op.length and self.op.length != other.op.length:
             return {}
         assert self.parts is not None and other.parts is not None
@@ -176,7 +176,7 @@ class _Loop:
 
 
 def _take(own: Parts, other: Parts, known: Nodes) -> None:
-    """Have another loop give out what one would compute before itown.
+    """Have another loop give out what one would compute before itself.
 
     `known` tells what arguments of its body are in that one.
     """
@@ -210,11 +210,10 @@ def _take(own: Parts, other: Parts, known: Nodes) -> None:
 
 
 def _leaf(x: Tensor) -> Any:
-    """What tells leaves with values: of numbers in rules what they are."""
-    value = x.stored
+    """The key of a leaf that has a value: its number, if that is written in a rule."""
     if isinstance(x.op, Literal) and x.type.size == 1:
         return x.type, x.array.tobytes()  # type: ignore[union-attr]
-    return x.serial if value is not None else None
+    return x.serial
 
 
 def _scan(node: Tensor) -> Scan:
