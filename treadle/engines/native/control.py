@@ -17,20 +17,20 @@ import numpy as np
 
 from treadle.core import native
 from treadle.engines.native.arena import Arena, Lease
-from treadle.engines.native.builder import LINE
 from treadle.engines.native.kept import Packed
+from treadle.engines.native.layout import lines
 from treadle.engines.native.pool import Pool
 from treadle.engines.native.tables import Tables
 from treadle.graph.body import Body
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
-from treadle.program.program import Fallback, Program
+from treadle.program.program import Fallback
 
 if TYPE_CHECKING:
     from treadle.engines.native.linked import Linked
 
-__all__ = ["Control", "blocks", "runs_natively"]
+__all__ = ["Control", "runs_natively"]
 
 HOME, COPIED, STILL, ROW = range(4)  # as in Output of core/loops.cpp
 TOTAL = 2  # where a record has its items
@@ -75,16 +75,6 @@ def runs_natively(linked: Linked, k: int) -> bool:
     return all(_is_native(inner) for inner, _ in linked.inner[k].values())
 
 
-def blocks(program: Program) -> int:
-    """The bytes that a loop needs so that what it carries goes from block to block."""
-    found = [0]
-    for step in program.steps:
-        carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
-        sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
-        found.append(sum(map(_lines, sizes)))
-    return max(found)
-
-
 def _is_native(body: Linked) -> bool:
     program = body.program
     results = [n for _, n, _ in program.results]
@@ -110,22 +100,22 @@ class _Frame:
     @property
     def more(self) -> int:
         """The bytes of memory that no plan knows, beside scratch memory."""
-        return sum(map(_lines, [*self.beside, *[p.bytes for p in self.packed]]))
+        return sum(map(lines, [*self.beside, *[p.bytes for p in self.packed]]))
 
     def place(self, arena: Arena, threads: Pool) -> Lease:
         """Memory for a run, and the addresses of what lies there."""
         linked, addresses = self.linked, self.tables.addresses
-        scratch = _lines(linked.scratch * threads.threads)
+        scratch = lines(linked.scratch * threads.threads)
         lease = arena.lease(linked.sizes, linked.plan, scratch + self.more)
         addresses[-2] = lease.scratch
         addresses[linked.placed] = lease.addresses[linked.places]
         at = lease.scratch + scratch
         for k, size in enumerate(self.beside):
             self.places[k] = at
-            at += _lines(size)
+            at += lines(size)
         for packed in self.packed:
             addresses[packed.workspace] = at
-            at += _lines(packed.bytes)
+            at += lines(packed.bytes)
         self.tables.status.value = 0
         return lease
 
@@ -247,8 +237,3 @@ def _unit(
     numbers = tables.addresses, tables.table, linked.slots, linked.which, linked.shifts
     records = linked.records.ravel(), later.ravel()
     return *numbers, *records, frame.places, tables.flag, pieces, given
-
-
-def _lines(bytes: int) -> int:
-    """So many bytes, up to a whole cache line."""
-    return -(-bytes // LINE) * LINE

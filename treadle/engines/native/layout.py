@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.base.symbolic import most
+from treadle.engines.native.builder import LINE
 from treadle.engines.native.code import Code, coded
 from treadle.program.program import Fallback, Program
 
-__all__ = ["ProgramTable", "codes_of", "constants_of", "memory_beside", "scratch_of"]
+__all__ = [
+    "ProgramTable",
+    "blocks",
+    "codes_of",
+    "constants_of",
+    "lines",
+    "memory_beside",
+    "scratch_of",
+]
 
 
 class ProgramTable(NamedTuple):
@@ -81,3 +90,18 @@ def constants_of(
     for n, x in found.items():
         fixed[n] = x.ctypes.data
     return found, fixed
+
+
+def blocks(program: Program) -> int:
+    """The bytes that a loop needs so that what it carries goes from block to block."""
+    found = [0]
+    for step in program.steps:
+        carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
+        sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
+        found.append(sum(map(lines, sizes)))
+    return max(found)
+
+
+def lines(bytes: int) -> int:
+    """So many bytes, up to a whole cache line."""
+    return -(-bytes // LINE) * LINE

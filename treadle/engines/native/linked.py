@@ -18,11 +18,11 @@ from treadle.base.symbolic import most
 from treadle.core import native
 from treadle.engines.base import are_below
 from treadle.engines.native.code import Code
-from treadle.engines.native.control import blocks
 from treadle.engines.native.jit import compile_functions
 from treadle.engines.native.kept import Kept, Packed
 from treadle.engines.native.layout import (
     ProgramTable,
+    blocks,
     codes_of,
     constants_of,
     memory_beside,
