@@ -113,6 +113,25 @@ def test_what_takes_much_more_memory_stays() -> None:
     assert around.count("Scan") == inside.count("product") == 1
 
 
+def checkpointed_scan(n: int) -> int:
+    """The bytes that the gradient of n * n checkpointed steps takes in the arena."""
+    given = Given()
+    w, rows = given.weight(H, H), given.rows(n, n, B, H)
+
+    @td.checkpoint
+    def part(state: Any, rows: Any) -> Any:
+        return td.scan(lambda c, x: (td.tanh(c @ w + x), None), state, rows)[0]
+
+    last, _ = td.scan(lambda c, x: (part(c, x), None), zeros(B, H), rows)
+    td.grad((last * last).sum(), [w])[0].numpy()
+    return td.latest_program().memory.arena
+
+
+def test_a_checkpointed_scan_needs_the_root_of_its_length_of_memory() -> None:
+    few, many = checkpointed_scan(10), checkpointed_scan(40)
+    assert 3 * few < many < 5 * few  # of 16 times the steps
+
+
 def test_a_user_s_sum_of_products_is_one() -> None:
     def make(given: Given) -> list[Any]:
         pairs = given.rows(T, B, N), given.rows(T, B, H)

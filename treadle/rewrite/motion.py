@@ -63,9 +63,9 @@ class Parts:
 
     def find(self, moves: bool) -> bool:
         """Whether anything is left out of the loop, or `moves` out of it."""
-        op, outputs = self.op, self.body.outputs
+        outputs = self.body.outputs
         self.carried = self._needed()
-        unread = len(self.read) < len(outputs) - op.carries
+        unread = len({*self.carried, *self.read}) < len(outputs)
         if not moves:
             return unread
         terms = {k: self._terms(k) for k in self.carried}
