@@ -38,7 +38,7 @@ def padded(before: int, n: int, after: int) -> td.Tensor:
 CASES: dict[str, tuple[Any, int, bool]] = {
     "two parts": (lambda: joined(16, 24), 2, False),
     "parts that are no whole vectors": (lambda: joined(9, 13, 50), 3, False),
-    "a part of less than a vector": (lambda: joined(16, 7), 1, True),
+    "a part of less than a vector": (lambda: joined(16, 7), 2, True),
     "an empty part": (lambda: joined(16, 0, 8), 2, False),
     "computed parts": (lambda: joined(16, 24) * 3.0 + 1.0, 2, False),
     "a join of joins": (
@@ -47,7 +47,9 @@ CASES: dict[str, tuple[Any, int, bool]] = {
         False,
     ),
     "borders": (lambda: padded(8, 20, 16), 3, False),
-    "a border of less than a vector": (lambda: padded(8, 20, 1), 1, True),
+    "a border of less than a vector": (lambda: padded(8, 20, 1), 3, True),
+    "two borders too near": (lambda: padded(1, 14, 1), 1, True),
+    "a border along rows": (lambda: td.pad(joined(16, 24), ((1, 0), (0, 0))), 2, True),
     "one row, which is shared out among threads": (
         lambda: td.concat([td.asarray(numbers(n)).node() for n in (16, 24)]),
         1,

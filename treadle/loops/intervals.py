@@ -8,7 +8,7 @@ chooses among none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -26,20 +26,30 @@ from treadle.loops.kernel import (
     Statement,
     Store,
     expressions,
+    statements,
 )
 from treadle.loops.rewriting import rewritten
 from treadle.ops.select import Select
 
-__all__ = ["decided", "in_intervals"]
+__all__ = ["decided", "in_intervals", "without_certain"]
 
 MOST = 16  # loops that one becomes
+
+
+def without_certain(kernel: Kernel) -> Kernel:
+    """The kernel without conditions that hold at every step, or at none."""
+    asked = (x.guards for x in kernel.expressions if isinstance(x, (Load, Inside)))
+    stored = (s.guards for s in statements(kernel.body) if isinstance(s, Store))
+    if not any(asked) and not any(stored):
+        return kernel
+    return kernel.with_body(rewritten(kernel.body, lambda i: i, shared=decided))
 
 
 def in_intervals(kernel: Kernel, width: int, lanes: Callable[[int], int]) -> Kernel:
     """The kernel with its vector loops, if inside of others, cut where conditions turn.
 
-    No loop gets shorter than a vector of `width` elements; `lanes` has the steps that
-    one of so many does at once.
+    No loop gets shorter than a vector of `width` elements: around a narrower border,
+    conditions are asked in one. `lanes` has the steps that one of so many does at once.
     """
 
     def cut(s: Statement) -> tuple[Statement, ...]:
@@ -64,11 +74,30 @@ def _cut(loop: Loop, width: int, lanes: Callable[[int], int]) -> tuple[Statement
         return (loop,)
     extent = loop.axis.extent
     turns = {n for g in _guards(loop.body) for n in _turns(g, loop.axis)}
-    ends = [0, *sorted(n for n in turns if 0 < n < extent), extent]
-    parts = list(pairwise(ends))
-    if not 1 < len(parts) <= MOST or any(b - a < width for a, b in parts):
+    within = sorted(n for n in turns if 0 < n < extent)
+    parts = list(pairwise(_ends(within, extent, width)))
+    asked = [any(a < n < b for n in within) for a, b in parts]
+    if all(asked) or not 1 < len(parts) <= MOST:
         return (loop,)
     return tuple([_part(loop, k, a, b, lanes) for k, (a, b) in enumerate(parts)])
+
+
+def _ends(turns: Sequence[int], extent: int, width: int) -> list[int]:
+    """Where intervals begin and end, between turns or so near that none is narrower."""
+    found, is_narrow = [0], False
+    for n in (*turns, extent):
+        if n - found[-1] < width:
+            is_narrow = True
+            continue
+        if is_narrow and n - found[-1] >= 2 * width:
+            found.append(found[-1] + width)
+        found.append(n)
+        is_narrow = False
+    if is_narrow and len(found) > 1:  # the last one takes of the one before
+        start = found.pop()
+        if start > extent - width >= found[-1] + width:
+            found.append(extent - width)
+    return found if found[-1] == extent else [*found, extent]
 
 
 def _part(

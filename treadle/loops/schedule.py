@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Axis, Index, Quotient, Remainder
-from treadle.loops.intervals import in_intervals
+from treadle.loops.intervals import in_intervals, without_certain
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -342,7 +342,7 @@ def _straight(kernel: Kernel) -> Kernel:
 
 def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     """The kernel as it is to run on a host with vectors of so many bytes."""
-    kernel = _straight(kernel)
+    kernel = _straight(without_certain(kernel))
     axis = vector_axis(kernel)
     if axis is None:
         return in_blocks(kernel)
