@@ -60,6 +60,13 @@ CASES: dict[str, tuple[Any, int, bool]] = {
         1,
         True,
     ),
+    "a roll": (lambda: td.roll(joined(40), 8, axis=1), 2, False),
+    "a roll by less than a vector": (
+        lambda: td.roll(joined(40), -3, axis=1),
+        2,
+        True,
+    ),
+    "a roll along rows": (lambda: td.roll(joined(40), 2, axis=0), 1, False),
     "a part replaced": (
         lambda: joined(40).at[:, 8:24].set(td.asarray(numbers(5, 16))),
         3,
@@ -101,6 +108,15 @@ def test_parts_of_any_widths(widths: list[int], rows: int) -> None:
     assume(sum(widths))
     parts = [td.asarray(numbers(rows, n)).node() for n in widths]
     same_as_reference(td.concat([x * (k + 2.0) for k, x in enumerate(parts)], axis=1))
+
+
+@given(st.integers(1, 70), st.integers(-80, 80), st.integers(-3, 3))
+@settings(max_examples=40, deadline=None)
+def test_rolls_of_any_widths(width: int, across: int, down: int) -> None:
+    x = td.asarray(numbers(5, width)).node()
+    moved = td.roll(td.roll(x, across, axis=1), down, axis=0)
+    same_as_reference(moved * 2.0 + x)
+    same_as_reference(td.abs(moved).max(axis=1))
 
 
 def same_as_reference(root: td.Tensor) -> Program:

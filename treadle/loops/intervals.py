@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from treadle.base.dtypes import bool_
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Axis, Index, Remainder
 from treadle.loops.kernel import (
     Apply,
     Expression,
@@ -28,10 +28,11 @@ from treadle.loops.kernel import (
     expressions,
     statements,
 )
+from treadle.loops.lower import select
 from treadle.loops.rewriting import rewritten
 from treadle.ops.select import Select
 
-__all__ = ["decided", "in_intervals", "without_certain"]
+__all__ = ["decided", "in_intervals", "without_wraps", "without_certain"]
 
 MOST = 16  # loops that one becomes
 
@@ -43,6 +44,39 @@ def without_certain(kernel: Kernel) -> Kernel:
     if not any(asked) and not any(stored):
         return kernel
     return kernel.with_body(rewritten(kernel.body, lambda i: i, shared=decided))
+
+
+def without_wraps(kernel: Kernel, axis: Axis) -> Kernel:
+    """The kernel with loads that wrap around along an axis as choices between two.
+
+    Whole vectors are loaded where an index modulo an extent would gather elements.
+    """
+    places = (x.index for x in kernel.expressions if isinstance(x, Load))
+    if not any(_wrap(i, axis) for i in places):
+        return kernel
+
+    def chosen(x: Load) -> Expression:
+        atom = _wrap(x.index, axis)
+        if atom is None:
+            return x
+        here, n, step = atom.index, atom.divisor, dict(x.index.terms)[atom]
+        rest = x.index - Index.of(atom) * step
+        first, again = Guard(here, 0, n), Guard(here, n, 2 * n)
+        near = Load(x.buffer, rest + here * step, x.dtype, (*x.guards, first))
+        far = Load(x.buffer, rest + (here - n) * step, x.dtype, (*x.guards, again))
+        return select((first,), chosen(near), chosen(far))
+
+    return kernel.with_body(rewritten(kernel.body, lambda i: i, load=chosen))
+
+
+def _wrap(index: Index, axis: Axis) -> Remainder | None:
+    """The part of an index that follows the axis and wraps around once at most."""
+    for atom, _ in index.terms:
+        if isinstance(atom, Remainder) and atom.index.coefficient(axis) == 1:
+            low, high = atom.index.bounds()
+            if low >= 0 and high < 2 * atom.divisor:
+                return atom
+    return None
 
 
 def in_intervals(kernel: Kernel, width: int, lanes: Callable[[int], int]) -> Kernel:

@@ -34,7 +34,7 @@ class _Rewriting:
     index: Callable[[Index], Index]
     loop: Callable[[Loop], Loop]
     number: Callable[[Any], Any]
-    load: Callable[[Load], Load]
+    load: Callable[[Load], Expression]
     literal: Callable[[Literal], Literal]
     shared: Callable[[Any], Any]
     memo: dict[Expression, Expression] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def rewritten(
     index: Callable[[Index], Index],
     loop: Callable[[Loop], Loop] = lambda s: s,
     number: Callable[[Any], Any] = lambda n: n,
-    load: Callable[[Load], Load] = lambda x: x,
+    load: Callable[[Load], Expression] = lambda x: x,
     literal: Callable[[Literal], Literal] = lambda x: x,
     shared: Callable[[Any], Any] = lambda x: x,
     known: Sequence[Expression] = (),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Axis, Index, Quotient, Remainder
-from treadle.loops.intervals import in_intervals, without_certain
+from treadle.loops.intervals import in_intervals, without_certain, without_wraps
 from treadle.loops.kernel import (
     Accumulator,
     Apply,
@@ -346,6 +346,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     axis = vector_axis(kernel)
     if axis is None:
         return in_blocks(kernel)
+    kernel = without_wraps(kernel, axis)
     width = max(vector_bytes // element_bytes(kernel), 1)
     lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
