@@ -44,6 +44,32 @@ def test_rates_labels_and_rows_are_data() -> None:
     assert np.isfinite(losses).all() and len(set(losses)) == 50
 
 
+@pytest.mark.parametrize("read", ["value", "no_grad", "both"])
+def test_a_value_stepped_by_hand_is_one_program(read: str) -> None:
+    """What lies behind the values that it is derived by is not looked at again."""
+    data = np.random.default_rng(1).standard_normal((30, 4))
+    x = td.asarray(data)
+    q, wanted = td.zeros(4, dtype="float64") + 1.0, np.ones(4)
+    for k in range(12):
+        half = q - 0.01 * td.grad(((x @ q) ** 2).sum(), [q])[0]
+        new = half - 0.01 * td.grad(((x @ half) ** 2).sum(), [half])[0]
+        if read == "no_grad":
+            with td.no_grad():
+                new.numpy()
+        elif read == "value":
+            new.numpy()
+        else:
+            td.evaluate(half, new)
+        q = new
+        for _ in range(2):
+            wanted = wanted - 0.02 * data.T @ (data @ wanted)
+        np.testing.assert_allclose(q.numpy(), wanted, 1e-9)
+        if k == 4:
+            before = td.cache_info()
+    after = td.cache_info()
+    assert (after.misses, after.programs) == (before.misses, before.programs)
+
+
 def test_a_model_made_again_finds_its_program() -> None:
     x = td.asarray(np.ones((3, 5), np.float32))
 

@@ -87,7 +87,7 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
             continue
         node = stack.pop()
         serial = node.serial
-        if serial in seen:
+        if serial in seen or serial < targets.floor:
             continue
         seen[serial] = node
         inputs = node.inputs

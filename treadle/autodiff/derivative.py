@@ -72,7 +72,7 @@ def looked_at(
         if not found.derivatives and not rows:
             found.made = every
             return list(ys), found
-        made = spelled_out(reach(ys, blocks), replayed(rows, {}))
+        made = spelled_out(reach(ys, targets.ends), replayed(rows, {}))
         ys = [made.get(y.serial, y) for y in ys]
         every = made | {k: made.get(x.serial, x) for k, x in every.items()}
 
@@ -80,7 +80,7 @@ def looked_at(
 def _asked(ys: Sequence[Tensor], targets: Targets) -> set[int]:
     """The serials of the nodes among the targets, and of what lies in them."""
     found, moved = set(targets.nodes), set(targets.nodes)
-    for x in reach(ys) if found else ():
+    for x in reach(ys, floor=targets.floor) if found else ():
         if x.op.family == "movement" and x.inputs[0].serial in moved:
             moved.add(x.serial)
             if x.mark is PART:

@@ -16,7 +16,7 @@ class Targets:
     """The targets of a differentiation: nodes, and all versions of Variables.
 
     With `partial`, a target is an end: what it was computed from is not followed; so
-    are the nodes that are `ends`.
+    are the nodes that are `ends`. No target depends on a node older than the `floor`.
     """
 
     def __init__(
@@ -30,10 +30,12 @@ class Targets:
         self.variables: dict[int, list[int]] = {}
         self.partial = partial
         self.trained: set[int | None] = set()
+        self.floor = 0
         for k, x in enumerate(wanted):
             if isinstance(x, Variable):
                 self.variables.setdefault(id(x), []).append(k)
             self._add(k, x.node())
+        self.floor = self._oldest()
 
     @classmethod
     def of_nodes(cls, groups: Sequence[Sequence[Tensor]]) -> Targets:
@@ -42,7 +44,12 @@ class Targets:
         for k, nodes in enumerate(groups):
             for node in nodes:
                 targets._add(k, node)
+        targets.floor = targets._oldest()
         return targets
+
+    def _oldest(self) -> int:
+        """The serial of the oldest target; versions of Variables may be any."""
+        return 0 if self.variables else min(self.nodes, default=0)
 
     def _add(self, k: int, node: Tensor) -> None:
         self.nodes.setdefault(node.serial, []).append(k)
@@ -61,7 +68,7 @@ class Targets:
 
     def ends(self, node: Tensor) -> bool:
         """Whether derivatives are not followed past this node."""
-        if blocks(node) or node.serial in self.last:
+        if blocks(node) or node.serial in self.last or node.serial < self.floor:
             return True
         return self.partial and bool(self.of(node))
 

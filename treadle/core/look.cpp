@@ -2,7 +2,9 @@
 // what the numbers mean).
 #include "walk.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace treadle {
 namespace {
@@ -16,7 +18,7 @@ struct Known {
   PyObject* part = nullptr;                           // the mark of what lies in data
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen;
-  PyObject *of, *carried, *closed, *trainable, *program;  // names
+  PyObject *of, *results, *carried, *closed, *trainable, *program;  // names
 };
 Known known;
 
@@ -34,6 +36,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
       !k.frozen.find(reinterpret_cast<PyObject*>(k.variable), "frozen"))
     return nullptr;
   k.of = PyUnicode_InternFromString("variable");
+  k.results = PyUnicode_InternFromString("of");  // of a derivative: how many
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
   k.trainable = PyUnicode_InternFromString("trainable");
@@ -72,8 +75,8 @@ enum class Result { looked, otherwise, failed };
 
 class Looker {
  public:
-  Looker(PyObject* own, bool whole, bool behind, bool derived)
-      : own_(own), whole_(whole), behind_(behind), derived_(derived) {}
+  Looker(PyObject* own, bool whole, bool behind, bool derived, int64_t floor)
+      : own_(own), whole_(whole), behind_(behind), derived_(derived), floor_(floor) {}
 
   // Reads the whole graph, during which no Python runs.
   Result read(Walk& w, PyObject* roots, size_t first_update, size_t most) {
@@ -91,7 +94,8 @@ class Looker {
       PyObject* inputs = nodes.inputs.of(x);
       const bool waits = treadle::waits(x);
       PyObject* mark = nodes.mark.of(x);
-      bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs);
+      bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) &&
+                   number(nodes.serial.of(x)) > floor_;
       if (opens && !behind_ && mark == known.part) opens = false, parts = true;
       const bool marked = mark != Py_None && mark != scopes.mark;
       if (waits ? marked || !PyTuple_GET_SIZE(inputs)
@@ -113,6 +117,7 @@ class Looker {
         words.push_back(place);
       }
     }
+    oldest = oldest_;
     if (refused) return Result::otherwise;
     // What was assigned is all of it, and nothing but the frame refers to it twice.
     if (updates != given - first_update) return Result::otherwise;
@@ -182,6 +187,7 @@ class Looker {
   std::vector<Asked> unknown, variables;
   bool derives = false;  // a derivative is yet to be written out
   bool parts = false;    // some parts of data were not looked behind
+  int64_t oldest = -1;   // of the nodes that are derived by; known at the end
 
  private:
   // A word of a code and the number in a slot, which Python tells where that is empty.
@@ -193,7 +199,7 @@ class Looker {
 
   Result read_op(PyObject* x, bool waits, size_t& updates) {
     PyObject* op = nodes.op.of(x);
-    derives |= Py_TYPE(op) == known.derivative;
+    if (Py_TYPE(op) == known.derivative && !read_targets(x, op)) return Result::failed;
     if (Py_TYPE(op) != known.update) {
       const Code own = !waits ? open : nodes.mark.of(x) == Py_None ? waiting : constant;
       put(own, known.op_number, op);
@@ -209,6 +215,19 @@ class Looker {
       return PyErr_BadArgument(), Result::failed;
     words.push_back(update + codes * number(PyTuple_GET_ITEM(numbers, 0)));
     return Result::looked;
+  }
+
+  // The nodes that a derivative is taken by: its last operands.
+  bool read_targets(PyObject* x, PyObject* op) {
+    derives = true;
+    Ref results(PyObject_GetAttr(op, known.results));
+    const int64_t first = results ? 2 * number(results.get()) : -1;
+    if (first < 0) return false;
+    PyObject* inputs = nodes.inputs.of(x);
+    for (Py_ssize_t j = first; j < PyTuple_GET_SIZE(inputs); j++)
+      oldest_ = std::min<int64_t>(
+          oldest_, number(nodes.serial.of(PyTuple_GET_ITEM(inputs, j))));
+    return true;
   }
 
   // A node with a value.
@@ -291,6 +310,7 @@ class Looker {
 
   PyObject* own_;
   bool whole_, behind_, derived_;
+  int64_t floor_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 
 PyObject* list_of(const std::vector<int64_t>& numbers) {
@@ -312,8 +332,9 @@ PyObject* look(PyObject*, PyObject* args) {
       !are_nodes(roots))
     return nullptr;
   const Py_ssize_t count = PyList_GET_SIZE(roots);
+  int64_t floor = -1;
   for (bool behind = false;;) {
-    Looker looker(own, whole, behind, derived);
+    Looker looker(own, whole, behind, derived, floor);
     Ref found;
     {
       Lease w;
@@ -322,6 +343,7 @@ PyObject* look(PyObject*, PyObject* args) {
       if (result == Result::failed) return nullptr;
       // Derivatives go on behind values, and may be by data.
       if (looker.derives && (!whole || looker.parts)) {
+        if (!whole) floor = looker.oldest;  // older nodes lead to no target
         whole = behind = true;
         continue;
       }

@@ -48,8 +48,10 @@ void fetch(const Table& found, size_t k) {
   }
 }
 
-// All nodes below some roots; to where values begin unless the whole is asked for.
-void go(Walk& w, PyObject* roots, bool whole, bool described = false) {
+// All nodes below some roots; to where values begin unless the whole is asked for, and
+// then behind values that are newer than a floor.
+void go(Walk& w, PyObject* roots, bool whole, bool described = false,
+        int64_t floor = -1) {
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
     w.nodes.of(PySequence_Fast_GET_ITEM(roots, k));
   for (size_t k = 0; k < w.nodes.size(); k++) {
@@ -58,7 +60,7 @@ void go(Walk& w, PyObject* roots, bool whole, bool described = false) {
     w.serials.push_back(number(nodes.serial.of(node)));
     w.starts.push_back(static_cast<int64_t>(w.operands.size()));
     if (described) w.describe(node);
-    if (!whole && !waits(node)) continue;
+    if (!waits(node) && (!whole || w.serials.back() <= floor)) continue;
     PyObject* inputs = nodes.inputs.of(node);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
       w.operands.push_back(w.nodes.of(PyTuple_GET_ITEM(inputs, j)));
@@ -98,10 +100,11 @@ std::vector<PyObject*> ordered(const Walk& w, const std::vector<uint32_t>& order
 PyObject* walk(PyObject*, PyObject* args) {
   PyObject* roots;
   int whole;
-  if (!PyArg_ParseTuple(args, "Op", &roots, &whole) || !are_nodes(roots))
+  long long floor = -1;
+  if (!PyArg_ParseTuple(args, "Op|L", &roots, &whole, &floor) || !are_nodes(roots))
     return nullptr;
   Lease w;
-  go(*w, roots, whole);
+  go(*w, roots, whole, false, floor);
   return listed(ordered(*w, order_of(w->serials)));
 }
 
@@ -153,7 +156,8 @@ PyObject* columns(PyObject*, PyObject* roots) {
 
 PyMethodDef walk_functions[] = {
     {"walk", walk, METH_VARARGS,
-     "walk(roots, whole): nodes in creation order, to where values begin or all."},
+     "walk(roots, whole, floor=-1): nodes in creation order, to where values begin or "
+     "all, but what is behind values no newer than the floor."},
     {"columns", columns, METH_O, "columns(roots): the fields of Columns in turn."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -18,6 +18,7 @@ from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import oldest_target
 from treadle.graph.variable import Update, Variable
 
 __all__ = ["MOST", "Look", "Owned", "look"]
@@ -87,13 +88,15 @@ def look(
 
 
 def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bool,
-            derived: bool, most: int, data: bool = False) -> Found | None:  # fmt: skip
+            derived: bool, most: int, data: bool = False,
+            floor: int = -1) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
     nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
     if len(place) < len(nodes):  # one is asked for twice
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
-    changes, refused, parts, derives = 0, False, False, False
+    changes, refused, parts = 0, False, False
+    derivatives = list[Tensor]()
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -101,7 +104,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             return None
         part = whole and not data and node.mark is PART
         parts = parts or (part and not waits)
-        if not waits and (part or not (whole and node.inputs)):
+        ends = part or not (whole and node.inputs and node.serial > floor)
+        if not waits and ends:
             leaf = _leaf(node, own, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
@@ -110,9 +114,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
-        derives = derives or node.op.family == "derivative"
-        if derives and (parts or not whole):  # it goes on behind values, or by data
-            break
+        if node.op.family == "derivative":
+            derivatives.append(node)
         changes += type(node.op) is Update
         if type(node.op) is not Update:
             code = OPEN if not waits else WAITS if node.mark is None else WITHOUT
@@ -130,9 +133,12 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             uses[at] += 1
             words.append(at)
     node = x = None  # type: ignore[assignment]
-    if derives and (parts or not whole):
+    if derivatives and (parts or not whole):  # these go on behind values, or by data
+        floor = -1 if whole else oldest_target(derivatives)
         nodes.clear()  # they would count
-        return _looked(roots, asked, updates, own, True, derived, most, True)
+        derivatives.clear()
+        return _looked(roots, asked, updates, own, True, derived, most, True, floor)
+    derivatives.clear()
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates

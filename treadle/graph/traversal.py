@@ -17,15 +17,18 @@ _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
 
 def reach(
-    roots: Iterable[Tensor], stop: Callable[[Tensor], bool] | None = None
+    roots: Iterable[Tensor],
+    stop: Callable[[Tensor], bool] | None = None,
+    floor: int = -1,
 ) -> list[Tensor]:
     """Every node the roots depend on, themselves included, in creation order.
 
-    The inputs of a node for which `stop` holds are not followed.
+    The inputs of a node for which `stop` holds, or that has a value and is no newer
+    than the serial `floor`, are not followed.
     """
     stack = list(roots)
     if stop is None and native is not None:
-        found: list[Tensor] = native.walk(stack, True)
+        found: list[Tensor] = native.walk(stack, True, floor)
         return found
     seen: dict[int, Tensor] = {}
     while stack:
@@ -33,7 +36,8 @@ def reach(
         serial = node.serial
         if serial not in seen:
             seen[serial] = node
-            if stop is None or not stop(node):
+            known = serial <= floor and node.stored is not None
+            if not known and (stop is None or not stop(node)):
                 stack += node.inputs
     return [seen[serial] for serial in sorted(seen)]
 
@@ -41,7 +45,8 @@ def reach(
 def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     """The nodes a run has to visit: those without a value, and where they begin.
 
-    What is yet to be derived is visited whole: its values are known, its recipes asked.
+    What is yet to be derived is visited as far as targets can be: its values are known,
+    its recipes asked.
     """
     nodes = _visited(list(roots))
     kinds = set(map(type, map(_op, nodes)))
@@ -50,8 +55,18 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     if not any(x.inputs for x in nodes if x.stored is not None):
         return nodes
     derived = [x for x in nodes if x.op.family == "derivative" and x.stored is None]
-    recipes = reach([x for d in derived for x in d.inputs])
+    floor = oldest_target(derived)
+    recipes = reach([x for d in derived for x in d.inputs], floor=floor)
     return _in_order({*nodes, *recipes})
+
+
+def oldest_target(derivatives: Iterable[Tensor]) -> int:
+    """The serial of the oldest node that derivatives are taken by.
+
+    No older node depends on any of them: serials grow from operands to results.
+    """
+    targets = (x for d in derivatives for x in d.inputs[2 * d.op.of :])  # type: ignore[attr-defined]
+    return min(map(by_serial, targets), default=-1)
 
 
 def _visited(roots: list[Tensor]) -> list[Tensor]:
@@ -103,7 +118,13 @@ def opened(nodes: Sequence[Tensor]) -> set[int]:
     if not evaluated or not any(n.op.family == "derivative" for n in nodes):
         return set()
     here = {n.serial for n in nodes}
-    return {n.serial for n in evaluated if here.issuperset(x.serial for x in n.inputs)}
+    waiting = (n for n in nodes if n.op.family == "derivative" and n.stored is None)
+    floor = oldest_target(waiting)
+    return {
+        n.serial
+        for n in evaluated
+        if n.serial > floor and here.issuperset(x.serial for x in n.inputs)
+    }
 
 
 def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
