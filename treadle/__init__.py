@@ -131,6 +131,7 @@ _reserve.begin()
 
 if _TYPE_CHECKING:
     from treadle import data as data
+    from treadle import distributed as distributed
     from treadle import io as io
     from treadle import train as train
     from treadle.io.graph import load_computation as load_computation
@@ -144,6 +145,7 @@ if _TYPE_CHECKING:
 _LATER = {
     "Model": "train.model",
     "data": "data",
+    "distributed": "distributed",
     "from_onnx": "io.onnx",
     "io": "io",
     "load": "io.store",

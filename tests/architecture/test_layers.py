@@ -13,7 +13,8 @@ from tests.cases import each
 ROOT = Path(__file__).resolve().parents[2] / "treadle"
 LAYERS = [
     "core", "base", "graph", "ops", "autodiff", "batch", "rewrite", "loops", "program",
-    "engines", "runtime", "nn", "optim", "io", "viz", "data", "train", "cli",
+    "engines", "runtime", "nn", "optim", "io", "viz", "data", "distributed", "train",
+    "cli",
 ]  # fmt: skip
 FILES = sorted(p for p in ROOT.rglob("*.py"))
 CASES = [pytest.param(p, id=str(p.relative_to(ROOT))) for p in FILES]

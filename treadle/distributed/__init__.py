@@ -1,0 +1,38 @@
+"""Several processes that train one network: collectives as nodes, launching.
+
+>>> import treadle as td
+>>> td.distributed.rank(), td.distributed.size()
+(0, 1)
+"""
+
+from treadle.base.boundary import guard as _guard
+from treadle.distributed.collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    recv,
+    reduce,
+    reduce_scatter,
+    send,
+)
+from treadle.distributed.communicator import Communicator, DistributedError
+from treadle.distributed.world import rank, size, world
+
+__all__ = [
+    "Communicator",
+    "DistributedError",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "rank",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "send",
+    "size",
+    "world",
+]
+
+_guard(globals())

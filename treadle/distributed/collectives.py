@@ -1,0 +1,324 @@
+"""Collectives as nodes of the graph: what all ranks compute together.
+
+They have an effect, which is that other ranks wait: in a run each is carried out once,
+in the order in which it was written, and is not merged with an equal one. What no run
+asks for is not carried out, so that all ranks have to ask for the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import is_inexact
+from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import Type
+from treadle.distributed import fixed
+from treadle.distributed.communicator import Communicator
+from treadle.distributed.fixed import REDUCTIONS
+from treadle.distributed.world import world
+from treadle.graph.leaves import as_tensor
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Family
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "send",
+]
+
+
+class Collective(Family):
+    """What the ranks do together with one operand each."""
+
+    __slots__ = ()
+    family = "opaque"
+    arity = 1
+
+    def infer(self, *types: Type) -> Type:
+        return Type(types[0].shape, types[0].dtype)
+
+    def numpy(self, *arrays: Any) -> Array:
+        comm = world()
+        comm.name_call(self.name)
+        try:
+            return self.done(comm, np.asarray(arrays[0], order="C"))
+        finally:
+            comm.name_call("")
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        """The result on this rank."""
+        raise NotImplementedError
+
+    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return None  # ranks may have other numbers of rows
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor([1.0])
+        return [
+            Mistake(lambda: all_reduce(x, "product"), ArgumentError, "sum, mean, max"),
+            Mistake(lambda: broadcast(x, 7), ArgumentError, "from 0 to"),
+        ]
+
+
+@op(effect="each", repeatable=False, tolerance="R")
+class AllReduce(Collective):
+    """The reduction over all ranks, on all ranks."""
+
+    reduction: str = "sum"
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        return fixed.all_reduce(comm, x, self.reduction)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if self.reduction in ("sum", "mean"):
+            return (AllReduce(self.reduction)(g),)
+        total, hits = AllReduce("sum")(g), (xs[0] == y).astype(g.type.dtype)
+        return (total * hits / AllReduce("sum")(hits),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls("sum"), (Input((2, 3)),)),
+            Sample(cls("mean"), (Input((5,)),)),
+            Sample(cls("max"), (Input((0, 3)),)),
+            Sample(cls("min"), (Input(()),)),
+        ]
+
+
+@op(effect="each", repeatable=False, tolerance="E")
+class AllGather(Collective):
+    """What all `size` ranks give, one after the other along the first axis."""
+
+    size: int
+
+    def infer(self, *types: Type) -> Type:
+        first, *others = _with_rows(types[0])
+        return Type((self.size * first, *others), types[0].dtype)
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        return comm.all_gather(x).reshape(-1, *x.shape[1:])
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (ReduceScatter(self.size)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
+
+
+@op(effect="each", repeatable=False, tolerance="R")
+class ReduceScatter(Collective):
+    """The sum over `size` ranks, of which each gets its part of the first axis."""
+
+    size: int
+
+    def infer(self, *types: Type) -> Type:
+        first, *others = _parted(types[0], self.size)
+        return Type((first // self.size, *others), types[0].dtype)
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        return fixed.reduce_scatter(comm, x.reshape(self.size, -1, *x.shape[1:]))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (AllGather(self.size)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
+
+
+@op(effect="each", repeatable=False, tolerance="E")
+class AllToAll(Collective):
+    """Part k of the first axis goes to rank k; what comes from it takes its place."""
+
+    size: int
+
+    def infer(self, *types: Type) -> Type:
+        _parted(types[0], self.size)
+        return Type(types[0].shape, types[0].dtype)
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        return comm.all_to_all(x.reshape(self.size, -1, *x.shape[1:])).reshape(x.shape)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (AllToAll(self.size)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
+
+
+@op(effect="each", repeatable=False, tolerance="E")
+class FromRoot(Collective):
+    """What one rank gives, on all ranks."""
+
+    root: int
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        return comm.broadcast(x, self.root)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (ToRoot(self.root)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
+
+
+@op(effect="each", repeatable=False, tolerance="R")
+class ToRoot(Collective):
+    """The sum over all ranks on one of them, zeros on the others."""
+
+    root: int
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        total = fixed.all_reduce(comm, x)
+        return total if comm.rank == self.root else np.zeros_like(total)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (FromRoot(self.root)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
+
+
+@op(effect="each", repeatable=False, tolerance="E")
+class Exchange(Collective):
+    """The operand goes to one rank; the result, of its type, comes from another one.
+
+    Without a source it is zeros. Its cotangent goes the way back.
+    """
+
+    to: int | None
+    source: int | None
+
+    def done(self, comm: Communicator, x: Array) -> Array:
+        if self.to is not None:
+            comm.send(x, self.to)
+        return np.zeros_like(x) if self.source is None else comm.receive(x, self.source)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Exchange(self.source, self.to)(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [Sample(cls(0, 0), (Input((2, 3)),)), Sample(cls(0, 0), (Input(()),))]
+
+
+def _with_rows(t: Type) -> tuple[int, ...]:
+    if not t.shape:
+        raise ShapeError(f"{t} has no first axis", hint="give it one: x.reshape(1)")
+    return t.shape
+
+
+def _parted(t: Type, size: int) -> tuple[int, ...]:
+    """A shape of which each rank has as many rows."""
+    if _with_rows(t)[0] % size:
+        raise ShapeError(f"{t.shape[0]} rows are not parts for {size} ranks")
+    return t.shape
+
+
+def all_reduce(x: Any, reduction: str = "sum") -> Tensor:
+    """The sum over all ranks (or mean, max, min), on all ranks: of `x`'s type.
+
+    Sums are made in a fixed order, so that all ranks get the same bits. A rank's loss
+    counts once: the gradient by `x` is the sum of all ranks' cotangents.
+
+    >>> import treadle as td
+    >>> td.distributed.all_reduce(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    if reduction not in REDUCTIONS:
+        raise ArgumentError(
+            f"a reduction is one of {', '.join(REDUCTIONS)}, not {reduction!r}"
+        )
+    node = as_tensor(x)
+    if reduction == "mean" and not is_inexact(node.type.dtype):
+        raise ArgumentError(f"a mean is of floats, not of {node.type}")
+    return AllReduce(reduction)(node)
+
+
+def all_gather(x: Any) -> Tensor:
+    """What all ranks give, one after the other along the first axis, on all ranks.
+
+    >>> import treadle as td
+    >>> td.distributed.all_gather(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    return AllGather(world().size)(as_tensor(x))
+
+
+def reduce_scatter(x: Any) -> Tensor:
+    """The sum over all ranks, of which rank r gets part r of the first axis.
+
+    >>> import treadle as td
+    >>> td.distributed.reduce_scatter(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    return ReduceScatter(world().size)(as_tensor(x))
+
+
+def all_to_all(x: Any) -> Tensor:
+    """Part k of the first axis goes to rank k; what comes from there takes its place.
+
+    >>> import treadle as td
+    >>> td.distributed.all_to_all(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    return AllToAll(world().size)(as_tensor(x))
+
+
+def broadcast(x: Any, root: int = 0) -> Tensor:
+    """What rank `root` gives, on all ranks; others give anything of the same type.
+
+    >>> import treadle as td
+    >>> td.distributed.broadcast(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    return FromRoot(world().check_rank(root, "root"))(as_tensor(x))
+
+
+def reduce(x: Any, root: int = 0) -> Tensor:
+    """The sum over all ranks on rank `root`; zeros on the others.
+
+    >>> import treadle as td
+    >>> td.distributed.reduce(td.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    return ToRoot(world().check_rank(root, "root"))(as_tensor(x))
+
+
+def send(x: Any, to: int) -> Tensor:
+    """Send `x` to a rank, which calls `recv`: a scalar 0 that stands for having sent.
+
+    Add it to the loss, or ask for it together with what is received: then it is sent,
+    and the gradient comes back the same way.
+
+    >>> import treadle as td
+    >>> sent = td.distributed.send(td.asarray([1.0, 2.0]), to=0)
+    >>> float(sent), td.distributed.recv(td.zeros(2), source=0).tolist()
+    (0.0, [1.0, 2.0])
+    """
+    done = Exchange(world().check_rank(to, "to"), None)(as_tensor(x))
+    total: Tensor = done.sum()
+    return total
+
+
+def recv(like: Any, source: int) -> Tensor:
+    """What a rank has sent here, of the shape and dtype of `like`.
+
+    Derivatives go back to the sender where `like` depends on what is trained, as a
+    product of a parameter with 0 does.
+    """
+    return Exchange(None, world().check_rank(source, "source"))(as_tensor(like))

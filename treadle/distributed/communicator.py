@@ -1,0 +1,115 @@
+"""Communicator: what the ranks of one program say to each other, as NumPy arrays."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ArgumentError, RunError
+
+__all__ = ["Communicator", "DistributedError"]
+
+Array = np.ndarray[Any, Any]
+
+
+class DistributedError(RunError):
+    """Ranks that did not come, or that do not agree."""
+
+
+class Communicator:
+    """The ranks of one program, 0 to size - 1, of which this process is `rank`.
+
+    Every method but `send` and `receive` is a collective: all ranks call it, in the
+    same order, with arrays of the same shape and dtype. Results are arrays of the
+    caller's own.
+    """
+
+    rank: int = 0
+    size: int = 1
+    timeout: float = 60.0
+
+    def all_gather(self, x: Array) -> Array:
+        """What all ranks give: [size, *x.shape], by rank."""
+        raise NotImplementedError
+
+    def all_to_all(self, x: Array) -> Array:
+        """x[k] goes to rank k; row r of the result is what rank r has sent here."""
+        raise NotImplementedError
+
+    def broadcast(self, x: Array, root: int) -> Array:
+        """What rank `root` gives, on all ranks."""
+        raise NotImplementedError
+
+    def send(self, x: Array, to: int) -> None:
+        """Send to one rank, without waiting until it receives."""
+        raise NotImplementedError
+
+    def receive(self, like: Array, source: int) -> Array:
+        """What a rank sends: an array of the shape and dtype of `like`."""
+        raise NotImplementedError
+
+    def messages(self, message: bytes) -> list[bytes]:
+        """What all ranks say, of any length, by rank."""
+        lengths = self.all_gather(np.array([len(message)], np.int64))[:, 0]
+        padded = np.zeros(int(lengths.max()), np.uint8)
+        padded[: len(message)] = np.frombuffer(message, np.uint8)
+        rows = self.all_gather(padded)
+        return [row[:n].tobytes() for row, n in zip(rows, lengths, strict=True)]
+
+    def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+        self.all_gather(np.zeros(1, np.uint8))
+
+    def name_call(self, name: str) -> None:
+        """Say what the next calls are a part of, for errors that name it."""
+
+    def check_rank(self, rank: int, what: str) -> int:
+        """The number of a rank; ArgumentError where there is none."""
+        if not isinstance(rank, int) or not 0 <= rank < self.size:
+            raise ArgumentError(
+                f"{what} is a rank from 0 to {self.size - 1}, not {rank!r}"
+            )
+        return rank
+
+
+class Alone(Communicator):
+    """One rank, without MPI: what it sends, it receives itself.
+
+    >>> Alone().all_gather(np.array([1, 2])).tolist()
+    [[1, 2]]
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[Array] = deque()
+
+    def all_gather(self, x: Array) -> Array:
+        return np.array(x)[None]
+
+    def all_to_all(self, x: Array) -> Array:
+        return np.array(x)
+
+    def broadcast(self, x: Array, root: int) -> Array:
+        return np.array(x)
+
+    def send(self, x: Array, to: int) -> None:
+        self._sent.append(np.array(x))
+
+    def receive(self, like: Array, source: int) -> Array:
+        if not self._sent:
+            raise DistributedError(
+                "the only rank receives what it has not sent",
+                hint="start more ranks: treadle launch -n 2 program.py",
+            )
+        return self._sent.popleft()
+
+
+def first_difference(values: Sequence[Any]) -> int | None:
+    """The first rank that says something else than rank 0; None where all agree.
+
+    >>> first_difference(["a", "a", "b"])
+    2
+    """
+    return next((k for k, x in enumerate(values) if x != values[0]), None)
