@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,45 +30,48 @@ import treadle as td
 from treadle.distributed import rank, size, world
 world().timeout = 20
 def tell(x):
-    print("RESULT " + json.dumps([rank(), x]), flush=True)
+    with open(os.path.join(os.environ["TOLD"], str(rank())), "w") as file:
+        json.dump(x, file)
 """
 
 
-def start(count: int, program: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a program on so many ranks, one thread each; one without a launcher."""
-    launcher = [] if count == 1 else [str(MPIEXEC), "-n", str(count)]
-    source = _START + textwrap.dedent(program)
-    return subprocess.Popen(
-        [*launcher, sys.executable, "-c", source, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TREADLE_THREADS": "1"},
-    )
+class Job:
+    """A program on so many ranks, one thread each; one rank has no launcher."""
 
+    def __init__(self, count: int, program: str, *arguments: str) -> None:
+        launcher = [] if count == 1 else [str(MPIEXEC), "-n", str(count)]
+        source = _START + textwrap.dedent(program)
+        self.folder = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(
+            [*launcher, sys.executable, "-c", source, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "TREADLE_THREADS": "1", "TOLD": self.folder.name},
+        )
 
-def finish(job: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, output and errors of a job, which is ended if it takes too long."""
-    try:
-        out, err = job.communicate(timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        job.kill()
-        out, err = job.communicate()
-        pytest.fail(f"the ranks hang\n{out}\n{err}")
-    return job.returncode, out, err
+    def finish(self) -> tuple[int, str]:
+        """Exit code and what it printed; one that takes too long is ended."""
+        try:
+            out, err = self.process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            out, err = self.process.communicate()
+            pytest.fail(f"the ranks hang\n{out}\n{err}")
+        return self.process.returncode, out + err
 
-
-def results(out: str) -> dict[int, Any]:
-    """What `tell` has printed last on each rank."""
-    lines = [line for line in out.splitlines() if line.startswith("RESULT ")]
-    return dict(json.loads(line.removeprefix("RESULT ")) for line in lines)
+    def told(self) -> dict[int, Any]:
+        """What `tell` was given last on each rank."""
+        files = Path(self.folder.name).iterdir()
+        return {int(file.name): json.loads(file.read_text()) for file in files}
 
 
 def ranks(count: int, program: str, *arguments: str) -> list[Any]:
     """What a program tells on each of so many ranks."""
-    code, out, err = finish(start(count, program, *arguments))
-    assert code == 0, f"{out}\n{err}"
-    found = results(out)
-    assert sorted(found) == list(range(count)), f"{out}\n{err}"
+    job = Job(count, program, *arguments)
+    code, text = job.finish()
+    assert code == 0, text
+    found = job.told()
+    assert sorted(found) == list(range(count)), text
     return [found[k] for k in range(count)]

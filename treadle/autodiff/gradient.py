@@ -28,6 +28,7 @@ __all__ = [
     "grad",
     "graded",
     "gradings",
+    "put_gradients",
     "trainable_variables",
     "value_and_grad",
     "variables",
@@ -151,7 +152,7 @@ _graded = _Graded()
 def _note(p: Variable) -> None:
     key, found = id(p), _graded.found
     _graded.calls += 1
-    known = found.get(key)
+    known = found.pop(key, None)  # the order is that in which they were given last
     ref = weakref.ref(p, partial(found.pop, key)) if known is None else known[0]
     found[key] = ref, _graded.calls
 
@@ -181,7 +182,18 @@ def backward(y: Any) -> None:
     node = as_tensor(y)
     own, found = _derived(node, seed_for(node))
     pairs = zip([p.grad for p in own], found, strict=True)
-    give_gradients(own, [g if old is None else old + g for old, g in pairs])
+    put_gradients(own, [g if old is None else old + g for old, g in pairs])
+
+
+def put_gradients(own: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
+    """Have parameters hold gradients as if `backward` had made them.
+
+    >>> import treadle as td
+    >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.5)
+    >>> put_gradients([x], [td.constant(3.0)]); opt.step(); float(x)
+    0.5
+    """
+    give_gradients(own, gradients)
     for p in own:
         _note(p)
 

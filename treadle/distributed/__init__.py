@@ -17,10 +17,12 @@ from treadle.distributed.collectives import (
     send,
 )
 from treadle.distributed.communicator import Communicator, DistributedError
+from treadle.distributed.parallel import DataParallel
 from treadle.distributed.world import rank, size, world
 
 __all__ = [
     "Communicator",
+    "DataParallel",
     "DistributedError",
     "all_gather",
     "all_reduce",

@@ -1,0 +1,265 @@
+"""DataParallel: the same bits on all numbers of ranks; what one process computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treadle as td
+from tests.distributed.jobs import NEEDS_MPI, ranks
+from tests.distributed.workloads import WORKLOADS, Images, digest, trained
+from treadle.base.options import current
+from treadle.distributed import fixed
+from treadle.distributed.layout import Layout
+from treadle.distributed.parallel import shards_of
+from treadle.distributed.share import Buffers, Rows, Share, Sum, levels
+
+UPDATES = 4
+RUN = """
+from tests.distributed.workloads import WORKLOADS, digest, trained
+settings = json.loads(sys.argv[1])
+tell({name: digest(*trained(name, 4, 4, **settings)) for name in WORKLOADS})
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("count", [2, 4])
+def test_weights_and_states_are_those_of_one_rank_to_the_bit(count: int) -> None:
+    found = ranks(count, RUN, "{}")
+    alone = {name: digest(*trained(name, UPDATES, 4)) for name in WORKLOADS}
+    assert found == [alone] * count
+
+
+def summed(weights: Any, gradients: list[Any], **settings: Any) -> np.ndarray:
+    """Weights after each of `gradients`, one a shard, has been stepped by."""
+    w = td.param("w", init=weights)
+    opt = td.distributed.DataParallel(td.optim.Adam([w], lr=0.1), **settings)
+    for g in gradients:
+        opt.step((w * g).sum())
+    return w.numpy()
+
+
+def test_two_shards_are_two_steps_that_are_accumulated() -> None:
+    first = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    gradients = list(np.random.default_rng(1).normal(size=(4, 7, 3)).astype(np.float32))
+    w = td.param("w", init=first)
+    opt = td.optim.Adam([w], lr=0.1, accumulate=2)
+    for g in gradients:
+        opt.step((w * g).sum())
+    assert summed(first, gradients, shards=2).tobytes() == w.numpy().tobytes()
+
+
+def test_one_shard_is_the_optimizer_itself() -> None:
+    for name in WORKLOADS:
+        other, _ = trained(name, 1, 1, lambda: td.optim.SGD(lr=0.1))
+        td.set_options(seed=5)
+        model = WORKLOADS[name]()
+        current().scope.count = 1 << 24  # as of the first shard
+        td.optim.SGD(lr=0.1).step(model.loss(0))
+        for key, a in model.state_dict().items():
+            b = other.state_dict()[key]
+            np.testing.assert_allclose(a, b, 1e-5, 1e-7, err_msg=f"{name} {key}")
+
+
+def test_backward_and_step_without_a_loss() -> None:
+    w = td.param("w", init=[1.0, 2.0])
+    opt = td.distributed.DataParallel(td.optim.SGD([w], lr=0.5), shards=2)
+    for factor in (1.0, 3.0):
+        (w * factor).sum().backward()
+        assert opt.step() is None
+    assert w.tolist() == [0.0, 1.0]
+    assert w.grad is None
+
+
+def test_what_no_shard_uses_rests_and_what_one_uses_counts_as_zero_elsewhere() -> None:
+    used, rare, never = (td.param(name, init=1.0) for name in ("used", "rare", "never"))
+    inner = td.optim.Momentum([used, rare, never], lr=1.0)
+    opt = td.distributed.DataParallel(inner, shards=2)
+    for _ in range(2):
+        opt.step(used * 1.0)
+        opt.step(used * 1.0 + rare * 4.0)
+    assert float(rare) == pytest.approx(1.0 - 2.0 - (2.0 + 0.9 * 2.0))
+    assert float(never) == 1.0
+    assert not any(key.startswith("never/") for key in opt.state_dict())
+
+
+def test_a_tied_table_has_rows_and_a_dense_gradient() -> None:
+    def table(shards: int) -> np.ndarray:
+        t = td.lookup("table", (5, 2), init=np.ones((5, 2), np.float32))
+        opt = td.distributed.DataParallel(td.optim.SGD([t], lr=1.0), shards=shards)
+        for _ in range(shards // 2):
+            opt.step(td.rows(t, [1, 1, 3]).sum())
+            opt.step((t * 2.0).sum() + td.rows(t, [0]).sum())
+        return t.numpy()
+
+    wanted = 1 - np.array([[1.5], [2.0], [1.0], [1.5], [1.0]]).repeat(2, 1)
+    np.testing.assert_array_equal(table(2), wanted)
+    np.testing.assert_array_equal(table(4), wanted)
+
+
+def test_statistics_are_the_mean_over_the_shards() -> None:
+    td.set_options(seed=3)
+    model = Images()
+    norm = model.layers[1]
+    opt = td.distributed.DataParallel(td.optim.SGD(lr=0.0), model, shards=4)
+    for k in range(4):
+        opt.step(model.loss(k))
+    td.set_options(seed=3)
+    means = []
+    for k in range(4):
+        fresh = Images()
+        fresh.layers[0].load_state_dict(model.layers[0].state_dict())
+        float(fresh.loss(k))
+        means.append(fresh.layers[1].running_mean.numpy())
+    np.testing.assert_allclose(norm.running_mean.numpy(), np.mean(means, 0), rtol=1e-6)
+    assert int(norm.num_batches_tracked) == 1
+
+
+@NEEDS_MPI
+def test_ranks_with_unequal_numbers_of_batches_end_together() -> None:
+    program = """
+    x = td.param("x", init=0.0)
+    opt = td.distributed.DataParallel(td.optim.SGD([x], lr=1.0))
+    for k in range(1 if rank() == 0 else 3):
+        opt.step(x * (k + 1.0))
+    opt.join()
+    tell([float(x), opt.updates])
+    """
+    assert ranks(2, program) == [[-6.0, 3]] * 2  # 1, then 2 and 3 of one rank alone
+
+
+def test_a_last_update_of_some_shards_is_their_mean() -> None:
+    x = td.param("x", init=0.0)
+    opt = td.distributed.DataParallel(td.optim.SGD([x], lr=1.0), shards=4)
+    for k in range(6):
+        opt.step(x * (k + 1.0))
+    opt.join()
+    assert float(x) == -(2.5 + 5.5)
+    assert opt.updates == 2
+    opt.join()
+    assert opt.updates == 2
+
+
+def test_a_state_goes_on_and_is_told_between_updates_only() -> None:
+    model, opt = trained("images", 4, 4)
+    half, before = trained("images", 2, 4)
+    other, after = trained("images", 0, 4)
+    other.load_state_dict(half.state_dict())
+    after.load_state_dict(before.state_dict())
+    for k in range(8, 16):
+        after.step(other.loss(k))
+    assert digest(other, after) == digest(model, opt)
+    after.step(other.loss(16))
+    with pytest.raises(td.ArgumentError, match="1 of this rank's 4 shards wait"):
+        after.state_dict()
+
+
+def test_gradients_that_are_not_finite_leave_an_update_out() -> None:
+    x = td.param("x", init=1.0)
+    inner = td.optim.SGD([x], lr=1.0, on_nan="skip")
+    opt = td.distributed.DataParallel(inner, shards=2)
+    opt.step(x * np.inf)
+    opt.step(x * 1.0)
+    assert (float(x), inner.skipped) == (1.0, 1)
+    opt.step(x * 1.0)
+    opt.step(x * 1.0)
+    assert float(x) == 0.0
+
+
+def test_a_scaled_loss_is_scaled_back() -> None:
+    first = np.ones((3,), np.float32)
+    gradients = [np.full(3, 2.0, np.float32)] * 2
+    w = td.param("w", init=first)
+    inner = td.optim.SGD([w], lr=0.25, loss_scale=8.0)
+    opt = td.distributed.DataParallel(inner, shards=2)
+    for g in gradients:
+        opt.step((w * g).sum())
+    assert w.tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("shards, size", [(3, 2), (6, 2), (12, 2), (0, 1), (2, 4)])
+def test_shards_that_ranks_cannot_share(shards: int, size: int) -> None:
+    with pytest.raises(td.ArgumentError, match="not to be had"):
+        shards_of(shards, size)
+
+
+def test_what_is_not_known_is_refused() -> None:
+    w, other = td.param("w", init=1.0), td.param("other", init=1.0)
+    with pytest.raises(td.ArgumentError, match="lists no parameters"):
+        td.distributed.DataParallel(td.optim.SGD())
+    model = td.nn.Linear(1, 1)
+    opt = td.distributed.DataParallel(td.optim.SGD(), model)
+    with pytest.raises(td.GradientError, match="trains 'other'"):
+        opt.step(model(td.ones((1, 1))).sum() + other)
+    del w
+
+
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
+    p, q = td.param("p", (3,)), td.lookup("q", (6, 2))
+    layout = Layout([("p", p), ("q", q)])
+    draws = np.random.default_rng(seed)
+    every = []
+    for _ in range(shards):
+        share = Share.empty(layout, Buffers(draws.normal(size=2), np.zeros(0, int)))
+        (flat,) = share.flat.values()
+        flat[:] = draws.normal(size=flat.shape)
+        ids = np.flatnonzero(draws.random(6) < 0.5)
+        values = draws.normal(size=(len(ids), 2)).astype(np.float32)
+        every.append(
+            Share(1, share.used, share.flat, {0: Rows(ids, values)},
+                  share.buffers)
+        )  # fmt: skip
+    (dtype,) = layout.sizes
+    flat = fixed.tree([s.flat[dtype].copy() for s in every], np.add)
+    rows = fixed.tree([s.rows[0] for s in every], Rows.plus)
+    total = Sum(levels(shards))
+    for share in every:
+        total.add(share)
+    whole = total.take()
+    assert whole.count == shards
+    assert whole.flat[dtype].tobytes() == flat.tobytes()
+    assert whole.rows[0].values.tobytes() == rows.values.tobytes()
+
+
+DIFFER = {
+    "seed": ("td.set_options(seed=rank())", "seed is 1, there 0"),
+    "shape": ("x = td.param('x', init=np.ones(2 + rank()))", "x: float64[3], there"),
+    "rate": ("inner = td.optim.SGD([x], lr=1.0 + rank())", "lr=2.0"),
+    "state": ("update = rank()", "rank 1 is at update 1, rank 0 at update 0"),
+}
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("what", DIFFER)
+def test_ranks_that_differ_are_told_in_what(what: str) -> None:
+    change, message = DIFFER[what]
+    program = f"""
+    x, update = td.param("x", init=np.ones(2)), 0
+    inner = td.optim.SGD([x], lr=1.0)
+    {change}
+    if "{what}" == "shape":
+        inner = td.optim.SGD([x], lr=1.0)
+    try:
+        opt = td.distributed.DataParallel(inner)
+        opt.updates = update
+        opt.step(x.sum())
+    except td.distributed.DistributedError as error:
+        tell(str(error))
+    """
+    lines = ranks(2, program)
+    assert all("rank 1" in line and message in line for line in lines), lines
+
+
+@NEEDS_MPI
+def test_all_ranks_begin_with_the_parameters_of_rank_0() -> None:
+    program = """
+    x = td.param("x", init=np.full(3, 1.0 + rank()))
+    opt = td.distributed.DataParallel(td.optim.SGD([x], lr=1.0))
+    tell(x.tolist())
+    """
+    assert ranks(2, program) == [[1.0] * 3] * 2

@@ -1,0 +1,328 @@
+"""DataParallel: an optimizer whose steps are made of the gradients of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle import __version__
+from treadle.autodiff.gradient import graded, gradings, put_gradients
+from treadle.base.dtypes import accumulator
+from treadle.base.errors import ArgumentError, GradientError
+from treadle.base.options import current
+from treadle.distributed.agreement import agree, machine
+from treadle.distributed.buffers import Statistics
+from treadle.distributed.communicator import Communicator
+from treadle.distributed.exchange import exchange, send_variables
+from treadle.distributed.layout import Layout
+from treadle.distributed.share import Rows, Share, Sum, levels
+from treadle.distributed.world import world
+from treadle.graph.awaited import Awaited
+from treadle.graph.gradients import give_gradients
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.nn.module import Module
+from treadle.nn.state import Keys
+from treadle.ops.lookup import RowsToDense, sparse_rows
+from treadle.optim.gradients import plain
+from treadle.optim.groups import Group
+from treadle.optim.optimizer import Optimizer
+from treadle.optim.release import release
+from treadle.runtime.again import Plans
+from treadle.runtime.evaluate import run
+
+__all__ = ["DataParallel"]
+
+Array = np.ndarray[Any, Any]
+
+UPDATE = "distributed.update"  # the count of updates, beside an optimizer's states
+_DRAWS = 1 << 24  # random draws that one shard may take
+
+
+class DataParallel:
+    """An optimizer for several ranks: the loop stays as it is.
+
+    An update is made of `shards` losses (default: one a rank), whatever the number of
+    ranks is, which divides it: each call of `step(loss)` gives one, and the last one of
+    a rank ends the update. Rank r has the shards from r * shards / ranks on. The
+    gradient is the mean over the shards that have a loss, summed in one fixed order, so
+    that 1, 2 and 4 ranks come to the same bits: a shard has its batch, its forest, its
+    draws and its statistics.
+
+    `model` names the parameters and buffers; without, the optimizer lists parameters.
+    All ranks begin with those of rank 0. Ranks may run different graphs: a parameter
+    that some shards do not use has a gradient of 0 there, and one that none uses rests.
+    Buffers that shards assign (running statistics) become the mean of what they made.
+    Clipping, accumulation, loss scale and what else the optimizer does see the whole
+    gradient. Raises DistributedError where ranks differ or do not come in `timeout`
+    seconds.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> opt = td.distributed.DataParallel(td.optim.SGD([x], lr=0.25), shards=2)
+    >>> float(opt.step(x * x)), float(x)
+    (4.0, 2.0)
+    >>> float(opt.step(3 * x)), float(x)
+    (6.0, 1.125)
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        model: Module | None = None,
+        *,
+        shards: int | None = None,
+        communicator: Communicator | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.optimizer = optimizer
+        self.communicator = comm = communicator or world()
+        if timeout is not None:
+            comm.timeout = timeout
+        self.shards = comm.size if shards is None else shards
+        self._local = shards_of(self.shards, comm.size)
+        self.layout = Layout(_parameters(optimizer, model))
+        buffers = [] if model is None else list(model.buffers())
+        self.updates = 0
+        self._sum = Sum(levels(self._local))
+        self._made = 0  # shards of this rank that are in the sum
+        self._plans = Plans()
+        self._since = gradings()
+        agree(comm, self._facts(buffers))
+        send_variables(comm, [*(p.variable for p in self.layout.places), *buffers])
+        self._statistics = Statistics(buffers)
+        self._place_draws()
+
+    def _facts(self, buffers: Sequence[Variable]) -> dict[str, str]:
+        """What has to be the same on all ranks."""
+        optimizer = self.optimizer
+        return {
+            "Treadle": __version__,
+            **machine(),
+            "shards": str(self.shards),
+            "the optimizer": f"{optimizer!r}, {optimizer.controls.sign()}",
+            "the list of parameters": "\n".join(self.layout.lines()),
+            "the list of buffers": "\n".join(str(b.type) for b in buffers),
+        }
+
+    # -- what an optimizer has -----------------------------------------------------
+
+    @property
+    def groups(self) -> list[Group]:
+        """The optimizer's groups of parameters."""
+        return self.optimizer.groups
+
+    @property
+    def lr(self) -> float:
+        """The rate of the next update in the first group; setting it sets all groups,
+        which all ranks do alike."""
+        return self.optimizer.lr
+
+    @lr.setter
+    def lr(self, rate: Any) -> None:
+        self.optimizer.lr = rate
+
+    def state_dict(self) -> dict[str, Array]:
+        """The optimizer's states and the count of updates, between two updates."""
+        if self._made:
+            raise ArgumentError(
+                f"{self._made} of this rank's {self._local} shards wait for an update",
+                hint="save where an update has ended, or call join() before",
+            )
+        state = self.optimizer.state_dict()
+        return {**state, UPDATE: np.array(self.updates, np.int64)}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
+        """Go on from what `state_dict` gave, on any number of ranks; a state of the
+        optimizer alone counts as many updates as it has made steps. Load the model
+        before: its buffers are those that the next shards begin with."""
+        rest = dict(state)
+        updates = rest.pop(UPDATE, rest.get("step", 0))
+        keys = self.optimizer.load_state_dict(rest, strict)
+        self.updates = int(np.asarray(updates))
+        self._sum, self._made = Sum(levels(self._local)), 0
+        self._statistics.keep()
+        self._place_draws()
+        return keys
+
+    def zero_grad(self) -> None:
+        """Forget the gradients that backward() has added into p.grad."""
+        self.optimizer.zero_grad()
+
+    # -- a step --------------------------------------------------------------------
+
+    def step(self, loss: Any = None) -> Any:
+        """Add the gradient of one shard's `loss`, and update after this rank's last
+        one. Returns the loss of this shard.
+
+        Without a loss the gradient is what `loss.backward()` has added into p.grad.
+        """
+        value = self._shard(loss)
+        self._made += 1
+        if self._made == self._local:
+            self._update(joined=False)
+        self._place_draws()
+        return value
+
+    def join(self) -> None:
+        """Take part in the updates of others, without a batch, until all ranks have
+        called this: after a loop of which ranks make different numbers of steps.
+
+        An update that some of the shards lack is made of the others.
+        """
+        while not self._update(joined=True):
+            pass
+        self._place_draws()
+
+    def flush(self) -> bool:
+        """`join`, then update with the gradients that the optimizer accumulates."""
+        self.join()
+        return self.optimizer.flush()
+
+    def _shard(self, loss: Any) -> Any:
+        """Compute the loss and the gradient of a shard, and add it to the sum."""
+        root = None if loss is None else as_tensor(loss)
+        if root is not None:
+            self.optimizer.scaled(root).backward()
+        pairs = [(self._number(p), p) for p in graded(self._since) if p.trainable]
+        asked = [_parts(p) for _, p in pairs]
+        roots = [*([] if root is None else [root]), *(x for xs in asked for x in xs)]
+        run(roots, cuts=True, plans=self._plans)
+        share = self._share_of(pairs, asked)
+        variables = [p for _, p in pairs]
+        give_gradients(variables, [None] * len(variables))
+        release(roots, {id(p) for p in variables})
+        self._sum.add(share)
+        if self._made + 1 < self._local:  # the next shard begins where this one did
+            self._statistics.restore()
+        return None if root is None else Awaited(root.stored)
+
+    def _number(self, p: Variable) -> int:
+        number = self.layout.number(p)
+        if number is None:
+            raise GradientError(
+                f"the loss trains {p.name!r}, which is no parameter of this optimizer "
+                "or of the model that DataParallel was given",
+                hint="make parameters before DataParallel, and list them all",
+            ).located("step", repr(p.type))
+        return number
+
+    def _share_of(
+        self, pairs: Sequence[tuple[int, Variable]], asked: Sequence[list[Tensor]]
+    ) -> Share:
+        """The share of one shard, of which the parts of gradients are evaluated."""
+        share = Share.empty(self.layout, self._statistics.made())
+        for (k, p), parts in zip(pairs, asked, strict=True):
+            place = self.layout.places[k]
+            share.used[k] = True
+            *ids, values = (np.asarray(x.array) for x in parts)
+            if not p.sparse:
+                share.flat[place.dtype][place.start : place.stop] = values.reshape(-1)
+            elif ids:
+                known, first = np.unique(ids[0], return_index=True)
+                share.rows[k] = Rows(known.astype(np.int64), values[first])
+            else:
+                share.rows[k] = Rows(np.arange(len(values)), values)
+        return Share(1, share.used, share.flat, share.rows, share.buffers)
+
+    # -- an update -----------------------------------------------------------------
+
+    def _update(self, joined: bool) -> bool:
+        """Exchange the shares and update; whether all ranks have joined."""
+        for _ in range(self._made, self._local):
+            self._sum.add(Share.empty(self.layout, self._statistics.absent()))
+        share, ended = exchange(
+            self.communicator, self.layout, self._sum.take(), self.updates, joined
+        )
+        self._made = 0
+        if not share.count:
+            return ended
+        self._place_draws(self.shards)  # of the update: the same on all ranks
+        self._statistics.take(share.buffers, share.count)
+        self._apply(share)
+        self.updates += 1
+        return False
+
+    def _apply(self, share: Share) -> None:
+        """Have the optimizer make a step of the mean gradient."""
+        scale = np.float64(1.0 / share.count)
+        flat = {dtype: x * scale.astype(dtype) for dtype, x in share.flat.items()}
+        variables, gradients = [], list[Tensor]()
+        for k, place in enumerate(self.layout.places):
+            p = place.variable
+            if not share.used[k] or not p.trainable:
+                continue
+            if p.sparse:
+                rows = share.rows[k]
+                values = constant_node(rows.values * scale.astype(place.dtype))
+                gradient = RowsToDense(p.shape[0])(constant_node(rows.ids), values)
+            else:
+                part = flat[place.dtype][place.start : place.stop]
+                gradient = constant_node(part.reshape(p.shape))
+            variables.append(p)
+            gradients.append(gradient)
+        put_gradients(variables, gradients)
+        try:
+            self.optimizer.step()
+        finally:
+            give_gradients(variables, [None] * len(variables))
+
+    def _place_draws(self, shard: int | None = None) -> None:
+        """Have the next draws be those of a shard, the next one of this rank: they
+        follow from the count of updates and the shard alone."""
+        if shard is None:
+            shard = self.communicator.rank * self._local + self._made
+        place = self.updates * (self.shards + 1) + shard + 1
+        current().scope.count = place * _DRAWS
+
+    def __repr__(self) -> str:
+        return f"DataParallel({self.optimizer!r}, shards={self.shards})"
+
+
+def shards_of(shards: int, size: int) -> int:
+    """The shards of each rank; ArgumentError where their sums could not be made in
+    the order that all numbers of ranks have in common.
+
+    >>> shards_of(8, 2), shards_of(6, 3), shards_of(6, 1)
+    (4, 2, 6)
+    """
+    share, rest = divmod(shards, size)
+    if shards < 1 or rest or (size > 1 and share & (share - 1)):
+        raise ArgumentError(
+            f"{shards} shards are not to be had on {size} ranks alike",
+            hint="let shards be the number of ranks times 1, 2, 4, 8 or so on",
+        )
+    return share
+
+
+def _parameters(
+    optimizer: Optimizer, model: Module | None
+) -> list[tuple[str, Variable]]:
+    """The parameters with their names, the same on all ranks."""
+    names = {} if model is None else {id(p): n for n, p in model.named_parameters()}
+    listed = [group.parameters for group in optimizer.groups]
+    if any(group is None for group in listed):
+        if model is None:
+            raise ArgumentError(
+                "the optimizer lists no parameters, of which ranks agree before a step",
+                hint="give the model: DataParallel(td.optim.Adam(), model)",
+            )
+        listed.append(list(model.parameters()))
+    every = {id(p): p for group in listed for p in group or ()}
+    return [(names.get(known, p.name), p) for known, p in every.items()]
+
+
+def _parts(p: Variable) -> list[Tensor]:
+    """A gradient in the dtype that it is summed in; of a sparse parameter the ids of
+    its rows before them, each row the sum of all that have its id."""
+    assert p.grad is not None
+    gradient, dtype = plain(p.grad), accumulator(p.type.dtype)
+    rows = sparse_rows(gradient) if p.sparse else None
+    if rows is None:
+        return [gradient.astype(dtype)]
+    ids, values = rows
+    return [ids, functions.combine_rows(ids, values.astype(dtype), p.shape[0])]

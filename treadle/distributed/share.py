@@ -1,0 +1,125 @@
+"""Share: what some neighboring shards of a step have come to, and how shares add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import DType
+from treadle.distributed.layout import Layout
+
+__all__ = ["Buffers", "Rows", "Share", "Sum", "levels"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of the gradient of a sparse parameter: distinct ids in order, one row each.
+
+    >>> a = Rows(np.array([1, 4]), np.array([[1.0], [2.0]]))
+    >>> b = Rows(np.array([0, 4]), np.array([[5.0], [6.0]]))
+    >>> both = a.plus(b)
+    >>> both.ids.tolist(), both.values.tolist()
+    ([0, 1, 4], [[5.0], [1.0], [8.0]])
+    """
+
+    ids: Array
+    values: Array
+
+    def plus(self, other: Rows) -> Rows:
+        """The rows of both, summed where both have them."""
+        ids = np.union1d(self.ids, other.ids)
+        values = np.zeros((len(ids), *self.values.shape[1:]), self.values.dtype)
+        values[np.searchsorted(ids, self.ids)] = self.values
+        places = np.searchsorted(ids, other.ids)
+        both = np.isin(other.ids, self.ids, assume_unique=True)
+        values[places[both]] += other.values[both]
+        values[places[~both]] = other.values[~both]
+        return Rows(ids, values)
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What shards have made of the buffers (statistics of a BatchNorm): floats, of
+    which the mean counts, and whole numbers, of which the greatest does."""
+
+    floats: Array
+    integers: Array
+
+    def plus(self, other: Buffers) -> Buffers:
+        return Buffers(
+            self.floats + other.floats, np.maximum(self.integers, other.integers)
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """Sums over `count` shards: flat gradients by dtype, rows by the number of their
+    parameter, which parameters were `used`, and buffers."""
+
+    count: int
+    used: Array
+    flat: dict[DType, Array]
+    rows: dict[int, Rows]
+    buffers: Buffers
+
+    @classmethod
+    def empty(cls, layout: Layout, buffers: Buffers) -> Share:
+        """The share of shards that have no batch."""
+        used = np.zeros(len(layout.places), bool)
+        return cls(0, used, layout.zeros(), {}, buffers)
+
+    def plus(self, other: Share) -> Share:
+        """The share of both. A parameter that one has not used counts as zeros there,
+        so that the sum is made alike on every number of ranks."""
+        rows = dict(self.rows)
+        for k, more in other.rows.items():
+            rows[k] = rows[k].plus(more) if k in rows else more
+        flat = {dtype: _added(x, other.flat[dtype]) for dtype, x in self.flat.items()}
+        buffers = self.buffers.plus(other.buffers)
+        used = self.used | other.used
+        return Share(self.count + other.count, used, flat, rows, buffers)
+
+
+def _added(a: Array, b: Array) -> Array:
+    """a + b in the memory of a, that of a share that is added to nothing else."""
+    with np.errstate(all="ignore"):
+        return np.add(a, b, out=a)
+
+
+class Sum:
+    """The sum of shares in the order of `fixed.tree`, made as they come: it holds one
+    for each level of the tree, not one for each shard.
+
+    `levels` says how often pairs are made.
+    """
+
+    def __init__(self, levels: int) -> None:
+        self._levels = levels
+        self._waiting: list[tuple[int, Share]] = []
+
+    def add(self, share: Share) -> None:
+        """The share of the next shard."""
+        level = 0
+        while self._waiting and self._waiting[-1][0] == level:
+            share = self._waiting.pop()[1].plus(share)
+            level = min(level + 1, self._levels)
+        self._waiting.append((level, share))
+
+    def take(self) -> Share:
+        """The sum of all that were added; it begins anew."""
+        ((_, total),) = self._waiting
+        self._waiting = []
+        return total
+
+
+def levels(shards: int) -> int:
+    """How often as many shards can be halved.
+
+    >>> levels(8), levels(6), levels(3)
+    (3, 1, 0)
+    """
+    return (shards & -shards).bit_length() - 1
