@@ -44,7 +44,7 @@ class Layout:
     >>> import treadle as td
     >>> a, b = td.param("a", init=[1.0, 2.0]), td.param("b", init=3.0)
     >>> [str(place) for place in Layout([("a", a), ("b", b)]).places]
-    ['b: float32', 'a: float32[2]']
+    ['b: float32[]', 'a: float32[2]']
     """
 
     def __init__(self, named: Iterable[tuple[str, Variable]]) -> None:
