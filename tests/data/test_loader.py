@@ -378,3 +378,56 @@ def test_another_warm_up_is_another_place() -> None:
     assert "warm_up" not in plain.state(), "as older versions wrote it"
     with pytest.raises(ArgumentError, match="warm_up is a number of batches, not -1"):
         Loader(WORDS, 4, warm_up=-1)
+
+
+@given(
+    st.integers(0, 60), st.sampled_from([1, 2, 4, 8]), st.booleans(), st.integers(0, 3)
+)
+def test_ranks_share_the_batches_of_one(
+    count: int, shards: int, drop_last: bool, epoch: int
+) -> None:
+    data = ListDataset(list(range(count)))
+    chosen: dict[str, Any] = {"batch_size": 3, "drop_last": drop_last, "seed": 4}
+    alone = Loader(data, **chosen, shard=(0, 1, shards))
+    alone.epoch = epoch
+    batches = [list(b) for b in alone]
+    whole = [x.tolist() for x in Loader(data, **chosen).batches(epoch)]
+    assert batches == whole[: len(whole) // shards * shards]
+    for ranks in (1, 2, 4, 8):
+        if shards % ranks:
+            continue
+        share = shards // ranks
+        for rank in range(ranks):
+            loader = Loader(data, **chosen, shard=(rank, ranks, shards))
+            loader.epoch = epoch
+            assert len(loader) == len(batches) // ranks
+            own = [list(b) for b in loader]
+            starts = range(rank * share, len(batches), shards)
+            assert own == [b for k in starts for b in batches[k : k + share]]
+
+
+def test_a_state_is_of_any_number_of_ranks() -> None:
+    data = ListDataset(list(range(40)))
+    loader = Loader(data, 2, shard=(1, 2, 4), seed=3)
+    seen = iter(loader)
+    for _ in range(2):
+        next(seen)
+    state = loader.state()
+    alone = Loader(data, 2, shard=(0, 1, 4))
+    alone.restore(state)
+    assert alone.position == 4
+    other = Loader(data, 2, shard=(1, 2, 4))
+    other.restore(state)
+    assert [list(b) for b in other] == [list(b) for b in seen]
+    next(begun := iter(loader))
+    with pytest.raises(StateError, match="of 2 batches of this rank 1"):
+        loader.state()
+    begun.close()
+    with pytest.raises(StateError, match="shards=4, this has 2"):
+        Loader(data, 2, shard=(0, 2)).restore(state)
+
+
+@pytest.mark.parametrize("shard", [(2, 2), (0, 2, 3), (0,), (0, 0), (-1, 2), (1, 4, 2)])
+def test_shards_that_are_none(shard: Any) -> None:
+    with pytest.raises(ArgumentError, match="shard is"):
+        Loader(ListDataset([1]), shard=shard)

@@ -34,6 +34,12 @@ class Loader:
     batches at a time. `prefetch` batches are made ahead by a thread. The first
     `warm_up` batches, counted through the epochs, grow linearly to `batch_size`.
 
+    `shard`, (rank, ranks) or (rank, ranks, shards), leaves the batches of one of
+    several ranks: of each `shards` batches in order (one a rank, if it is not said) a
+    rank takes as many neighbors as the others do. Batches over at the end of an epoch
+    are left out, so that all ranks have as many, and 1, 2 and 4 ranks the same ones
+    with the same `shards`. A state is one of all ranks, and of any number of them.
+
     >>> from treadle.data.dataset import ArrayDataset, ListDataset
     >>> loader = Loader(ArrayDataset(np.arange(5)), batch_size=2, shuffle=False)
     >>> [x.tolist() for (x,) in loader], loader.state()["epoch"]
@@ -41,6 +47,8 @@ class Loader:
     >>> words = ListDataset("a hound an owl the cat".split())
     >>> list(Loader(words, batch_size=2, shuffle=False, length=len))
     [['a', 'an'], ['owl', 'the'], ['cat', 'hound']]
+    >>> [w for w in Loader(words, batch_size=1, shuffle=False, shard=(1, 2, 4))]
+    [['an'], ['owl']]
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class Loader:
         pool: int = 0,
         prefetch: int = 0,
         warm_up: int = 0,
+        shard: Sequence[int] = (0, 1),
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise ArgumentError(
@@ -81,6 +90,7 @@ class Loader:
         self.pool = pool
         self.prefetch = prefetch
         self.warm_up = warm_up
+        self._rank, self._share, self._shards = _part(shard)
         self.epoch = 0
         self.position = 0
         self._lengths = None if length is None else _lengths(dataset, length)
@@ -90,7 +100,7 @@ class Loader:
 
     def __len__(self) -> int:
         """The batches of the epoch at which it stands."""
-        return self._sizes(self.epoch)[1]
+        return self._sizes(self.epoch)[1] // self._shards * self._share
 
     def _growing(self, first: int) -> list[int]:
         """The sizes of batches of an epoch, the first of all by this number, until they
@@ -147,7 +157,7 @@ class Loader:
         self._check_turn(turn)
         if self.position and self.position == len(self):
             self.epoch, self.position = self.epoch + 1, 0
-        left = self.batches(self.epoch)[self.position :]
+        left = self._own(self.batches(self.epoch))[self.position :]
         made = self._made_ahead(left) if self.prefetch else map(self._made, left)
         for position, batch in enumerate(made, self.position + 1):
             # Before the batch is handed out: a state saved after it counts it.
@@ -156,6 +166,13 @@ class Loader:
             self._check_turn(turn)
         self.epoch += 1
         self.position = 0
+
+    def _own(self, batches: list[Array]) -> list[Array]:
+        """Of the batches of all ranks, those of this one."""
+        ends = range(self._shards, len(batches) + 1, self._shards)
+        first = self._rank * self._share - self._shards
+        starts = [end + first for end in ends]
+        return [x for k in starts for x in batches[k : k + self._share]]
 
     def _made(self, numbers: Array) -> Any:
         return self.dataset[numbers]
@@ -194,14 +211,21 @@ class Loader:
             "pool": self.pool,
             "lengths": self._checksum,
             **({"warm_up": self.warm_up} if self.warm_up else {}),
+            **({"shards": self._shards} if self._shards > 1 else {}),
         }
 
     def state(self) -> dict[str, int]:
         """Where the loader stands, as integers: seed, epoch, batches taken, sizes."""
+        updates, rest = divmod(self.position, self._share)
+        if rest:
+            raise StateError(
+                f"of {self._share} batches of this rank {rest} are taken",
+                hint="save where all ranks have taken as many",
+            )
         return {
             "seed": self.seed,
             "epoch": self.epoch,
-            "position": self.position,
+            "position": updates * self._shards,
             **self._kind(),
         }
 
@@ -210,7 +234,8 @@ class Loader:
 
         Raises StateError if the data or the batches are not those it had.
         """
-        for name, value in {"warm_up": None, **self._kind()}.items():
+        kinds = {"warm_up": None, "shards": None, **self._kind()}
+        for name, value in kinds.items():
             if state.get(name) != value:
                 raise StateError(
                     f"the loader stood at {name}={state.get(name)}, this has {value}",
@@ -222,14 +247,32 @@ class Loader:
             or not isinstance(epoch, int)
             or not isinstance(position, int)
             or not (epoch >= 0 and 0 <= position <= self._sizes(epoch)[1])
+            or position % self._shards
         ):
             raise StateError(f"{dict(state)} is not the state of a loader")
-        self.seed, self.epoch, self.position = seed, epoch, position
+        self.seed, self.epoch = seed, epoch
+        self.position = position // self._shards * self._share
         self._turn += 1
 
 
 def _is_count(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _part(shard: Sequence[int]) -> tuple[int, int, int]:
+    """The rank, its batches of each `shards`, and these, of (rank, ranks[, shards])."""
+    parts = tuple(shard)
+    if len(parts) == 2:
+        parts = (*parts, parts[1])
+    good = len(parts) == 3 and _is_count(parts[0], 0) and _is_count(parts[1], 1)
+    if not good or not parts[0] < parts[1] <= parts[2] or parts[2] % parts[1]:
+        raise ArgumentError(
+            f"shard is (rank, ranks) or (rank, ranks, shards), not {shard!r}",
+            hint="ranks divide shards: shard=(td.distributed.rank(), "
+            "td.distributed.size(), 8)",
+        )
+    rank, ranks, shards = parts
+    return rank, shards // ranks, shards
 
 
 def _lengths(dataset: Dataset, length: Length) -> Array:
