@@ -30,8 +30,10 @@ import treadle as td
 from treadle.distributed import rank, size, world
 world().timeout = 20
 def tell(x):
-    with open(os.path.join(os.environ["TOLD"], str(rank())), "w") as file:
+    path = os.path.join(os.path.dirname(__file__), str(rank()))
+    with open(path + ".part", "w") as file:
         json.dump(x, file)
+    os.replace(path + ".part", path)
 """
 
 
@@ -40,15 +42,16 @@ class Job:
 
     def __init__(self, count: int, program: str, *arguments: str) -> None:
         launcher = [] if count == 1 else [str(MPIEXEC), "-n", str(count)]
-        source = _START + textwrap.dedent(program)
         self.folder = tempfile.TemporaryDirectory()
+        file = Path(self.folder.name) / "program.py"
+        file.write_text(_START + textwrap.dedent(program))
         self.process = subprocess.Popen(
-            [*launcher, sys.executable, "-c", source, *arguments],
+            [*launcher, sys.executable, str(file), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "TREADLE_THREADS": "1", "TOLD": self.folder.name},
+            env={**os.environ, "TREADLE_THREADS": "1", "PYTHONPATH": str(ROOT)},
         )
 
     def finish(self) -> tuple[int, str]:
@@ -63,7 +66,7 @@ class Job:
 
     def told(self) -> dict[int, Any]:
         """What `tell` was given last on each rank."""
-        files = Path(self.folder.name).iterdir()
+        files = [p for p in Path(self.folder.name).iterdir() if p.name.isdecimal()]
         return {int(file.name): json.loads(file.read_text()) for file in files}
 
 

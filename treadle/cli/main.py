@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from treadle import __version__
 from treadle.base.errors import ArgumentError, OptionError, TreadleError
 from treadle.base.options import current
-from treadle.cli import bench, cache, info, run, train, view
+from treadle.cli import bench, cache, info, launch, run, train, view
 from treadle.cli.parser import CommandError, Parser, UsageError, complain
 from treadle.engines.base import engine
 
 __all__ = ["main"]
 
-COMMANDS = (train, view, run, bench, info, cache)
+COMMANDS = (train, launch, view, run, bench, info, cache)
 
 
 def _parser() -> Parser:

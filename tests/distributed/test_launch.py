@@ -1,0 +1,151 @@
+"""`treadle launch` and what becomes of lost ranks: told, ended, never a success."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.jobs import LONGEST, NEEDS_MPI, ROOT, Job
+from treadle.cli import main
+
+GOOD = """
+import sys, os, treadle as td
+from treadle import distributed as d
+total = d.all_reduce(td.asarray([d.rank() + 1.0]))
+print("total", float(total[0]), os.environ["TREADLE_THREADS"], sys.argv[1:])
+"""
+BAD = """
+import sys, time, treadle as td
+from treadle import distributed as d
+d.world()
+if d.rank() == 1:
+    {failure}
+d.all_reduce(td.asarray([1.0])).numpy()
+"""
+
+
+def launched(
+    tmp_path: Path, count: int, source: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "program.py"
+    program.write_text(source)
+    words = ["-m", "treadle", "launch", "-n", str(count), str(program), *arguments]
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+def test_one_rank_needs_no_mpi(tmp_path: Path) -> None:
+    done = launched(tmp_path, 1, GOOD, "--flag", "7")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"total 1\.0 \d+ \['--flag', '7'\]\n", done.stdout)
+
+
+@NEEDS_MPI
+def test_lines_begin_with_the_rank(tmp_path: Path) -> None:
+    done = launched(tmp_path, 2, GOOD)
+    assert done.returncode == 0, done.stderr
+    threads = os.environ.get("TREADLE_THREADS", str(max(1, (os.cpu_count() or 2) // 2)))
+    wanted = [f"[{k}] total 3.0 {threads} []" for k in range(2)]
+    assert sorted(done.stdout.splitlines()) == wanted
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    "failure, code",
+    [("sys.exit(7)", 7), ("raise KeyError('no such')", 1), ("sys.exit('no')", 1)],
+)
+def test_the_exit_code_is_that_of_the_first_failure(
+    tmp_path: Path, failure: str, code: int
+) -> None:
+    begin = time.monotonic()
+    done = launched(tmp_path, 2, BAD.format(failure=failure))
+    assert done.returncode == code, done.stderr
+    assert f"rank 1 has failed with status {code}" in done.stderr
+    assert time.monotonic() - begin < 45  # long before the timeout of the others
+
+
+@NEEDS_MPI
+def test_a_killed_rank_is_no_success(tmp_path: Path) -> None:
+    failure = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    done = launched(tmp_path, 2, BAD.format(failure=failure))
+    assert done.returncode != 0
+    assert "rank" in done.stderr and "not come to an end" in done.stderr
+
+
+@NEEDS_MPI
+def test_a_rank_that_fails_before_mpi_ends_the_others(tmp_path: Path) -> None:
+    source = """
+    import os, sys
+    if os.environ["PMI_RANK"] == "1":
+        sys.exit(5)
+    import treadle as td
+    td.distributed.world().barrier()
+    """
+    done = launched(tmp_path, 2, re.sub("(?m)^    ", "", source))
+    assert done.returncode == 5, done.stderr
+
+
+def test_wrong_words_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["launch", "-n", "0", __file__]) == 2
+    assert main(["launch", "-n", "2", "no-such.py"]) == 2
+    assert main(["launch", __file__]) == 2
+    assert "no program no-such.py" in capsys.readouterr().err
+
+
+LATE = """
+world().timeout = 2
+tell(os.getpid())
+x = td.asarray([1.0])
+td.distributed.all_reduce(x).numpy()
+{wait}
+td.distributed.all_reduce(x * 2).numpy()  # the line of the late call
+"""
+
+
+def late(wait: str, stop: bool) -> tuple[int, str, float]:
+    job = Job(2, LATE.format(wait=wait))
+    if stop:
+        end = time.monotonic() + 40
+        while len(told := job.told()) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.kill(told[1], signal.SIGSTOP)
+    begin = time.monotonic()
+    code, text = job.finish()
+    return code, text, time.monotonic() - begin
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_rank_that_does_not_come_is_named(stop: bool) -> None:
+    wait = "time.sleep(1.5)" if stop else "rank() == 1 and time.sleep(30)"
+    code, text, seconds = late(wait, stop)
+    assert code != 0
+    assert re.search(r"AllReduce \(call \d\) has waited 2 s: rank 1 has not come", text)
+    assert re.search(
+        r"at: .*program\.py:\d+: td\.distributed\.all_reduce\(x \* 2\)", text
+    )
+    assert seconds < 30
+
+
+@NEEDS_MPI
+def test_ranks_in_different_calls_are_told_which() -> None:
+    wait = "rank() == 1 and td.distributed.recv(x, source=0).numpy()"
+    code, text, _ = late(wait, False)
+    assert code != 0
+    there = r"(rank 1 is in Exchange|rank 0 is in AllReduce) \(call 3\), .*program\.py"
+    assert re.search(there, text), text

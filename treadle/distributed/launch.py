@@ -1,0 +1,142 @@
+"""Start a program on several ranks, and end all of them when one fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.base.errors import ArgumentError
+from treadle.base.extras import extra
+from treadle.distributed.communicator import DistributedError
+from treadle.engines.native.host import cores
+
+__all__ = ["launch"]
+
+_GRACE = 3.0  # seconds in which a launcher ends the others by itself
+_VENDOR = (
+    "import mpi4py; mpi4py.rc.initialize = False; "
+    "from mpi4py import MPI; print(MPI.get_vendor()[0])"
+)
+# By the vendor of the library that mpi4py loads: what its launcher says of itself, and
+# the words by which each line of output begins with its rank.
+_LAUNCHERS = {
+    "MPICH": ("HYDRA", ["-prepend-rank"]),
+    "Intel MPI": ("Intel(R) MPI", ["-prepend-rank"]),
+    "Open MPI": ("Open MPI", ["--tag-output", "--bind-to", "none", "--oversubscribe"]),
+}
+
+
+def launch(ranks: int, program: str, arguments: Sequence[str] = ()) -> int:
+    """Run `program` on so many ranks of this machine; the exit code of the first that
+    failed, 0 where all have finished.
+
+    Each rank has its share of the processors (TREADLE_THREADS, unless it is set); lines
+    of output begin with the rank. When one rank fails, the others are ended.
+    """
+    if ranks < 1:
+        raise ArgumentError(f"a program runs on 1 rank or more, not {ranks}")
+    if not os.path.isfile(program):
+        raise ArgumentError(f"there is no program {program}")
+    words = [] if ranks == 1 else _mpiexec(ranks)
+    threads = str(max(1, cores() // ranks))
+    variables = {"TREADLE_THREADS": threads, **os.environ}
+    with tempfile.TemporaryDirectory(prefix="treadle-launch-") as folder:
+        worker = [sys.executable, "-m", "treadle.distributed.worker", folder]
+        process = subprocess.Popen(
+            [*words, *worker, program, *arguments], env=variables
+        )
+        try:
+            code = _followed(process, Path(folder))
+        except KeyboardInterrupt:
+            code = 130
+        finally:
+            _end(process)
+        return _outcome(Path(folder), ranks, code)
+
+
+def _mpiexec(ranks: int) -> list[str]:
+    """The launcher of the very MPI that mpi4py loads, with its words."""
+    extra("mpi4py", "mpi")
+    done = subprocess.run(
+        [sys.executable, "-c", _VENDOR], capture_output=True, text=True, check=False
+    )
+    vendor = done.stdout.strip()
+    if done.returncode or vendor not in _LAUNCHERS:
+        raise DistributedError(
+            f"mpi4py loads no MPI that is known here: {vendor or done.stderr[-300:]}",
+            hint='pip install "treadle[mpi]" brings MPICH',
+        )
+    says, words = _LAUNCHERS[vendor]
+    for path in (os.path.dirname(sys.executable), None):
+        command = shutil.which("mpiexec", path=path)
+        if command is not None and says in _version(command):
+            root = vendor == "Open MPI" and os.name == "posix" and os.getuid() == 0
+            more = ["--allow-run-as-root"] if root else []
+            return [command, "-n", str(ranks), *words, *more]
+    raise DistributedError(
+        f"there is no mpiexec of {vendor}, which mpi4py loads",
+        hint="have it on the PATH, or start the program with your cluster's launcher",
+    )
+
+
+def _version(command: str) -> str:
+    done = subprocess.run(
+        [command, "--version"], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def _followed(process: subprocess.Popen[Any], folder: Path) -> int:
+    """The launcher's exit code; it is not waited for long after a rank has failed."""
+    failed_at = None
+    while process.poll() is None:
+        if failed_at is None and any(r["code"] for r in _records(folder).values()):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() - failed_at > _GRACE:
+            return 1
+        time.sleep(0.05)
+    return process.returncode
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """End a launcher, which ends its ranks."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def _records(folder: Path) -> dict[int, dict[str, Any]]:
+    """How ranks that have ended did."""
+    names = [name for name in os.listdir(folder) if name.isdecimal()]
+    return {int(name): json.loads((folder / name).read_bytes()) for name in names}
+
+
+def _outcome(folder: Path, ranks: int, code: int) -> int:
+    """The exit code of a job: of the first rank that failed, of the launcher, or 1
+    where a rank has not said how it ended."""
+    records = _records(folder)
+    failed = [(r["time"], k, r["code"]) for k, r in records.items() if r["code"]]
+    if failed:
+        _, rank, status = min(failed)
+        print(f"treadle: rank {rank} has failed with status {status}", file=sys.stderr)
+        return int(status)
+    missing = [str(k) for k in range(ranks) if k not in records]
+    if missing and code != 130:
+        some = len(missing) > 1
+        who = f"{'ranks' if some else 'rank'} {', '.join(missing)}"
+        who += " have" if some else " has"
+        print(f"treadle: {who} not come to an end", file=sys.stderr)
+        return code or 1
+    return code

@@ -1,0 +1,66 @@
+"""One rank of `treadle launch`: runs the program, and writes down how it ended.
+
+    python -m treadle.distributed.worker FOLDER PROGRAM [ARGUMENT ...]
+
+The exit status of an MPI launcher does not tell: some return 0 where a host was lost. A
+job has succeeded if every rank has written that it did.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.io.atomic import write_atomically
+
+__all__ = ["main"]
+
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a program as if Python had been called with it; its exit code."""
+    folder, program, *arguments = argv
+    sys.argv = [program, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(program))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Launchers put the rank before what is written at once: whole lines.
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
+    code = _run(program)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    record = json.dumps({"code": code, "time": time.time()})
+    write_atomically(Path(folder) / rank, record.encode())
+    if code and "mpi4py.MPI" in sys.modules:
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
+    return code
+
+
+def _run(program: str) -> int:
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    if status:
+        os._exit(status)  # MPI would wait for ranks that wait for this one
