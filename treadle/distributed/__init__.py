@@ -17,6 +17,7 @@ from treadle.distributed.collectives import (
     send,
 )
 from treadle.distributed.communicator import Communicator, DistributedError
+from treadle.distributed.once import once
 from treadle.distributed.parallel import DataParallel
 from treadle.distributed.world import rank, size, world
 
@@ -28,6 +29,7 @@ __all__ = [
     "all_reduce",
     "all_to_all",
     "broadcast",
+    "once",
     "rank",
     "recv",
     "reduce",

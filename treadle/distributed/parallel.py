@@ -126,6 +126,16 @@ class DataParallel:
     def lr(self, rate: Any) -> None:
         self.optimizer.lr = rate
 
+    @property
+    def shard(self) -> tuple[int, int, int]:
+        """This rank, the number of ranks, and of shards: what a Loader takes."""
+        return self.communicator.rank, self.communicator.size, self.shards
+
+    @property
+    def waits(self) -> bool:
+        """Whether shards of this rank wait for others to make an update."""
+        return self._made > 0
+
     def state_dict(self) -> dict[str, Array]:
         """The optimizer's states and the count of updates, between two updates."""
         if self._made:

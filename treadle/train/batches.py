@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ class Batches:
     """Batches (inputs, targets, weights), epoch after epoch; missing ones are None.
 
     Arrays become a data set whose order follows from `seed` and the epoch; those of
-    float64 take the dtype that td.options(dtype=) gives to new floats.
+    float64 take the dtype that td.options(dtype=) gives to new floats. Of these a rank
+    takes its `shard`, as a Loader says; a Loader or an iterable has its own.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Batches:
         batch_size: int = 32,
         shuffle: bool = False,
         seed: int = 0,
+        shard: Sequence[int] = (0, 1),
     ) -> None:
         self.loader: Loader | None = None
         self._structure: Any = None
@@ -48,13 +50,15 @@ class Batches:
         if isinstance(x, Loader):
             self.loader = x
         elif isinstance(x, Dataset):
-            self.loader = Loader(x, batch_size, shuffle=shuffle, seed=seed)
+            self.loader = Loader(x, batch_size, shuffle=shuffle, seed=seed, shard=shard)
         elif _is_stream(x):
             self._given = x
         else:
             leaves, self._structure = trees.flatten((x, y, weight))
             data = ArrayDataset(*(_floats(_array(leaf)) for leaf in leaves))
-            self.loader = Loader(data, batch_size, shuffle=shuffle, seed=seed)
+            self.loader = Loader(
+                data, batch_size, shuffle=shuffle, seed=seed, shard=shard
+            )
 
     @property
     def count(self) -> int | None:

@@ -55,10 +55,12 @@ class BackupAndRestore(Callback):
             self._saved_step = point.step
 
     def on_batch_end(self, batch: int, logs: Logs) -> None:
+        if self.every is None and self.seconds is None:
+            return
         due = self.every is not None and self.fit.steps % self.every == 0
         if self.seconds is not None:
             due = due or time.monotonic() - self._saved_at > self.seconds
-        if due:
+        if self.fit.agrees(due):
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.distributed.fixed import all_reduce
+from treadle.distributed.once import once
+from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint
 from treadle.train.batches import Batch, Batches, by_class, size_of
 from treadle.train.callback import Callback, History, Logs
@@ -44,6 +47,8 @@ class Fit:
         self.steps_per_epoch = steps_per_epoch
         self.validation, self.validation_freq = validation, validation_freq
         self.split, self.flush, self.class_weight = split, flush, class_weight
+        given = model.optimizer
+        self.parallel = given if isinstance(given, DataParallel) else None
         self.history = History()
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
@@ -96,6 +101,9 @@ class Fit:
             )
         if self.flush:
             model.optimizer.flush()
+        elif self.parallel is not None:
+            self.parallel.join()
+        self._sum_over_ranks()
         logs = self._results()
         if self.validation is not None and (epoch + 1) % self.validation_freq == 0:
             logs |= self._validated()
@@ -145,6 +153,12 @@ class Fit:
             for end in self._batch_end:
                 end(self.position - 1, logs)
 
+    def _sum_over_ranks(self) -> None:
+        """Have the sums of an epoch be those of all ranks."""
+        if self.parallel is not None:
+            for metric in (self.loss, *self.model.metrics):
+                metric.sums = all_reduce(self.parallel.communicator, metric.sums)
+
     def _results(self) -> Logs:
         found = {"loss": self.loss.result()}
         for metric in self.model.metrics:
@@ -163,8 +177,21 @@ class Fit:
 
     # -- snapshots -----------------------------------------------------------------
 
+    def agrees(self, due: bool) -> bool:
+        """Whether a snapshot is due, as rank 0 decides; never within an update."""
+        if self.parallel is None:
+            return due
+        flag = np.array([due and not self.parallel.waits])
+        return bool(self.parallel.communicator.broadcast(flag, 0)[0])
+
     def save(self, folder: Path) -> None:
-        """Write a snapshot of everything the next step depends on."""
+        """Write a snapshot of everything the next step depends on; rank 0 does."""
+        if self.parallel is None:
+            self._save(folder)
+        else:
+            once(lambda: self._save(folder), self.parallel.communicator)
+
+    def _save(self, folder: Path) -> None:
         history: dict[str, np.ndarray[Any, Any]] = {"loss": self.loss.sums}
         for k, metric in enumerate(self.model.metrics):
             history[f"metric.{k}"] = metric.sums

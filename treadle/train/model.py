@@ -11,6 +11,7 @@ from rich.console import Console
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError
+from treadle.distributed.parallel import DataParallel
 from treadle.graph.frame import no_grad
 from treadle.graph.tensor import Tensor
 from treadle.io.files import PathLike
@@ -50,6 +51,9 @@ class Model:
     Inputs that are a list or tuple of arrays, or a dict of them, are the arguments of
     the module; anything else is its one argument.
 
+    With a DataParallel of the module, ranks train together: `batch_size` counts the
+    examples of a shard, logs are those of all ranks, rank 0 shows and saves them.
+
     >>> import numpy as np, treadle as td
     >>> x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
     >>> model = td.Model(td.nn.Linear(2, 1), "mse", td.optim.Adam(lr=0.1))
@@ -62,7 +66,7 @@ class Model:
         self,
         module: Module,
         loss: Any = None,
-        optimizer: Optimizer | str = "adam",
+        optimizer: Optimizer | DataParallel | str = "adam",
         metrics: Sequence[Any] = (),
         penalty: Callable[[], Any] | None = None,
     ) -> None:
@@ -131,9 +135,10 @@ class Model:
             given, validation_data = held_out(x, y, sample_weight, validation_split)
             x, y, sample_weight = given
         chosen = list(callbacks)
+        shard = _shard_of(self.optimizer)
         if verbose:
-            chosen.append(ProgressBar(Console(), bar=verbose == 1))
-        batches = Batches(x, y, sample_weight, batch_size, shuffle, seed)
+            chosen.append(ProgressBar(Console(quiet=shard[0] > 0), bar=verbose == 1))
+        batches = Batches(x, y, sample_weight, batch_size, shuffle, seed, shard)
         validation = None
         if validation_data is not None:
             others = Batches(*parts_of(validation_data), batch_size)
@@ -292,6 +297,11 @@ class Model:
         for each in self.metrics:
             found[each.name] = each.result()
         return found
+
+
+def _shard_of(optimizer: Optimizer | DataParallel) -> tuple[int, ...]:
+    """What a loader takes, for this rank to have its batches."""
+    return optimizer.shard if isinstance(optimizer, DataParallel) else (0, 1)
 
 
 def _positive(**given: Any) -> None:

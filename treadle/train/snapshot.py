@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.errors import ModelFileError, TreadleError
 from treadle.base.options import current
 from treadle.data.loader import Loader
+from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint, save_checkpoint
 from treadle.nn.module import Module
 from treadle.optim.optimizer import Optimizer
@@ -24,7 +25,7 @@ def save_snapshot(
     folder: Path,
     step: int,
     model: Module,
-    optimizer: Optimizer,
+    optimizer: Optimizer | DataParallel,
     loader: Loader | None,
     history: Arrays,
     facts: Mapping[str, Any],
@@ -47,7 +48,7 @@ def restore_snapshot(
     folder: Path,
     point: Checkpoint,
     model: Module,
-    optimizer: Optimizer,
+    optimizer: Optimizer | DataParallel,
     loader: Loader | None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Stand where the snapshot was taken, and its history; ModelFileError if it does
@@ -70,5 +71,6 @@ def restore_snapshot(
         raise ModelFileError(f"{place}: there is no {missing}") from missing
     except TreadleError as problem:
         raise ModelFileError(f"{place}: {problem.message}") from problem
-    current().scope.count = draws
+    if not isinstance(optimizer, DataParallel):  # it has placed each rank's already
+        current().scope.count = draws
     return history

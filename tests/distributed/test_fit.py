@@ -1,0 +1,79 @@
+"""Model.fit over ranks: the weights, logs and snapshots of one; what one rank does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.distributed.jobs import NEEDS_MPI, Job, ranks
+
+FIT = """
+import hashlib
+folder, epochs, kill = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+td.set_options(seed=2)
+draws = np.random.default_rng(0)
+x = draws.normal(size=(100, 6)).astype(np.float32)
+y = (x.sum(1) > 0).astype(np.int64)
+net = td.nn.Sequential(td.nn.Linear(6, 8), td.nn.ReLU(), td.nn.Dropout(0.2),
+                       td.nn.Linear(8, 2))
+opt = td.distributed.DataParallel(td.optim.Adam(lr=0.01), net, shards=4)
+model = td.Model(net, "cross_entropy", opt, metrics=["accuracy"])
+class Kill(td.train.Callback):
+    def on_batch_end(self, batch, logs):
+        if rank() == size() - 1 and self.fit.epoch == 2 and batch == kill:
+            os.kill(os.getpid(), 9)
+calls = [Kill()]
+if folder != "none":
+    calls.append(td.train.BackupAndRestore(folder, every=2))
+history = model.fit(x, y, batch_size=4, epochs=epochs, verbose=1, callbacks=calls,
+                    validation_data=(x[:20], y[:20]))
+bits = hashlib.sha256()
+for name, value in {**net.state_dict(), **opt.state_dict()}.items():
+    bits.update(name.encode() + value.tobytes())
+tell([bits.hexdigest(), {k: v[-1] for k, v in history.history.items()}])
+"""
+
+
+@NEEDS_MPI
+def test_weights_and_logs_are_those_of_one_rank() -> None:
+    (alone,) = ranks(1, FIT, "none", "3", "-1")
+    for count in (2, 4):
+        for bits, logs in ranks(count, FIT, "none", "3", "-1"):
+            assert bits == alone[0]
+            assert logs == pytest.approx(alone[1])
+
+
+@NEEDS_MPI
+def test_a_training_goes_on_after_a_kill_on_any_number_of_ranks(tmp_path: Path) -> None:
+    (alone,) = ranks(1, FIT, "none", "4", "-1")
+    job = Job(2, FIT, str(tmp_path), "4", "2")
+    code, _ = job.finish()
+    assert code != 0 and not job.told()
+    assert [bits for bits, _ in ranks(4, FIT, str(tmp_path), "4", "-1")] == [
+        alone[0]
+    ] * 4
+
+
+@NEEDS_MPI
+def test_what_rank_0_fails_to_do_ends_all() -> None:
+    program = """
+    d = td.distributed
+    made = d.once(lambda: 7)
+    try:
+        d.once(lambda: 1 / 0)
+    except ZeroDivisionError as error:
+        tell([made, str(error)])
+    except d.DistributedError as error:
+        tell([made, error.message])
+    """
+    first, second = ranks(2, program)
+    assert first == [7, "division by zero"]
+    assert second[0] is None and "ZeroDivisionError: division by zero" in second[1]
+
+
+def test_one_rank_sees_its_own_error() -> None:
+    with pytest.raises(ZeroDivisionError):
+        td.distributed.once(lambda: np.int64(1 // 0))
