@@ -18,14 +18,14 @@ __all__ = ["agree", "machine"]
 
 def machine() -> dict[str, str]:
     """What decides beside a program which bits it comes to."""
-    own, chosen = host(), current()
+    processor, options = host(), current()
     return {
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        "engine": chosen.engine,
-        "dtype": chosen.dtype.name,
-        "seed": str(chosen.scope.seed),
-        "processor": f"{own.triple} {own.cpu} {own.features}",
+        "engine": options.engine,
+        "dtype": options.dtype.name,
+        "seed": str(options.scope.seed),
+        "processor": f"{processor.triple} {processor.cpu} {processor.features}",
     }
 
 

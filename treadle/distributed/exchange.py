@@ -31,8 +31,8 @@ def exchange(
     """
     if comm.size == 1:
         return share, joined
-    own = np.array([update, share.count, joined, layout.digest()], np.int64)
-    heads = comm.all_gather(own)
+    head = np.array([update, share.count, joined, layout.digest()], np.int64)
+    heads = comm.all_gather(head)
     _check(heads)
     count, ended = int(heads[:, 1].sum()), bool(heads[:, 2].all())
     if not count:
@@ -80,13 +80,13 @@ def _is_used(layout: Layout, used: Array, dtype: Any, begin: int, end: int) -> b
     )
 
 
-def _rows(comm: Communicator, own: Rows | None, p: Variable, dtype: Any) -> Rows:
+def _rows(comm: Communicator, rows: Rows | None, p: Variable, dtype: Any) -> Rows:
     """The rows of one parameter's gradient, summed over all ranks that have some."""
     shape = p.type.shape[1:]
-    if own is None:
-        own = Rows(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
-    ids = comm.messages(np.ascontiguousarray(own.ids).tobytes())
-    values = comm.messages(np.ascontiguousarray(own.values).tobytes())
+    if rows is None:
+        rows = Rows(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
+    ids = comm.messages(np.ascontiguousarray(rows.ids).tobytes())
+    values = comm.messages(np.ascontiguousarray(rows.values).tobytes())
     every = []
     for a, b in zip(ids, values, strict=True):
         known = np.frombuffer(a, np.int64)

@@ -75,5 +75,5 @@ class Layout:
 
     def digest(self) -> int:
         """A number that is another one for another layout."""
-        found = hashlib.sha256("\n".join(self.lines()).encode()).digest()
-        return int.from_bytes(found[:8], "little", signed=True)
+        digest = hashlib.sha256("\n".join(self.lines()).encode()).digest()
+        return int.from_bytes(digest[:8], "little", signed=True)

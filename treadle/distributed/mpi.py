@@ -47,22 +47,22 @@ class MpiCommunicator(Communicator):
     def all_gather(self, x: Array) -> Array:
         y = np.empty((self.size, *x.shape), x.dtype)
         if x.size:
-            given = self._bytes(x), self._bytes(y)
-            self._done("all_gather", lambda: self._comm.Iallgather(*given))
+            buffers = self._bytes(x), self._bytes(y)
+            self._done("all_gather", lambda: self._comm.Iallgather(*buffers))
         return y
 
     def all_to_all(self, x: Array) -> Array:
         y = np.empty(x.shape, x.dtype)
         if x.size:
-            given = self._bytes(x), self._bytes(y)
-            self._done("all_to_all", lambda: self._comm.Ialltoall(*given))
+            buffers = self._bytes(x), self._bytes(y)
+            self._done("all_to_all", lambda: self._comm.Ialltoall(*buffers))
         return y
 
     def broadcast(self, x: Array, root: int) -> Array:
         y = np.array(x, order="C")
         if y.size:
-            given = self._bytes(y), root
-            self._done("broadcast", lambda: self._comm.Ibcast(*given))
+            buffer = self._bytes(y)
+            self._done("broadcast", lambda: self._comm.Ibcast(buffer, root))
         return y
 
     def send(self, x: Array, to: int) -> None:

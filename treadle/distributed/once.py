@@ -30,9 +30,9 @@ def once(action: Callable[[], T], communicator: Communicator | None = None) -> T
         except Exception as error:
             failure = error
     message = "" if failure is None else f"{type(failure).__name__}: {failure}"
-    said = comm.messages(message.encode())[0].decode()
+    reason = comm.messages(message.encode())[0].decode()
     if failure is not None:
         raise failure
-    if said:
-        raise DistributedError(f"rank 0 has failed, for which this one waits: {said}")
+    if reason:
+        raise DistributedError(f"rank 0 has failed, for which this one waits: {reason}")
     return result

@@ -47,8 +47,8 @@ class Fit:
         self.steps_per_epoch = steps_per_epoch
         self.validation, self.validation_freq = validation, validation_freq
         self.split, self.flush, self.class_weight = split, flush, class_weight
-        given = model.optimizer
-        self.parallel = given if isinstance(given, DataParallel) else None
+        optimizer = model.optimizer
+        self.parallel = optimizer if isinstance(optimizer, DataParallel) else None
         self.history = History()
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
