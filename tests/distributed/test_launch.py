@@ -136,9 +136,7 @@ def test_a_rank_that_does_not_come_is_named(stop: bool) -> None:
     code, text, seconds = late(wait, stop)
     assert code != 0
     assert re.search(r"AllReduce \(call \d\) has waited 2 s: rank 1 has not come", text)
-    assert re.search(
-        r"at: .*program\.py:\d+: td\.distributed\.all_reduce\(x \* 2\)", text
-    )
+    assert re.search(r"at: .*program\.py:\d+: td\.distributed\.all_reduce\(x", text)
     assert seconds < 30
 
 
