@@ -67,8 +67,8 @@ def cycle(model: Any) -> None:
 def unknown(model: Any) -> None:
     add = model.graph.node.add
     add(op_type="Strange", name="a", domain="com.some")
-    add(op_type="NonZero", name="b", input=["x"], output=["q"])
-    add(op_type="NonZero", name="c", input=["x"], output=["r"])
+    add(op_type="StringSplit", name="b", input=["x"], output=["q"])
+    add(op_type="StringSplit", name="c", input=["x"], output=["r"])
 
 
 def node(kind: str, *inputs: str, **fields: Any) -> Change:
@@ -86,6 +86,17 @@ def constant(kind: str, value: Any, *before: str, **fields: Any) -> Change:
         node(kind, *before, "k", **fields)(model)
 
     return change
+
+
+def endless(model: Any) -> None:
+    call = helper.make_node("F", ["a"], ["b"], domain="own")
+    own = helper.make_opsetid("own", 1)
+    model.functions.append(
+        helper.make_function("own", "F", ["a"], ["b"], [call], [own])
+    )
+    model.opset_import.append(own)
+    model.graph.node.append(helper.make_node("F", ["y"], ["z"], domain="own"))
+    model.graph.output[0].name = "z"
 
 
 ROWS: dict[str, tuple[Change, str]] = {
@@ -111,7 +122,7 @@ ROWS: dict[str, tuple[Change, str]] = {
     "a cycle": (cycle, "node 'first' reads 'z', which nothing before it computes"),
     "ops of nobody": (
         unknown,
-        r"no importer in version 20 for: NonZero \(b, c\); com.some.Strange \(a\)",
+        r"no importer in version 20 for: StringSplit \(b, c\); com.some.Strange \(a\)",
     ),
     "a subgraph": (
         lambda m: m.graph.node[0].attribute.append(
@@ -121,8 +132,8 @@ ROWS: dict[str, tuple[Change, str]] = {
     ),
     "no version": (lambda m: m.ClearField("opset_import"), "this is not an ONNX model"),
     "an old version": (
-        lambda m: setattr(m.opset_import[0], "version", 3),
-        "version 3 of ONNX's ops",
+        lambda m: setattr(m.opset_import[0], "version", 0),
+        "version 0 of ONNX's ops",
     ),
     "no such output": (
         lambda m: setattr(m.graph.output[0], "name", "q"),
@@ -132,7 +143,6 @@ ROWS: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.node.append(m.graph.node[0]),
         "'y' is computed twice",
     ),
-    "functions": (lambda m: m.functions.add(name="f"), "functions of its own"),
     "an input without a shape": (
         lambda m: m.graph.input[0].type.tensor_type.ClearField("shape"),
         "input 'x' has no dtype or shape",
@@ -141,6 +151,7 @@ ROWS: dict[str, tuple[Change, str]] = {
 
 # What only shows when the graph is built.
 BUILT: dict[str, tuple[Change, str]] = {
+    "a function of itself": (endless, "nested too deeply"),
     "a wrong axis": (node("Softmax", "y", axis=7), r"node 'it' \(Softmax\): axis 7"),
     "no such shape": (constant("Reshape", [5, 5], "y"), r"node 'it' \(Reshape\)"),
     "a huge shape": (
@@ -170,7 +181,7 @@ BUILT: dict[str, tuple[Change, str]] = {
     ),
     "a shape that is data": (
         node("Reshape", "x", "y"),
-        "input 1 depends on data",
+        "the shape is no short list of integers",
     ),
 }
 

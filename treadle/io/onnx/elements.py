@@ -10,7 +10,6 @@ import numpy as np
 
 import treadle as td
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.file import DTYPES
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
 __all__: list[str] = []
@@ -42,7 +41,6 @@ _SAME: dict[str, Function] = {
     "Greater": td.greater,
     "GreaterOrEqual": td.greater_equal,
     "HardSwish": td.hard_swish,
-    "Identity": td.positive,
     "IsNaN": td.isnan,
     "Less": td.less,
     "LessOrEqual": td.less_equal,
@@ -126,6 +124,12 @@ def _leaky(node: Node, x: Tensor) -> Tensor:
     return td.leaky_relu(x, number(x, node.get("alpha", 0.01)))
 
 
+@row("treadle.PReluOfChannels")
+def _prelu_of_channels(node: Node, x: Tensor, slope: Tensor) -> Tensor:
+    shape = (-1, *[1] * (x.type.ndim - 2)) if slope.type.size > 1 else ()
+    return td.where(x < 0, x * td.reshape(slope, shape), x)
+
+
 @row("PRelu")
 def _prelu(node: Node, x: Tensor, slope: Tensor) -> Tensor:
     return td.where(x < 0, x * slope, x)
@@ -188,28 +192,16 @@ def _infinite(node: Node, x: Tensor) -> Tensor:
     return found
 
 
-def to_dtype(code: int) -> Any:
-    """The dtype of a number in a file."""
-    if code not in DTYPES:
-        raise ValueError(f"the dtype with the number {code} is not read")
-    return DTYPES[code]
+@row("Identity", raw=True)
+def _identity(node: Node, x: Any) -> Any:
+    return (x,)
 
 
-# `saturate` and `round_mode` are of dtypes that are not read.
-@row("Cast", reads="to saturate round_mode")
-def _cast(node: Node, x: Tensor) -> Tensor:
-    return td.astype(x, to_dtype(node.get("to", 0)))
-
-
-@row("CastLike", reads="saturate round_mode")
-def _cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
-    return td.astype(x, like.type.dtype)
-
-
-@row("Dropout", reads="ratio seed", static=(2,))
+@row("Dropout", reads="ratio seed", static=(1, 2))
 def _dropout(node: Node, x: Tensor, ratio: Any = None, training: Any = None) -> Any:
     # A file is a network that is used: nothing is left out.
-    if training is not None and training.any():
+    share = 0.5 if ratio is None else float(ratio)
+    if training is not None and training.any() and share:
         raise ValueError("elements left out by chance (training_mode)")
     return (x, td.full(x.type.shape, True)) if len(node.outputs) > 1 else x
 
@@ -233,15 +225,58 @@ row("Softmax", reads="axis")(_along(td.softmax))
 row("LogSoftmax", reads="axis")(_along(td.log_softmax))
 
 
-@row("CumSum", reads="exclusive reverse", static=(1,))
-def _cumulative(node: Node, x: Tensor, axis: Any) -> Tensor:
-    return td.cumulative_sum(
-        x,
-        axis_of(int(axis), x),
-        dtype=x.type.dtype,
-        reverse=bool(node.get("reverse", 0)),
-        exclusive=bool(node.get("exclusive", 0)),
-    )
+def _running(function: Function) -> Function:
+    def make(node: Node, x: Tensor, axis: Any) -> Tensor:
+        (place,) = integers(axis, "the axis")
+        return function(
+            x,
+            axis_of(place, x),
+            dtype=x.type.dtype,
+            reverse=bool(node.get("reverse", 0)),
+            exclusive=bool(node.get("exclusive", 0)),
+        )
+
+    return make
+
+
+row("CumSum", reads="exclusive reverse", static=(1,))(_running(td.cumulative_sum))
+row("CumProd", reads="exclusive reverse", static=(1,))(_running(td.cumulative_prod))
+
+
+@row("Hardmax", reads="axis")
+def _hardmax(node: Node, x: Tensor) -> Tensor:
+    return _along(_one_at_the_top)(node, x)
+
+
+def _one_at_the_top(x: Tensor, axis: int) -> Tensor:
+    places = np.arange(x.type.shape[axis])
+    shape = tuple(-1 if k == axis else 1 for k in range(x.type.ndim))
+    top = td.astype(td.argmax(x, axis, keepdims=True), td.int64)
+    return td.astype(td.equal(top, td.asarray(places.reshape(shape))), x.type.dtype)
+
+
+@row("LpNormalization", reads="axis p")
+def _unit(node: Node, x: Tensor) -> Tensor:
+    axis, p = axis_of(node.get("axis", -1), x), node.get("p", 2)
+    if p not in (1, 2):
+        raise ValueError(f"a norm of order {p}")
+    size = _REDUCTIONS[f"ReduceL{p}"](x, (axis,), keepdims=True)
+    empty = size == 0
+    return td.where(empty, number(x, 0), x / td.where(empty, number(x, 1), size))
+
+
+@row("BitShift", reads="direction")
+def _shift(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    ways = {"LEFT": td.bitwise_left_shift, "RIGHT": td.bitwise_right_shift}
+    way = node.get("direction", "")
+    if way not in ways:
+        raise ValueError(f"direction is {way[:20]!r}")
+    return ways[way](x, y)
+
+
+@row("Det")
+def _determinant(node: Node, x: Tensor) -> Tensor:
+    return td.linalg.det(x)
 
 
 def _place(function: Function, flipped: bool = False) -> Function:
@@ -260,9 +295,10 @@ row("ArgMax", reads=_PLACES)(_place(td.argmax))
 row("ArgMin", reads=_PLACES)(_place(td.argmin))
 
 
-@row("TopK", reads="axis largest sorted", static=(1,), first=10)
-def _top(node: Node, x: Tensor, k: Any) -> Any:
-    axis, count = axis_of(node.get("axis", -1), x), integers(k, "k")[0]
+@row("TopK", reads="axis k largest sorted", static=(1,))
+def _top(node: Node, x: Tensor, k: Any = None) -> Any:
+    size = node.get("k") if node.opset < 10 else k
+    axis, count = axis_of(node.get("axis", -1), x), integers(size, "k")[0]
     values, places = td.top_k(x, count, axis, bool(node.get("largest", 1)))
     return values, td.astype(places, td.int64)
 
@@ -292,10 +328,29 @@ def _reduced(function: Function) -> Function:
                 return x
             found = tuple(range(x.type.ndim))
         places = tuple(sorted(axis_of(a, x) for a in found))
+        if node.kind in _EMPTY and not x.type.size:
+            return _of_nothing(node, x, places)
         y = function(x, places, keepdims=bool(node.get("keepdims", 1)))
         return td.astype(y, x.type.dtype)
 
     return make
+
+
+_EMPTY = {"ReduceMax": -1, "ReduceMin": 1}  # the signs of infinity they start from
+
+
+def _of_nothing(node: Node, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The greatest or least element of nothing: the end of the dtype's range."""
+    dtype, high = x.type.dtype, _EMPTY[node.kind] > 0
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        value: Any = info.max if high else info.min
+    else:
+        value = high if dtype.kind == "b" else _EMPTY[node.kind] * np.inf
+    keep = node.get("keepdims", 1)
+    shape = [1 if k in axes else n for k, n in enumerate(x.type.shape)]
+    shape = [n for k, n in enumerate(shape) if keep or k not in axes]
+    return td.full(shape, number(x, value))
 
 
 for _kind, _function in _REDUCTIONS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from treadle.io.files import (
     guarded,
     open_regular,
 )
+from treadle.io.onnx.stored import STORED, packed_bytes, unpack
 
-__all__ = ["BUFFERS", "CODES", "DTYPES", "array_of", "read_model"]
+__all__ = ["BUFFERS", "CODES", "DTYPES", "array_of", "read_model", "source_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -60,21 +61,40 @@ _FIELDS = {
 }
 
 
-def read_model(path: PathLike) -> Any:
-    """The message that a file holds, complete and within bounds."""
-    message = extra("google.protobuf.message", "onnx")
-    onnx = extra("onnx", "onnx")
-    with open_regular(path, ModelFileError) as file, guarded(path, ModelFileError):
+def source_of(source: PathLike | bytes | BinaryIO) -> tuple[str, Path | None, bytes]:
+    """The name for errors, the folder of external data and the bytes of a model."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "<bytes>", None, _bounded(bytes(source))
+    if hasattr(source, "read"):
+        place = f"<{getattr(source, 'name', None) or 'file object'}>"
+        with guarded(place, ModelFileError):
+            raw = source.read(MAX_FILE + 1)
+            if not isinstance(raw, bytes):
+                raise ValueError("a model is read from a file opened for bytes")
+            return place, None, _bounded(raw)
+    with open_regular(source, ModelFileError) as file, guarded(source, ModelFileError):
         size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE:
             raise ValueError(f"{size} bytes are more than an ONNX file has")
-        raw = file.read(size + 1)
-        model = onnx.ModelProto()
-        try:
-            model.ParseFromString(raw)
-        except message.DecodeError:
-            raise ValueError("this is not an ONNX model, or not all of it") from None
-        _check(model)
+        return os.fspath(source), Path(source).parent, file.read(size + 1)
+
+
+def _bounded(raw: bytes) -> bytes:
+    if len(raw) > MAX_FILE:
+        raise ValueError("there are more bytes than an ONNX file has")
+    return raw
+
+
+def read_model(raw: bytes) -> Any:
+    """The message that the bytes of a file hold, complete and within bounds."""
+    message = extra("google.protobuf.message", "onnx")
+    onnx = extra("onnx", "onnx")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(raw)
+    except message.DecodeError:
+        raise ValueError("this is not an ONNX model, or not all of it") from None
+    _check(model)
     return model
 
 
@@ -83,11 +103,6 @@ def _check(model: Any) -> None:
     graph = model.graph
     if not model.ir_version or not model.opset_import or not graph.output:
         raise ValueError("this is not an ONNX model: it has no version or no output")
-    if len(model.functions):
-        raise ValueError(
-            "it holds functions of its own; onnx.inliner.inline_local_functions "
-            "writes them out"
-        )
     if len(graph.sparse_initializer):
         raise ValueError("it holds sparse weights, which are not read")
     _check_names(model)
@@ -126,6 +141,8 @@ def array_of(tensor: Any, folder: Path | None, room: int = MAX_BYTES) -> Array:
 
     Raises ValueError for what does not hold together.
     """
+    if tensor.data_type in STORED:
+        return _stored(tensor, folder, room)
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise ValueError(f"the dtype with the number {tensor.data_type} is not read")
@@ -147,6 +164,27 @@ def array_of(tensor: Any, folder: Path | None, room: int = MAX_BYTES) -> Array:
     if dtype == np.bool_ and (found.view(np.uint8) > 1).any():
         raise ValueError("a truth value is neither 0 nor 1")
     return found.reshape(shape)
+
+
+def _stored(tensor: Any, folder: Path | None, room: int) -> Array:
+    """The array of a tensor of a dtype that is only stored."""
+    code, shape = tensor.data_type, tuple(tensor.dims)
+    if check_shape(shape, np.dtype(np.uint8)) > room:
+        raise ValueError(
+            f"{shape} are more than the {room} bytes that may be asked for"
+        )
+    size, byte = packed_bytes(code, shape), np.dtype(np.uint8)
+    if tensor.data_location == 1:
+        raw = _outside(tensor, folder, (size,), byte)
+    elif tensor.HasField("raw_data"):
+        raw = np.frombuffer(tensor.raw_data, np.uint8)
+    else:
+        raw = np.array(tensor.int32_data, np.int32).astype(np.uint8)
+    if len(raw) != size:
+        raise ValueError(
+            f"{len(raw)} bytes for {STORED[code]}{list(shape)}, not {size}"
+        )
+    return unpack(raw, code, shape).copy()
 
 
 def _listed(tensor: Any, shape: tuple[int, ...], dtype: DType) -> Array:

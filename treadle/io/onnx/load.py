@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -15,40 +14,64 @@ from treadle.base.errors import (
     DTypeError,
     ModelFileError,
     ShapeError,
-    TreadleError,
 )
-from treadle.graph.body import Body
-from treadle.graph.leaves import Leaf, as_tensor, constant_node
+from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded, read_json
-from treadle.io.onnx import elements, networks, shapes
-from treadle.io.onnx.file import BUFFERS, DTYPES, array_of, read_model
-from treadle.io.onnx.table import IMPORTS, LAST, Node
+from treadle.io.onnx import (
+    control,
+    elements,
+    networks,
+    norms,
+    pools,
+    positions,
+    quantized,
+    recurrent,
+    resize,
+    sampling,
+    sequences,
+    shapes,
+    signals,
+    training,
+)
+from treadle.io.onnx.build import Value, run
+from treadle.io.onnx.file import BUFFERS, CODES, DTYPES, array_of, read_model, source_of
+from treadle.io.onnx.opsets import converted
+from treadle.io.onnx.parse import Graph, Parser, check_order
+from treadle.io.onnx.stored import STORED
+from treadle.io.onnx.table import IMPORTS, Node
 from treadle.nn.module import Module
 from treadle.runtime.computation import Computation
 
 __all__ = ["OnnxModule", "from_onnx"]
 
 Array = np.ndarray[Any, Any]
-Value = Tensor | Variable | Array | None
-
-MAX_FOLDED = 1 << 20  # bytes of a value that is computed while a graph is built
-_TABLES = (elements, networks, shapes)  # each fills IMPORTS
-_WRONG = (
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    ZeroDivisionError,
-    AttributeError,
+# Each fills IMPORTS.
+_TABLES = (
+    control,
+    elements,
+    networks,
+    norms,
+    pools,
+    positions,
+    quantized,
+    recurrent,
+    resize,
+    sampling,
+    sequences,
+    shapes,
+    signals,
+    training,
 )
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input of a file: a number, a name or None (any) for each dimension."""
+    """An input of a file: a number, a name or None (any) for each dimension.
+
+    A sequence or optional value has no dtype.
+    """
 
     name: str
     dtype: Any
@@ -72,7 +95,7 @@ class OnnxModule(Module):
         outputs: Sequence[str],
     ) -> None:
         super().__init__()
-        self.place, self.nodes, self.inputs = place, list(nodes), tuple(inputs)
+        self.place, self.nodes, self.inputs = place, tuple(nodes), tuple(inputs)
         self.outputs = tuple(outputs)
         self.constants = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
         self.weights = {k: v for k, v in values.items() if isinstance(v, Variable)}
@@ -82,19 +105,11 @@ class OnnxModule(Module):
 
     def forward(self, *values: Any, **named: Any) -> Any:
         """The output, or a tuple of several, for the inputs in order or by name."""
-        known: dict[str, Value] = {**self.constants, **self.weights, "": None}
+        known: dict[str, Value] = {**self.constants, **self.weights}
         known |= self._bound(values, named)
-        for node in self.nodes:
-            with guarded(
-                self.place, ModelFileError, f"node {node.name!r} ({node.kind})"
-            ):
-                found = _made(node, [known[name] for name in node.inputs])
-            known |= {k: v for k, v in zip(node.outputs, found, strict=False) if k}
-        missing = [name for name in self.outputs if name not in known]
-        if missing:
-            raise ModelFileError(f"{self.place}: nothing computes {missing[0]!r}")
-        made = tuple(as_tensor(known[name]) for name in self.outputs)
-        return made[0] if len(made) == 1 else made
+        graph = Graph(self.nodes, {}, (), self.outputs)
+        results = tuple(map(_result, run(graph, known, self.place)))
+        return results[0] if len(results) == 1 else results
 
     def computation(self, **extents: int) -> Computation:
         """A `td.computation` with placeholders by the names of the inputs.
@@ -126,22 +141,27 @@ class OnnxModule(Module):
         extents: dict[str, int] = {}
         for port in self.inputs:
             x = given[port.name]
+            if port.dtype is None:
+                bound[port.name] = _structured(x)
+                continue
             node = x if isinstance(x, (Tensor, Variable)) else _array(x, port.dtype)
-            if node.type.dtype != port.dtype:
+            if node.dtype != port.dtype:
                 raise DTypeError(
-                    f"input {port.name!r} is {port.dtype}, got {node.type}"
+                    f"input {port.name!r} is {port.dtype}, got {node.dtype}"
                 ).located("from_onnx")
+            shape = tuple(node.shape)
             wanted = [
                 extents.setdefault(n, m)
                 if isinstance(n, str)
                 else m
                 if n is None
                 else n
-                for n, m in zip(port.shape, node.type.shape, strict=False)
+                for n, m in zip(port.shape, shape, strict=False)
             ]
-            if wanted != list(node.type.shape) or len(wanted) != len(port.shape):
+            if wanted != list(shape) or len(wanted) != len(port.shape):
                 raise ShapeError(
-                    f"input {port.name!r} has shape {port.shape}, got {node.type}"
+                    f"input {port.name!r} has shape {port.shape}, "
+                    f"got {node.dtype}{list(shape)}"
                 ).located("from_onnx")
             bound[port.name] = node
         return bound
@@ -150,66 +170,40 @@ class OnnxModule(Module):
         return f"{len(self.nodes)} nodes, {len(self.weights)} weights"
 
 
-def _array(x: Any, dtype: Any) -> Tensor:
+def _result(x: Value) -> Any:
+    """A result as a caller gets it: a Tensor, or an array of a dtype only stored."""
+    if isinstance(x, tuple):
+        return [_result(item) for item in x]
+    if x is None or (isinstance(x, np.ndarray) and x.dtype not in CODES):
+        return x
+    return as_tensor(x)
+
+
+def _structured(x: Any) -> Value:
+    """A sequence or an optional value: a list of arrays, an array or None."""
+    if isinstance(x, (list, tuple)):
+        return tuple(_structured(item) for item in x)
+    return x if x is None else as_tensor(x)
+
+
+def _array(x: Any, dtype: Any) -> Tensor | Array:
     array = np.asarray(x)
-    return as_tensor(array if array.dtype == dtype else np.asarray(x, dtype))
-
-
-def _made(node: Node, given: list[Value]) -> Sequence[Value]:
-    """The values of a node; those that nothing open leads to are computed now."""
-    row = IMPORTS[node.kind]
-    inputs: list[Any] = []
-    for k, x in enumerate(given):
-        if x is None:
-            inputs.append(None)
-        elif k in row.static:
-            if isinstance(x, Tensor):
-                raise ValueError(f"input {k} depends on data, but must be known before")
-            inputs.append(x if isinstance(x, np.ndarray) else x.numpy())
-        else:
-            inputs.append(
-                constant_node(x) if isinstance(x, np.ndarray) else as_tensor(x)
-            )
-    try:
-        found = row.make(node, *inputs)
-    except TreadleError as error:
-        raise ValueError(error.message) from None
-    except _WRONG as error:
-        raise ValueError(str(error) or type(error).__name__) from None
-    results = found if isinstance(found, tuple) else (found,)
-    if any(node.outputs[len(results) :]):
-        raise ValueError(f"result {len(results)} is not given out")
-    if all(x is None or isinstance(x, np.ndarray) for x in given):
-        return [_folded(y) for y in results]
-    return results
-
-
-def _folded(y: Tensor | Array) -> Tensor | Array:
-    """The value of a small node over constants."""
-    if isinstance(y, np.ndarray):
-        return y
-    body = Body("constant", (), (y,))
-    if any(isinstance(n.op, Leaf) and n.stored is None for n in body.nodes):
-        return y
-    sizes = [t.size * t.dtype.itemsize for n in body.nodes for t in _types(n)]
-    if max(sizes) > MAX_FOLDED:
-        return y
-    return np.asarray(body.numpy(())[0])
-
-
-def _types(node: Tensor) -> tuple[Any, ...]:
-    return node.type if isinstance(node.type, tuple) else (node.type,)
+    array = array if array.dtype == dtype else np.asarray(x, dtype)
+    return as_tensor(array) if dtype in CODES else array
 
 
 # -- reading -----------------------------------------------------------------------
 
 
-def from_onnx(path: PathLike, *, max_bytes: int = MAX_BYTES) -> OnnxModule:
+def from_onnx(
+    source: PathLike | bytes | BinaryIO, *, max_bytes: int = MAX_BYTES
+) -> OnnxModule:
     """The network of an ONNX file as a Module, to be run, trained, saved.
 
-    Floating-point weights of one dimension or more are parameters by their names, other
-    arrays constants. Ops and dtypes are checked before anything is built; raises
-    ModelFileError with the nodes that cannot be read.
+    `source` is a path, the bytes of a file or a file object; data beside the model is
+    read for a path alone. Floating-point weights of one dimension or more are
+    parameters by their names, other arrays constants. Ops and dtypes are checked before
+    anything is built; raises ModelFileError with the nodes that cannot be read.
 
     >>> import tempfile
     >>> import treadle as td
@@ -223,71 +217,20 @@ def from_onnx(path: PathLike, *, max_bytes: int = MAX_BYTES) -> OnnxModule:
     >>> net(td.ones((2, 3))).tolist()
     [[3.0], [3.0]]
     """
-    place = os.fspath(path)
-    model = read_model(path)
+    place, folder, raw = source_of(source)
     with guarded(place, ModelFileError):
-        opset = _opset(model)
-        nodes = _nodes(model.graph, opset, place)
+        model = read_model(raw)
+        model = converted(model)
+        parser = Parser.of(model)
+        nodes = parser.nodes(model.graph.node, {})
+        parser.check()
         buffers = _buffers(model)
-    values = _weights(model.graph, nodes, buffers, place, max_bytes)
+    values = _weights(model.graph, nodes, buffers, place, folder, max_bytes)
     with guarded(place, ModelFileError):
         inputs = [_port(i) for i in model.graph.input if i.name not in values]
         outputs = [o.name for o in model.graph.output]
-        _check_order(nodes, [*values, *[p.name for p in inputs]], outputs)
+        check_order(nodes, [*values, *[p.name for p in inputs]], outputs)
     return OnnxModule(place, nodes, values, inputs, outputs)
-
-
-def _opset(model: Any) -> int:
-    found = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
-    if len(found) != 1 or not 7 <= min(found) <= LAST:
-        told = ", ".join(map(str, sorted(found))) or "none"
-        raise ValueError(f"version {told} of ONNX's ops; read are 7 to {LAST}")
-    return int(found.pop())
-
-
-def _nodes(graph: Any, opset: int, place: str) -> list[Node]:
-    """The nodes in order; an error names all whose op is not in the table."""
-    unknown: dict[str, list[str]] = {}
-    found = []
-    for k, n in enumerate(graph.node):
-        name = n.name or f"node {k}"
-        row = IMPORTS.get(n.op_type) if n.domain in ("", "ai.onnx") else None
-        if row is None or not row.first <= opset <= row.last or n.overload:
-            kind = f"{n.domain}.{n.op_type}" if n.domain else n.op_type
-            unknown.setdefault(kind, []).append(name[:40])
-            continue
-        with guarded(place, ModelFileError, f"node {name!r}"):
-            names = [a.name for a in n.attribute]
-            strange = [a for a in names if a not in row.reads or names.count(a) > 1]
-            if strange:
-                raise ValueError(f"{n.op_type} with {strange[0][:40]!r} is not read")
-            attributes = {a.name: _attribute(a) for a in n.attribute}
-        inputs, outputs = tuple(n.input), tuple(n.output)
-        found.append(Node(name, n.op_type, inputs, outputs, attributes, opset))
-    if unknown:
-        told = [
-            f"{kind[:40]} ({', '.join(names[:3])}{', ...' if names[3:] else ''})"
-            for kind, names in sorted(unknown.items())
-        ]
-        raise ValueError(f"no importer in version {opset} for: {'; '.join(told)}")
-    return found
-
-
-def _attribute(a: Any) -> Any:
-    """The value of an attribute."""
-    kinds = {1: "f", 2: "i", 6: "floats", 7: "ints"}
-    if a.ref_attr_name:
-        raise ValueError(f"attribute {a.name[:40]!r} is that of a function")
-    if a.type in kinds:
-        value = getattr(a, kinds[a.type])
-        return list(value) if a.type > 5 else value
-    if a.type == 3:
-        return a.s.decode()
-    if a.type == 8:
-        return [s.decode() for s in a.strings]
-    if a.type == 4:
-        return array_of(a.t, None)
-    raise ValueError(f"attribute {a.name[:40]!r} is of a kind that is not read")
 
 
 def _buffers(model: Any) -> set[str]:
@@ -300,17 +243,21 @@ def _buffers(model: Any) -> set[str]:
 
 
 def _weights(
-    graph: Any, nodes: Sequence[Node], buffers: set[str], place: str, room: int
+    graph: Any,
+    nodes: Sequence[Node],
+    buffers: set[str],
+    place: str,
+    folder: Path | None,
+    room: int,
 ) -> dict[str, Variable | Array]:
     """The arrays of a file: parameters, buffers and constants by name."""
     settings: set[str] = set()
     for node in nodes:
-        static = IMPORTS[node.kind].static
+        static = IMPORTS[node.kind].static if node.function is None else ()
         settings |= {x for k, x in enumerate(node.inputs) if k in static}
         if node.kind == "BatchNormalization":
             buffers = buffers | set(node.inputs[3:])
     found: dict[str, Variable | Array] = {}
-    folder = Path(place).parent
     for t in graph.initializer:
         with guarded(place, ModelFileError, repr(t.name[:60])):
             if t.name in found:
@@ -319,7 +266,8 @@ def _weights(
                 raise ValueError("this is no name of a weight")
             array = array_of(t, folder, room)
             room -= array.nbytes
-        if array.dtype.kind not in "fVc" or not array.ndim or t.name in settings:
+        trains = array.dtype in CODES and array.dtype.kind in "fVc" and array.ndim
+        if not trains or t.name in settings:
             found[t.name] = array
         else:
             kind = Variable if t.name in buffers else Parameter
@@ -329,10 +277,13 @@ def _weights(
 
 def _port(info: Any) -> Port:
     """An input as the file declares it."""
+    if info.type.HasField("sequence_type") or info.type.HasField("optional_type"):
+        return Port(check_name(info.name), None, ())
     if not info.type.HasField("tensor_type"):
         raise ValueError(f"input {info.name[:60]!r} is no tensor")
     declared = info.type.tensor_type
-    if declared.elem_type not in DTYPES or not declared.HasField("shape"):
+    dtype = {**DTYPES, **STORED}.get(declared.elem_type)
+    if dtype is None or not declared.HasField("shape"):
         raise ValueError(f"input {info.name[:60]!r} has no dtype or shape that is read")
     shape: list[int | str | None] = []
     for d in declared.shape.dim:
@@ -347,27 +298,4 @@ def _port(info: Any) -> Port:
             shape.append(d.dim_param or None)
     if len(shape) > 32:
         raise ValueError(f"input {info.name[:60]!r} has {len(shape)} dimensions")
-    return Port(check_name(info.name), DTYPES[declared.elem_type], tuple(shape))
-
-
-def _check_order(
-    nodes: Sequence[Node], given: Sequence[str], outputs: Sequence[str]
-) -> None:
-    """Each value is computed once, and before it is read: no cycles."""
-    known = {"", *given}
-    if len(known) != len(given) + 1:
-        raise ValueError("two inputs have one name")
-    for node in nodes:
-        for name in node.inputs:
-            if name not in known:
-                raise ValueError(
-                    f"node {node.name[:40]!r} reads {name[:60]!r}, "
-                    "which nothing before it computes"
-                )
-        for name in filter(None, node.outputs):
-            if name in known:
-                raise ValueError(f"{name[:60]!r} is computed twice")
-            known.add(name)
-    for name in outputs:
-        if name not in known:
-            raise ValueError(f"nothing computes the output {name[:60]!r}")
+    return Port(check_name(info.name), dtype, tuple(shape))

@@ -10,6 +10,7 @@ import treadle as td
 from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
+from treadle.io.onnx.file import DTYPES
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
 __all__: list[str] = []
@@ -62,6 +63,7 @@ def _count(node: Node, x: Tensor) -> Array:
 
 @row("Range", reads="stash_type", static=(0, 1, 2))
 def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
+    start, stop, step = start.reshape(()), stop.reshape(()), step.reshape(())
     count = float((stop - start) / step) if step else np.inf
     if not count <= MOST:
         raise ValueError(f"a range from {start} to {stop} by {step}")
@@ -69,12 +71,14 @@ def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
     return np.asarray(start + step * places, start.dtype)
 
 
-@row("EyeLike", reads="k")
+@row("EyeLike", reads="dtype k")
 def _eye(node: Node, x: Tensor) -> Tensor:
     if x.type.ndim != 2 or x.type.size > MOST:
         raise ValueError(f"an identity like {x.type}")
     rows, columns = x.type.shape
-    return td.asarray(np.eye(rows, columns, node.get("k", 0), dtype=x.type.dtype))
+    code = node.get("dtype", 0)
+    dtype = DTYPES[code] if code else x.type.dtype
+    return td.asarray(np.eye(rows, columns, node.get("k", 0), dtype=dtype))
 
 
 @row("Reshape", reads="allowzero", static=(1,))
@@ -203,24 +207,17 @@ def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
     return td.take_along_axis(x[tuple(key)], ids, axis)
 
 
-@row("GatherND", reads="batch_dims")
-def _gather_nd(node: Node, x: Tensor, ids: Tensor) -> Tensor:
-    if node.get("batch_dims", 0) or not 0 < ids.type.shape[-1] <= x.type.ndim:
-        raise ValueError(f"positions {ids.type} in {x.type}")
-    return x[tuple(ids[..., k] for k in range(ids.type.shape[-1]))]
-
-
 @row("OneHot", reads="axis", static=(1,))
 def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
-    count, axis = integers(depth, "depth")[0], node.get("axis", -1)
+    count, axis = int(depth.reshape(())), node.get("axis", -1)
     if not 0 <= count <= MOST:
         raise ValueError(f"{count} classes")
     _size((*ids.type.shape, count), values.type.dtype)
     whole = td.astype(ids, td.int64)
     hot = td.expand_dims(td.where(whole < 0, whole + count, whole), -1)
     chosen = td.equal(hot, td.asarray(np.arange(count)))
-    found = td.where(chosen, values[1], values[0])
-    return td.moveaxis(found, -1, axis)
+    y = td.where(chosen, values[1], values[0])
+    return td.moveaxis(y, -1, axis)
 
 
 @row("Pad", reads="mode pads value", static=(1, 3))
@@ -229,7 +226,8 @@ def _pad(
 ) -> Tensor:
     mode = node.get("mode", "constant")
     own = integers(pads if pads is not None else node.get("pads"), "pads")
-    value = node.get("value") if value is None else value
+    if value is None:
+        value = np.array(node.get("value", 0.0), x.type.dtype)
     places = range(x.type.ndim) if axes is None else integers(axes, "axes")
     if len(own) != 2 * len(places):
         raise ValueError(f"{len(own)} widths for {len(places)} dimensions")
@@ -246,7 +244,13 @@ def _pad(
     pairs = zip(x.type.shape, widths, strict=True)
     _size(tuple(n + a + b for n, (a, b) in pairs), x.type.dtype)
     if mode == "constant":
-        return td.pad(x, widths, value=0 if value is None else value)
+        return td.pad(x, widths, value=np.asarray(value).reshape(()))
+    if mode == "wrap":
+        for axis, (a, b) in enumerate(widths):
+            if a or b:
+                n = x.type.shape[axis]
+                x = td.take(x, np.arange(-a, n + b) % max(n, 1), axis)
+        return x
     if mode not in ("reflect", "edge") or x.type.size > MOST:
         raise ValueError(f"a border of mode {mode[:20]!r} of {x.type}")
     return td.pad(x, widths, mode)

@@ -27,6 +27,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     opset: int
+    function: Any = None  # the graph of other ops that its op is, if it is one
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute of the node, of the type of its default."""
@@ -51,7 +52,10 @@ class Row:
     Inputs at `static` come as arrays: shapes, axes, what the structure depends on. The
     others are tensors; None stands for one that is left out. `reads` names the
     attributes that are read, or say nothing of the values: a node with another one is
-    refused. `first` and `last` are the versions of ONNX that the row holds for.
+    refused. `first` and `last` are the versions of ONNX that the row holds for; a node
+    that `takes` (of its message) is false of is written out as ONNX defines its op.
+    A `raw` row gets values as they are: arrays of any dtype, sequences, tensors; the
+    value of a `sequence` row is one sequence. Of `static`, -1 means all inputs.
     """
 
     make: Maker
@@ -59,6 +63,9 @@ class Row:
     static: tuple[int, ...] = ()
     first: int = 1
     last: int = LAST
+    raw: bool = False
+    sequence: bool = False
+    takes: Callable[[Any], bool] = lambda node: True
 
 
 IMPORTS: dict[str, Row] = {}
@@ -70,13 +77,15 @@ def row(
     static: tuple[int, ...] = (),
     first: int = 1,
     last: int = LAST,
+    **flags: Any,
 ) -> Callable[[Maker], Maker]:
     """Enter a function into the table under the names of ops."""
 
     def enter(make: Maker) -> Maker:
         for kind in kinds:
             assert kind not in IMPORTS, kind
-            IMPORTS[kind] = Row(make, frozenset(reads.split()), static, first, last)
+            names = frozenset(reads.split())
+            IMPORTS[kind] = Row(make, names, static, first, last, **flags)
         return make
 
     return enter

@@ -1,0 +1,77 @@
+"""onnx's own backend cases and outputs; what is refused is known by name."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+
+pytest.importorskip("onnx", minversion="1.23")
+
+import onnx
+
+from tests.io.onnx.test_import import ROWS
+from tests.io.onnx_backend import Case, cases, result_of
+from treadle.io.onnx.load import IMPORTS
+
+CHUNKS = 16
+# Why a case is refused; docs/onnx.md has the same list for users.
+REFUSED = (
+    r"no importer in version \d+ for: (String\w+|RegexFullMatch|TfIdfVectorizer)",
+    r"no importer in version \d+ for: ai\.onnx\.ml\.\w+",
+    r"no importer in version \d+ for: (ImageDecoder|RandomUniformLike)",
+    r"no importer in version \d+ for: ai\.onnx\.preview\.training\.Gradient",
+    r"no importer in version 8 for: Scan",
+    r"elements left out by chance \(training_mode\)",
+    r"input '[xy]' has no dtype or shape that is read",  # tensors of text
+)
+# Cases whose tolerance is finer than the dtype of what they compare.
+ROUNDING = {
+    "test_attention_4d_causal_fp16",
+    "test_attention_4d_causal_fp16_expanded",
+    "test_dft_inverse",
+    "test_dft_inverse_opset19",
+}
+
+
+@functools.cache
+def _all() -> tuple[Case, ...]:
+    return tuple(cases())
+
+
+def _kinds(graph: Any) -> set[str]:
+    """The ops of a graph and of its subgraphs."""
+    kinds = set()
+    for n in graph.node:
+        kinds.add(f"{n.domain}.{n.op_type}".lstrip("."))
+        for a in n.attribute:
+            kinds |= _kinds(a.g) if a.type == onnx.AttributeProto.GRAPH else set()
+    return kinds
+
+
+def test_all_cases_are_there_and_show_every_row() -> None:
+    assert len(_all()) >= 2000
+    kinds: set[str] = set()
+    for case in _all():
+        kinds |= _kinds(onnx.load_model_from_string(case.model).graph)
+    shown = kinds | {row[0] for row in ROWS} | {"treadle.PReluOfChannels"}
+    assert set(IMPORTS) <= shown, set(IMPORTS) - shown
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_cases_pass_or_are_refused_by_name(chunk: int) -> None:
+    failures = []
+    with td.options(engine="reference"), np.errstate(all="ignore"):
+        for case in _all()[chunk::CHUNKS]:
+            result, reason = result_of(case)
+            known = any(re.search(words, reason) for words in REFUSED)
+            if result == "rounding" and case.name in ROUNDING:
+                continue
+            if result != "pass" and not (result == "refused" and known):
+                failures.append(f"{result}: {case.name}: {reason}")
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,180 @@
+"""The nodes of an ONNX graph one after the other, each as Treadle's own ops."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import ModelFileError, TreadleError
+from treadle.base.extras import extra
+from treadle.graph.body import Body
+from treadle.graph.leaves import Leaf, as_tensor, constant_node
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.io.files import guarded
+from treadle.io.onnx.file import CODES
+from treadle.io.onnx.parse import Graph
+from treadle.io.onnx.stored import STORED
+from treadle.io.onnx.table import IMPORTS, Node
+
+__all__ = ["Value", "run"]
+
+Array = np.ndarray[Any, Any]
+# A tuple is a sequence of ONNX; None stands for an optional value that is left out.
+Value = Tensor | Variable | Array | tuple[Any, ...] | None
+
+MAX_FOLDED = 1 << 20  # bytes of a value that is computed while a graph is built
+_WRONG = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    ZeroDivisionError,
+    AttributeError,
+)
+
+
+def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Value]:
+    """The outputs of a graph; `values` has its inputs and what is visible around it."""
+    known: ChainMap[str, Value] = ChainMap({"": None}, dict(graph.constants), values)
+    for node in graph.nodes:
+        with guarded(place, ModelFileError, f"node {node.name!r} ({node.kind})"):
+            results = _results(node, [known[name] for name in node.inputs], known)
+        known.update({k: v for k, v in zip(node.outputs, results, strict=False) if k})
+    missing = [name for name in graph.outputs if name not in known]
+    if missing:
+        raise ModelFileError(f"{place}: nothing computes {missing[0]!r}")
+    return [known[name] for name in graph.outputs]
+
+
+def _results(
+    node: Node, operands: list[Value], known: MutableMapping[str, Value]
+) -> Sequence[Value]:
+    """The values of a node; those that nothing open leads to are computed now."""
+    if node.function is not None:
+        return _called(node, operands)
+    row = IMPORTS[node.kind]
+    bodies = {
+        key: _closure(value, known)
+        for key, value in node.attributes.items()
+        if isinstance(value, Graph)
+    }
+    if bodies:
+        node = replace(node, attributes={**node.attributes, **bodies})
+    try:
+        inputs = operands if row.raw else _inputs(row.static, operands)
+        made = row.make(node, *inputs)
+    except ModelFileError as error:  # of a node of a subgraph
+        raise ValueError(error.message.partition(": ")[2]) from None
+    except TreadleError as error:
+        raise ValueError(error.message) from None
+    except _WRONG as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+    results = made if isinstance(made, tuple) and not row.sequence else (made,)
+    if any(node.outputs[len(results) :]):
+        raise ValueError(f"result {len(results)} is not given out")
+    if not row.raw and all(x is None or isinstance(x, np.ndarray) for x in operands):
+        return [_folded(y) for y in results]
+    return results
+
+
+def _inputs(static: Sequence[int], operands: Sequence[Value]) -> list[Any]:
+    """Operands as a row takes them: arrays where they are static, tensors elsewhere."""
+    inputs: list[Any] = []
+    for k, x in enumerate(operands):
+        if x is None or isinstance(x, tuple):
+            inputs.append(x)
+        elif k in static or -1 in static:
+            inputs.append(value_of(x, k))
+        elif isinstance(x, np.ndarray):
+            if x.dtype not in CODES:
+                raise ValueError(
+                    f"input {k} is {x.dtype}, which only Cast and the like read"
+                )
+            inputs.append(constant_node(x))
+        else:
+            inputs.append(as_tensor(x))
+    return inputs
+
+
+def value_of(x: Value, k: int) -> Array:
+    """The array of an operand that says something of the structure."""
+    if isinstance(x, (Tensor, Variable)):
+        try:
+            return np.asarray(x.numpy())
+        except TreadleError:
+            raise ValueError(
+                f"input {k} depends on data, but must be known before: call the "
+                "module with arrays, outside of a computation or function"
+            ) from None
+    assert isinstance(x, np.ndarray), type(x)
+    return x
+
+
+def _closure(
+    graph: Graph, known: MutableMapping[str, Value]
+) -> Callable[..., list[Value]]:
+    """A subgraph as a function that sees the values around it."""
+
+    def body(*operands: Value) -> list[Value]:
+        if len(operands) != len(graph.inputs):
+            raise ValueError(
+                f"a body of {len(graph.inputs)} inputs is given {len(operands)}"
+            )
+        own = dict(zip(graph.inputs, operands, strict=True))
+        return run(graph, ChainMap(own, known), "body")
+
+    return body
+
+
+def _called(node: Node, operands: list[Value]) -> list[Value]:
+    """The results of a function."""
+    assert node.function is not None
+    graph: Graph = node.function.graph([_type(x) for x in operands])
+    # What is not asked for may depend on optional operands that are left out.
+    pairs = zip_longest(graph.outputs, node.outputs[: len(graph.outputs)])
+    graph = replace(graph, outputs=tuple(n if asked else "" for n, asked in pairs))
+    given = [*operands, *[None] * (len(graph.inputs) - len(operands))]
+    if len(given) > len(graph.inputs):
+        raise ValueError(f"it takes {len(graph.inputs)} inputs")
+    try:
+        return run(graph, dict(zip(graph.inputs, given, strict=True)), node.kind)
+    except ModelFileError as error:
+        raise ValueError(error.message.partition(": ")[2]) from None
+
+
+def _type(x: Value) -> Any:
+    """The TypeProto of a value."""
+    onnx = extra("onnx", "onnx")
+    if x is None:
+        return onnx.TypeProto()
+    if isinstance(x, tuple):
+        item = _type(x[0]) if x else onnx.helper.make_tensor_type_proto(1, None)
+        return onnx.helper.make_sequence_type_proto(item)
+    shape = x.shape if isinstance(x, np.ndarray) else x.type.shape
+    dtype = x.dtype if isinstance(x, np.ndarray) else x.type.dtype
+    codes = CODES if dtype in CODES else {v: k for k, v in STORED.items()}
+    return onnx.helper.make_tensor_type_proto(codes[dtype], shape)
+
+
+def _folded(y: Tensor | Array) -> Tensor | Array:
+    """The value of a small node over constants."""
+    if not isinstance(y, Tensor):
+        return y
+    body = Body("constant", (), (y,))
+    if any(isinstance(n.op, Leaf) and n.stored is None for n in body.nodes):
+        return y
+    sizes = [t.size * t.dtype.itemsize for n in body.nodes for t in _types(n)]
+    if max(sizes) > MAX_FOLDED:
+        return y
+    return np.asarray(body.numpy(())[0])
+
+
+def _types(node: Tensor) -> tuple[Any, ...]:
+    return node.type if isinstance(node.type, tuple) else (node.type,)

@@ -1,0 +1,126 @@
+"""Importers of Fourier transforms: products with matrices of cosines and sines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+from treadle.graph.leaves import constant_node
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.quantized import to_dtype
+from treadle.io.onnx.shapes import MOST
+from treadle.io.onnx.table import Node, axis_of, integers, row
+
+__all__: list[str] = []
+
+Array = np.ndarray[Any, Any]
+
+
+def _waves(n: int, frequencies: int, length: int, dtype: Any) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of 2 pi j k / length for elements j and frequencies k."""
+    if n * frequencies > MOST:
+        raise ValueError(f"{frequencies} frequencies of {n} elements are too many")
+    steps = np.outer(np.arange(n), np.arange(frequencies)) % length
+    angle = 2 * np.pi / length * steps
+    parts = (np.cos(angle), np.sin(angle))
+    a, b = (constant_node(part.astype(dtype)) for part in parts)
+    return a, b
+
+
+def _transformed(
+    x: Tensor, axis: int, length: int, inverse: bool, onesided: bool
+) -> Tensor:
+    """The transform of x[..., 1 or 2], real and imaginary parts, along `axis`."""
+    if length < 1 or x.type.shape[-1] not in (1, 2) or axis == x.type.ndim - 1:
+        raise ValueError(f"{length} frequencies of {x.type} along axis {axis}")
+    if inverse and onesided:
+        x = _mirrored(x, axis, length)
+    x = td.moveaxis(x, axis, -2)
+    n = min(x.type.shape[-2], length)
+    x = x[..., :n, :]
+    count = length // 2 + 1 if onesided and not inverse else length
+    cosine, sine = _waves(n, count, length, x.type.dtype)
+    re, im = x[..., 0], x[..., 1] if x.type.shape[-1] == 2 else None
+    sine = sine if inverse else -sine
+    a, b = td.matmul(re, cosine), td.matmul(re, sine)
+    if im is not None:
+        a, b = a - td.matmul(im, sine), b + td.matmul(im, cosine)
+    parts = [a] if inverse and onesided else [a, b]
+    y = td.stack(parts, -1)
+    if inverse:
+        y = y / td.asarray(np.array(length, y.type.dtype))
+    return td.moveaxis(y, -2, axis)
+
+
+def _mirrored(x: Tensor, axis: int, length: int) -> Tensor:
+    """All frequencies of a real signal, from those of one side."""
+    if x.type.shape[-1] == 1:
+        x = td.concat([x, td.zeros(x.type.shape, dtype=x.type.dtype)], -1)
+    need = length // 2 + 1
+    half = min(x.type.shape[axis], need)
+    key: list[Any] = [slice(None)] * x.type.ndim
+    key[axis] = slice(0, half)
+    x = x[tuple(key)]
+    if half < need:
+        widths = [(0, need - half if k == axis else 0) for k in range(x.type.ndim)]
+        x = td.pad(x, widths)
+    key[axis] = slice(1, (length + 1) // 2)
+    sign = td.asarray(np.array([1, -1], x.type.dtype))
+    return td.concat([x, td.flip(x[tuple(key)], axis) * sign], axis)
+
+
+@row("DFT", reads="axis inverse onesided", static=(1, 2))
+def _dft(node: Node, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
+    place = -2 if node.opset >= 20 else node.get("axis", 1)
+    place = place if axis is None else integers(axis, "the axis")[0]
+    k = axis_of(place, x)
+    inverse, onesided = bool(node.get("inverse", 0)), bool(node.get("onesided", 0))
+    n = x.type.shape[k]
+    size = 2 * (n - 1) if inverse and onesided else n
+    size = size if length is None else integers(length, "the length")[0]
+    return _transformed(x, k, size, inverse, onesided)
+
+
+@row("STFT", reads="onesided", static=(1, 3))
+def _stft(
+    node: Node, x: Tensor, step: Array, window: Any = None, length: Any = None
+) -> Tensor:
+    (hop,) = integers(step, "the step")
+    x = x if x.type.ndim == 3 else td.expand_dims(x, -1)
+    size = x.type.shape[1]
+    size = size if window is None else window.type.shape[0]
+    size = size if length is None else integers(length, "the length")[0]
+    if hop < 1 or not 0 < size <= x.type.shape[1]:
+        raise ValueError(f"frames of {size} in steps of {hop} of {x.type}")
+    count = 1 + (x.type.shape[1] - size) // hop
+    if count * size > MOST:
+        raise ValueError(f"{count} frames of {size} are too many")
+    ids = np.arange(count)[:, None] * hop + np.arange(size)
+    frames = td.take(x, ids, 1)
+    if window is not None:
+        frames = frames * td.expand_dims(window, -1)
+    return _transformed(frames, 2, size, False, bool(node.get("onesided", 1)))
+
+
+@row("MelWeightMatrix", reads="output_datatype", static=(-1,))
+def _mel(
+    node: Node, bins: Array, length: Array, rate: Array, low: Array, high: Array
+) -> Array:
+    count, size = int(bins.reshape(())), int(length.reshape(()))
+    if not 0 < count * (size // 2 + 1) <= MOST:
+        raise ValueError(f"{count} bins of {size} frequencies")
+    ends = 2595 * np.log10(1 + np.array([float(low), float(high)]) / 700)
+    mels = ends[0] + np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)
+    hertz = 700 * (10 ** (mels / 2595) - 1)
+    places = ((size + 1) * hertz // int(rate.reshape(()))).astype(int)
+    at = np.arange(size // 2 + 1)[:, None]
+    left, middle, right = places[:-2], places[1:-1], places[2:]
+    rising = (at - left) / np.maximum(middle - left, 1)
+    falling = (right - at) / np.maximum(right - middle, 1)
+    rising = np.where(middle == left, (at == middle) * 1.0, rising)
+    weights = np.where(at <= middle, np.where(at >= left, rising, 0), 0)
+    down = (at >= middle) & (at < right)
+    weights = np.where(down & (right > middle), falling, weights)
+    return weights.astype(to_dtype(node.get("output_datatype", 1)))
