@@ -85,7 +85,9 @@ def test_an_op_is_written_and_read_again(sample: Sample, tmp_path: Path) -> None
     with td.options(engine="reference"):
         want = what(*arrays)
     same(by_treadle(tmp_path / "m.onnx", named), want)
-    if sample.op.name not in NOT_BY_ONNX:
+    op: Any = sample.op
+    backward = op.name == "Scan" and op.reverse  # which onnx's evaluator cannot
+    if op.name not in NOT_BY_ONNX and not backward:
         found = by_onnx(tmp_path / "m.onnx", named)
         same([np.asarray(v) for v in found], want)
 

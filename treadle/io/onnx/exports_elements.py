@@ -19,7 +19,6 @@ _SAME = {
     "Abs": "Abs",
     "Acos": "Acos",
     "Acosh": "Acosh",
-    "Add": "Add",
     "Again": "Identity",
     "Asin": "Asin",
     "Asinh": "Asinh",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,13 +148,45 @@ def _unslice(w: Writer, node: Tensor, x: str) -> str | None:
 def _contract(w: Writer, node: Tensor, x: str, y: str) -> str:
     spec = node.op.spec  # type: ignore[attr-defined]
     a, b, out = letters(spec)
-    if len(a) == len(b) >= 2 and a[:-2] == b[:-2] and a[-1] == b[-2]:
-        if out == a[:-1] + b[-1] and a[-2] != b[-1]:
-            return w.add("MatMul", x, y)
-        if out == a[:-2] + b[-1] + a[-2]:
-            order = [*range(len(out) - 2), len(out) - 1, len(out) - 2]
-            return w.add("Transpose", w.add("MatMul", x, y), perm=order)
-    return w.add("Einsum", x, y, equation=spec)
+    both, summed = [c for c in a if c in b and c in out], set(a) & set(b) - set(out)
+    left, right = [c for c in a if c not in b], [c for c in b if c not in a]
+    plain = len(both) + len(left) + len(right) == len(out) and len(summed) == 1
+    if not plain or node.type.dtype.name not in _PRODUCTS:
+        return w.add("Einsum", x, y, equation=spec)
+    (s,) = summed
+    if not both and len(left) == len(right) == 1:
+        if out == left[0] + right[0]:
+            return w.add("Gemm", x, y, transA=int(a[0] == s), transB=int(b[1] == s))
+        return w.add("Gemm", y, x, transA=int(b[0] == s), transB=int(a[1] == s))
+    if (both and not len(left) == len(right) == 1) or len(right) > 1:
+        return w.add("Einsum", x, y, equation=spec)
+    x = _in_order(w, x, a, [*both, *left, s])
+    y = _in_order(w, y, b, [*both, s, *right])
+    return _in_order(w, w.add("MatMul", x, y), [*both, *left, *right], out)
+
+
+_PRODUCTS = {"float16", "bfloat16", "float32", "float64", "int32", "int64"}
+
+
+def _in_order(w: Writer, x: str, axes: Sequence[str], order: Sequence[str]) -> str:
+    """x with its axes in another order."""
+    if list(axes) == list(order):
+        return x
+    return w.add("Transpose", x, perm=[list(axes).index(c) for c in order])
+
+
+@export("Add")
+def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
+    """A sum; one of a product of matrices and a bias is one Gemm."""
+    for product, bias, (p, t) in (
+        (x, y, node.inputs), (y, x, node.inputs[::-1])
+    ):  # fmt: skip
+        known = p.op.name == "Contract" and w.used_once(p)
+        if known and p.type.shape == node.type.shape and t.type.dtype.kind == "f":
+            whole = w.with_bias(product, bias)
+            if whole is not None:
+                return whole
+    return w.add("Add", x, y)
 
 
 def _sliding(op: Any) -> dict[str, Any]:
@@ -213,27 +246,43 @@ def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
 
 @export("Scan")
 def _scan(w: Writer, node: Tensor, *xs: str) -> Names | None:
-    """The steps of a loop one by one: their number is known."""
+    """A loop as one node; what its body reads from outside it sees by name."""
     op: Any = node.op
-    if op.draws or op.length > _MOST_STEPS:
+    if op.draws:
         return None
+    c, s = op.carries, op.carries + op.scanned
+    if not op.scanned or not op.length:
+        return _unrolled(w, node, xs) if op.length <= _MOST_STEPS else None
+    body = w.graph(op.body, node.op.name.lower(), xs[s:], s)
+    ways = int(op.reverse)
+    outputs = len(op.body.outputs) - c
+    return w.several(
+        "Scan",
+        len(op.body.outputs),
+        *xs[:s],
+        body=body,
+        num_scan_inputs=op.scanned,
+        scan_input_directions=[ways] * op.scanned,
+        **({"scan_output_directions": [ways] * outputs} if outputs else {}),
+    )
+
+
+def _unrolled(w: Writer, node: Tensor, xs: Sequence[str]) -> Names:
+    """A loop without rows, which ONNX's Scan is not, step by step."""
+    op: Any = node.op
     c, s = op.carries, op.carries + op.scanned
     carry = list(xs[:c])
     stacks: list[list[str]] = [[] for _ in range(len(op.body.outputs) - c)]
-    steps = range(op.length)
     first = w.integers([0])
-    for t in reversed(steps) if op.reverse else steps:
-        place = w.array(t, np.int64)
-        rows = [w.add("Gather", x, place, axis=0) for x in xs[c:s]]
-        found = w.body(op.body, [*carry, *rows, *xs[s:]])
-        carry = found[:c]
-        for stack, y in zip(stacks, found[c:], strict=True):
+    for _ in range(op.length):
+        results = w.body(op.body, [*carry, *xs[s:]])
+        carry = results[:c]
+        for stack, y in zip(stacks, results[c:], strict=True):
             stack.append(w.add("Unsqueeze", y, first))
-    for stack in stacks:
-        if op.reverse:
-            stack.reverse()
     if not op.length:
         types: Any = node.type
         empty = [w.array(np.zeros(t.shape, t.dtype)) for t in types[c:]]
         return (*[w.add("Identity", x) for x in carry], *empty)
+    if op.reverse:
+        stacks = [stack[::-1] for stack in stacks]
     return (*carry, *[w.add("Concat", *stack, axis=0) for stack in stacks])

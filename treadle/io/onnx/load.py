@@ -295,7 +295,9 @@ def _port(info: Any) -> Port:
                 raise ValueError(f"input {info.name[:60]!r} has {d.dim_value} elements")
             shape.append(int(d.dim_value))
         else:
-            shape.append(d.dim_param or None)
+            # A name without a letter, such as "?", is that of no dimension.
+            named = any(c.isalpha() for c in d.dim_param)
+            shape.append(d.dim_param if named else None)
     if len(shape) > 32:
         raise ValueError(f"input {info.name[:60]!r} has {len(shape)} dimensions")
     return Port(check_name(info.name), dtype, tuple(shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class Writer:
         self._used = set(names)
         self._arrays: dict[Any, str] = {}
         self._count = 0
+        self._readers: Counter[int] = Counter()
 
     def fresh(self, kind: str) -> str:
         """A name that nothing else has."""
@@ -99,6 +101,43 @@ class Writer:
         """A list of int64, as shapes and axes are given."""
         return self.array(list(values), np.int64)
 
+    def used_once(self, node: Tensor) -> bool:
+        """Whether nothing but one node reads the value of a node."""
+        return self._readers[node.serial] == 1
+
+    def with_bias(self, product: str, bias: str) -> str | None:
+        """The Gemm that was written for a product, with a bias; None if it was none."""
+        for k in range(len(self.nodes) - 1, -1, -1):
+            node = self.nodes[k]
+            if product in node.output:
+                if node.op_type != "Gemm" or len(node.input) > 2:
+                    return None
+                del self.nodes[k]  # the bias may be computed after the product
+                node.input.append(bias)
+                self.nodes.append(node)
+                return product
+        return None
+
+    def graph(self, body: Body, name: str, outside: Sequence[str], count: int) -> Any:
+        """A body as a graph of its own: `count` inputs, then what it sees by name."""
+        inner = Writer([])
+        inner.unknown, inner._used, inner._count = self.unknown, self._used, self._count
+        inputs = [self.fresh("input") for _ in range(count)]
+        plain = without_calls(body)
+        results = inner.body(plain, [*inputs, *outside])
+        outputs = [inner.add("Identity", y) for y in results]
+        self._count = inner._count
+        helper = self.onnx.helper
+        types = [x.type for x in plain.arguments[:count]]
+
+        def infos(names: Sequence[str], types: Sequence[Any]) -> list[Any]:
+            make = helper.make_tensor_value_info
+            pairs = zip(names, types, strict=True)
+            return [make(n, CODES[t.dtype], t.shape) for n, t in pairs]
+
+        results_ = infos(outputs, [y.type for y in plain.outputs])
+        return helper.make_graph(inner.nodes, name, infos(inputs, types), results_)
+
     def body(self, body: Body, given: Sequence[str]) -> list[str]:
         """The nodes of a body in its place; the names of its outputs."""
         plain = without_calls(body)
@@ -113,6 +152,8 @@ class Writer:
         names: dict[int, Names],
     ) -> list[str]:
         """Write nodes in order; `names` has what is known of their inputs."""
+        self._readers.update(x.serial for node in nodes for x in node.inputs)
+        self._readers.update(y.serial for y in outputs)
         for node in nodes:
             if node.serial not in names:
                 names[node.serial] = self._node(node, names)
