@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.cases import each
 from tests.io.onnx.models import by_onnx, by_treadle, same
 from tests.ops.test_contract import CASES, arrays_of
+from treadle.base import trees
 from treadle.base.types import TupleType
 from treadle.graph.op import Sample
 from treadle.io.onnx.writer import EXPORTS
@@ -126,6 +127,91 @@ def test_a_network_is_written_with_its_weights(name: str, tmp_path: Path) -> Non
         read = {k for k, _ in getattr(again, named)()}
         used = {k for k, _ in getattr(net, named)() if "batches" not in k}
         assert read == used
+
+
+# Networks, the shape of the example, its open dimensions, other shapes, its ops.
+OPEN: dict[str, tuple[Any, ...]] = {
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)),
+        (1, 4), {0: "batch"}, [(3, 4), (7, 4)], {"Gemm": 2, "Relu": 1},
+    ),
+    "rows of rows": (
+        lambda: nn.Linear(4, 3), (2, 5, 4), {0: "batch", 1: "time"}, [(3, 7, 4)],
+        {"MatMul": 1},
+    ),
+    "cnn": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5),
+        ),
+        (2, 3, 8, 8), {0: "n"}, [(1, 3, 8, 8), (5, 3, 8, 8)], {"Conv": 1, "Gemm": 1},
+    ),
+    "images": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.AvgPool2d(2)),
+        (2, 3, 8, 8), {0: "n", 2: "h", 3: "w"}, [(1, 3, 4, 12)], {"Conv": 1},
+    ),
+    "lstm": (
+        lambda: nn.LSTM(3, 4, 2, bidirectional=True),
+        (5, 2, 3), {0: "time", 1: "batch"}, [(7, 1, 3), (2, 3, 3)], {"LSTM": 4},
+    ),
+    "gru": (
+        lambda: nn.GRU(3, 4), (5, 2, 3), {0: "time", 1: "batch"}, [(7, 4, 3)],
+        {"GRU": 1},
+    ),
+    "rnn": (
+        lambda: nn.RNN(3, 4), (5, 2, 3), {0: "time", 1: "batch"}, [(7, 4, 3)],
+        {"Scan": 1},
+    ),
+    "attention": (
+        lambda: nn.MultiHeadAttention(8, 2), (2, 5, 8), {0: "batch", 1: "time"},
+        [(1, 3, 8), (4, 6, 8)], {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_dimensions_are_left_open(name: str, tmp_path: Path) -> None:
+    make, shape, dims, others, ops = OPEN[name]
+    net = make().eval()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "m.onnx"
+    x = rng.normal(size=shape).astype(np.float32)
+    td.to_onnx(net, path, x, inputs=["x"], dynamic={"x": dims})
+    kinds = [n.op_type for n in onnx.load(path).graph.node]
+    assert {kind: kinds.count(kind) for kind in ops} == ops and "Einsum" not in kinds
+    declared = td.from_onnx(path).inputs[0].shape
+    assert {k: n for k, n in enumerate(declared) if isinstance(n, str)} == dims
+    for size in (shape, *others):
+        x = rng.normal(size=size).astype(np.float32)
+        want = [y.numpy() for y in trees.flatten(net(x))[0]]
+        same(by_treadle(path, {"x": x}), want, 1e-4)
+        if name != "lstm":  # onnx's evaluator knows no LSTM in the reverse direction
+            same(by_onnx(path, {"x": x}), want, 1e-4)
+
+
+def test_what_cannot_be_open_is_told(tmp_path: Path) -> None:
+    path, x = tmp_path / "m.onnx", np.ones((4, 3), np.float32)
+    net = nn.Linear(3, 2)
+    with pytest.raises(td.ArgumentError, match="'y' is no input, which are x0"):
+        td.to_onnx(net, path, x, dynamic={"y": {0: "n"}})
+    with pytest.raises(td.ArgumentError, match="axis 2 is none of 'x0'"):
+        td.to_onnx(net, path, x, dynamic={"x0": {2: "n"}})
+    with pytest.raises(td.ArgumentError, match="'n' is 4 and 3"):
+        td.to_onnx(net, path, x, dynamic={"x0": {0: "n", 1: "n"}})
+    with pytest.raises(td.ModelFileError, match="grow evenly with 'n'"):
+        td.to_onnx(lambda v: v[: v.shape[0] // 3], path, x, dynamic={"x0": {0: "n"}})
+    with pytest.raises(td.ModelFileError, match="depends on an open dimension"):
+        td.to_onnx(
+            lambda v: v + np.arange(float(v.shape[0]))[:, None],
+            path, x, dynamic={"x0": {0: "n"}},
+        )  # fmt: skip
+    assert not path.exists()
+
+
+def test_torchs_word_for_open_dimensions(tmp_path: Path) -> None:
+    path, x = tmp_path / "m.onnx", np.ones((4, 3), np.float32)
+    td.to_onnx(nn.Linear(3, 2), path, x, inputs=["x"], dynamic_axes={"x": [0]})
+    assert td.from_onnx(path).inputs[0].shape == ("x_0", 3)
 
 
 @settings(max_examples=15, deadline=None)

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.exports_elements import number, type_of
+from treadle.io.onnx.exports_recurrent import as_layer
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import Names, Writer, export
 from treadle.ops.contract import letters
@@ -250,6 +251,9 @@ def _scan(w: Writer, node: Tensor, *xs: str) -> Names | None:
     op: Any = node.op
     if op.draws:
         return None
+    layer = as_layer(w, node, xs)
+    if layer is not None:
+        return layer
     c, s = op.carries, op.carries + op.scanned
     if not op.scanned or not op.length:
         return _unrolled(w, node, xs) if op.length <= _MOST_STEPS else None

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.extras import extra
+from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.variable import Placeholder
 from treadle.io.atomic import write_atomically
 from treadle.io.files import PathLike, guarded
 from treadle.io.onnx import exports_elements, exports_structure
+from treadle.io.onnx.dynamic import Axes, Opened, extents_of, join, named, shape_at
 from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
 from treadle.io.onnx.writer import Writer
 from treadle.runtime.computation import Computation
@@ -33,14 +36,18 @@ def to_onnx(
     *examples: Any,
     inputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
+    dynamic: Mapping[str, Any] | None = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a computation as an ONNX file, or a network or function with examples.
 
     Placeholders become inputs by their names, Variables weights by theirs. For a
     network or function, inputs are of the shapes and dtypes of the examples and have
-    the names `inputs`, or "x0", "x1", ... Shapes are fixed. The file is checked by onnx
-    and written whole or not at all. Raises ModelFileError with all ops that ONNX has no
-    way to say.
+    the names `inputs`, or "x0", "x1", ... Shapes are those of the examples but for the
+    dimensions that `dynamic` names, by input and axis; `dynamic_axes` is torch's word
+    for it. The file is checked by onnx and written whole or not at all. Raises
+    ModelFileError with all ops that ONNX has no way to say, or with what keeps a
+    dimension from being open.
 
     >>> import tempfile
     >>> import treadle as td
@@ -50,30 +57,52 @@ def to_onnx(
     ...     again = td.from_onnx(f"{folder}/m.onnx")
     >>> again.inputs[0].name, again.inputs[0].shape
     ('x0', (4, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     open_ = {"x0": {0: "batch"}}
+    ...     td.to_onnx(net, f"{folder}/m.onnx", td.ones((4, 3)), dynamic=open_)
+    ...     td.from_onnx(f"{folder}/m.onnx").inputs[0].shape
+    ('batch', 3)
     """
-    computation = _computation(what, examples, inputs)
-    if any(v is not None for v in computation.changed):
-        names = [v.name for v in computation.changed if v is not None]
-        raise ArgumentError(
-            f"it changes {', '.join(names[:3])}, and an ONNX file has no state",
-            hint="export what does not train: net.eval()",
-        ).located("to_onnx")
+    open_ = dynamic if dynamic is not None else dynamic_axes
+    names = _names(what, examples, inputs)
+    types = {n: as_tensor(x).type for n, x in zip(names, examples, strict=True)}
+    axes = named(open_ or {}, names)
+    if axes:
+        _refuse_axes(types)
+    graphs = Opened(extents_of(axes, {n: t.shape for n, t in types.items()}))
+    computations = [_computation(what, types, axes, at) for at in graphs.cases]
+    for v in computations[0].changed:
+        if v is not None:
+            raise ArgumentError(
+                f"it changes {v.name}, and an ONNX file has no state",
+                hint="export what does not train: net.eval()",
+            ).located("to_onnx")
     place = os.fspath(path)
     with guarded(place, ModelFileError):
-        raw = _written(computation, dict(metadata or {}))
+        recorded = [
+            _recorded(c, bool(axes), k == 0) for k, c in enumerate(computations)
+        ]
+        if axes:
+            sources = {
+                symbol: (name, k % len(types[name].shape))
+                for name, dims in axes.items()
+                for k, symbol in dims.items()
+            }
+            join(graphs, [r.writer for r in recorded], sources)
+        raw = _file(recorded, graphs, dict(metadata or {}))
         write_atomically(path, raw)
 
 
-def _computation(
+def _names(
     what: Any, examples: tuple[Any, ...], inputs: Sequence[str] | None
-) -> Computation:
-    """What is to be written, with a placeholder for each example."""
+) -> list[str]:
+    """The names of the inputs that examples are of."""
     if isinstance(what, Computation):
         if examples or inputs:
             raise ArgumentError(
                 "a computation has placeholders and takes no examples"
             ).located("to_onnx")
-        return what
+        return []
     if not callable(what):
         raise ArgumentError(
             f"takes a computation, a network or a function, not {type(what).__name__}",
@@ -85,54 +114,95 @@ def _computation(
             f"{len(examples)} examples and {len(names)} names of inputs",
             hint='td.to_onnx(net, path, x, inputs=["x"])',
         ).located("to_onnx")
-    own = []
-    for name, x in zip(names, examples, strict=True):
-        t = as_tensor(x).type
-        own.append(Placeholder(t.shape, t.dtype, name=name, axes=t.axes))
+    return list(names)
+
+
+def _refuse_axes(types: Mapping[str, Type]) -> None:
+    """A named axis has one length: it cannot be of an open dimension."""
+    for name, t in types.items():
+        if t.axes:
+            raise ArgumentError(
+                f"{name!r} has named axes, whose lengths are fixed",
+                hint="td.unname(x) takes the names off",
+            ).located("to_onnx")
+
+
+def _computation(
+    what: Any, types: Mapping[str, Type], axes: Axes, at: Mapping[str, int]
+) -> Computation:
+    """What is to be written, with a placeholder for each example."""
+    if isinstance(what, Computation):
+        return what
+    own = [
+        Placeholder(shape_at(name, t.shape, axes, at), t.dtype, name=name, axes=t.axes)
+        for name, t in types.items()
+    ]
     return Computation(what(*own), *own)
 
 
-def _written(what: Computation, metadata: dict[str, str]) -> bytes:
-    """The bytes of the file."""
-    onnx = extra("onnx", "onnx")
-    checker = extra("onnx.checker", "onnx")
-    helper = onnx.helper
-    inputs = {id(p): p.name for p in what.placeholders}
-    taken = set(inputs.values())
-    names = list(inputs.values())
+@dataclass(frozen=True)
+class Recorded:
+    """The nodes of a computation, and the names of its inputs, weights and outputs."""
+
+    what: Computation
+    writer: Writer
+    outputs: list[str]
+    buffers: list[str]
+
+
+def _recorded(what: Computation, varies: bool, weights: bool) -> Recorded:
+    """The nodes of a computation, with its weights if they are asked for."""
+    names = {id(p): p.name for p in what.placeholders}
+    taken = set(names.values())
     for v in what.variables:
-        if id(v) not in inputs:
+        if id(v) not in names:
             name, k = v.name, 1
             while name in taken:
                 name, k = f"{v.name}.{k}", k + 1
             taken.add(name)
-            inputs[id(v)] = name
-            names.append(name)
+            names[id(v)] = name
     outputs = _output_names(what, taken)
-    writer = Writer([*names, *outputs])
-    given = [inputs[id(v)] for v in what.variables]
-    for v, name in zip(what.variables, given, strict=True):
-        if not isinstance(v, Placeholder):
-            writer.weight(name, v.numpy())
-        elif all(v is not p for p in what.placeholders):
-            raise ValueError(f"it reads the placeholder {v.name!r}, which is no input")
+    writer = Writer([*names.values(), *outputs], varies)
+    for v in what.variables:
+        if isinstance(v, Placeholder):
+            if all(v is not p for p in what.placeholders):
+                raise ValueError(
+                    f"it reads the placeholder {v.name!r}, which is no input"
+                )
+        elif weights:
+            writer.weight(names[id(v)], v.numpy())
     if what.draws:
         raise ValueError("it draws random numbers, which no file repeats: net.eval()")
-    found = writer.body(what.body, given)
+    results = writer.body(what.body, [names[id(v)] for v in what.variables])
     if writer.unknown:
-        told = [f"{op} ({line})" if line else op for op, line in writer.unknown.items()]
-        raise ValueError(f"ONNX has no way to say: {'; '.join(sorted(told))}")
-    for name, made in zip(outputs, found, strict=True):
-        writer.nodes.append(helper.make_node("Identity", [made], [name], name=name))
+        ops = [f"{op} ({line})" if line else op for op, line in writer.unknown.items()]
+        raise ValueError(f"ONNX has no way to say: {'; '.join(sorted(ops))}")
+    make = writer.onnx.helper.make_node
+    for name, result in zip(outputs, results, strict=True):
+        writer.nodes.append(make("Identity", [result], [name], name=name))
+    writer.drop_unread(outputs)
+    fixed = [v for v in what.variables if not v.trainable]
+    buffers = [names[id(v)] for v in fixed if not isinstance(v, Placeholder)]
+    return Recorded(what, writer, outputs, buffers)
+
+
+def _file(
+    recorded: Sequence[Recorded], graphs: Opened, metadata: dict[str, str]
+) -> bytes:
+    """The bytes of the file of a computation recorded for several extents."""
+    first, onnx = recorded[0], extra("onnx", "onnx")
+    helper, checker = onnx.helper, extra("onnx.checker", "onnx")
+    inputs = zip(*(r.what.placeholders for r in recorded), strict=True)
+    outs = zip(*(r.what.body.outputs for r in recorded), strict=True)
     graph = helper.make_graph(
-        writer.nodes,
+        first.writer.nodes,
         "treadle",
-        [_info(helper, p.name, p.type) for p in what.placeholders],
+        [_info(helper, graphs, p[0].name, p) for p in inputs],
         [
-            _info(helper, name, y.type)
-            for name, y in zip(outputs, what.body.outputs, strict=True)
+            _info(helper, graphs, name, y)
+            for name, y in zip(first.outputs, outs, strict=True)
         ],
-        writer.tensors,
+        first.writer.tensors,
     )
     model = helper.make_model(
         graph,
@@ -140,9 +210,7 @@ def _written(what: Computation, metadata: dict[str, str]) -> bytes:
         ir_version=_IR,
         producer_name="treadle",
     )
-    fixed = [inputs[id(v)] for v in what.variables if not v.trainable]
-    buffers = [name for name in fixed if name in names[len(what.placeholders) :]]
-    noted = {BUFFERS: json.dumps(buffers)} if buffers else {}
+    noted = {BUFFERS: json.dumps(first.buffers)} if first.buffers else {}
     helper.set_model_props(model, {**metadata, **noted})
     if model.ByteSize() > MAX_FILE:
         raise ValueError(f"{model.ByteSize()} bytes are more than an ONNX file has")
@@ -154,10 +222,13 @@ def _written(what: Computation, metadata: dict[str, str]) -> bytes:
     return raw
 
 
-def _info(helper: Any, name: str, type_: Any) -> Any:
-    if np.dtype(type_.dtype) not in CODES:
-        raise ValueError(f"{name!r}: ONNX has no {type_.dtype}")
-    return helper.make_tensor_value_info(name, CODES[type_.dtype], type_.shape)
+def _info(helper: Any, graphs: Opened, name: str, values: Sequence[Any]) -> Any:
+    """The type of an input or output, which is `values` for the extents recorded."""
+    types = [x.type for x in values]
+    if np.dtype(types[0].dtype) not in CODES:
+        raise ValueError(f"{name!r}: ONNX has no {types[0].dtype}")
+    dims = graphs.dims([t.shape for t in types])
+    return helper.make_tensor_value_info(name, CODES[types[0].dtype], dims)
 
 
 def _output_names(what: Computation, taken: set[str]) -> list[str]:

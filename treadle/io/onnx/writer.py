@@ -40,17 +40,23 @@ def export(*names: str) -> Callable[[Exporter], Exporter]:
 
 
 class Writer:
-    """Collects what a file holds; `unknown` has the ops that it has no way to say."""
+    """Collects what a file holds; `unknown` has the ops that it has no way to say.
 
-    def __init__(self, names: Sequence[str]) -> None:
+    Where the graph `varies` with extents, constants stand apart, for those that are
+    equal at one may differ at another, and bodies do not say their shapes.
+    """
+
+    def __init__(self, names: Sequence[str], varies: bool = False) -> None:
         self.onnx = extra("onnx", "onnx")
         self.nodes: list[Any] = []
         self.tensors: list[Any] = []
         self.unknown: dict[str, str] = {}
+        self.varies = varies
         self._used = set(names)
         self._arrays: dict[Any, str] = {}
         self._count = 0
         self._readers: Counter[int] = Counter()
+        self._names: dict[int, Names] = {}  # of the nodes of the body being written
 
     def fresh(self, kind: str) -> str:
         """A name that nothing else has."""
@@ -93,7 +99,7 @@ class Writer:
         """The name of a constant: the result of a node, so that it is no weight."""
         array = np.asarray(value, dtype)
         key = array.dtype, array.shape, array.tobytes()
-        if key not in self._arrays:
+        if self.varies or key not in self._arrays:
             self._arrays[key] = self.add("Constant", value=self.tensor("", array))
         return self._arrays[key]
 
@@ -120,7 +126,7 @@ class Writer:
 
     def graph(self, body: Body, name: str, outside: Sequence[str], count: int) -> Any:
         """A body as a graph of its own: `count` inputs, then what it sees by name."""
-        inner = Writer([])
+        inner = Writer([], self.varies)
         inner.unknown, inner._used, inner._count = self.unknown, self._used, self._count
         inputs = [self.fresh("input") for _ in range(count)]
         plain = without_calls(body)
@@ -133,7 +139,11 @@ class Writer:
         def infos(names: Sequence[str], types: Sequence[Any]) -> list[Any]:
             make = helper.make_tensor_value_info
             pairs = zip(names, types, strict=True)
-            return [make(n, CODES[t.dtype], t.shape) for n, t in pairs]
+            shapes = [None if self.varies else t.shape for t in types]
+            return [
+                make(n, CODES[t.dtype], shape)
+                for (n, t), shape in zip(pairs, shapes, strict=True)
+            ]
 
         results_ = infos(outputs, [y.type for y in plain.outputs])
         return helper.make_graph(inner.nodes, name, infos(inputs, types), results_)
@@ -154,10 +164,25 @@ class Writer:
         """Write nodes in order; `names` has what is known of their inputs."""
         self._readers.update(x.serial for node in nodes for x in node.inputs)
         self._readers.update(y.serial for y in outputs)
+        around, self._names = self._names, names
         for node in nodes:
             if node.serial not in names:
                 names[node.serial] = self._node(node, names)
+        self._names = around
         return [_one(names[y.serial]) for y in outputs]
+
+    def name_of(self, node: Tensor) -> str:
+        """The name of the value of a node that was written before."""
+        return _one(self._names[node.serial])
+
+    def drop_unread(self, outputs: Sequence[str]) -> None:
+        """Leave out the nodes whose results neither a node nor an output reads."""
+        read, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if read.intersection(node.output):
+                read.update(_reads(node))
+                kept.append(node)
+        self.nodes = kept[::-1]
 
     def _node(self, node: Tensor, names: Mapping[int, Names]) -> Names:
         op = node.op
@@ -203,6 +228,15 @@ class Writer:
         self.unknown.setdefault(node.op.name, node.line or "")
         count = len(node.type) if isinstance(node.type, tuple) else 1
         return ("unknown",) * count if count > 1 else "unknown"
+
+
+def _reads(node: Any) -> set[str]:
+    """The names that a node reads, those its subgraphs see around them included."""
+    names = set(node.input)
+    for a in node.attribute:
+        for inner in a.g.node:
+            names |= _reads(inner)
+    return names
 
 
 def _one(name: Names) -> str:

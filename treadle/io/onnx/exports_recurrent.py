@@ -1,0 +1,118 @@
+"""Scans that are recurrent layers, as ONNX's LSTM and GRU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.graph.leaves import Argument
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.writer import Names, Writer
+from treadle.ops.call import without_calls
+
+__all__ = ["as_layer"]
+
+# The order in which ONNX has Treadle's gates: i f g o as i o f g, r z n as z r n.
+_ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x w^T + b of a graph."""
+
+    x: Tensor
+    w: Tensor
+    b: Tensor
+
+
+def _affine(node: Tensor, spec: str) -> Affine | None:
+    """The parts of an affine map, if a node is one over rows of this form."""
+    if node.op.name != "Add":
+        return None
+    for product, b in (node.inputs, node.inputs[::-1]):
+        op: Any = product.op
+        if op.name == "Contract" and op.spec == spec and b.type.ndim == 1:
+            x, w = product.inputs
+            return Affine(x, w, b)
+    return None
+
+
+def _place(node: Tensor) -> int:
+    """The position of an argument of a body, -1 for any other node."""
+    op: Any = node.op
+    return op.position if isinstance(op, Argument) else -1
+
+
+def _cell(op: Any) -> tuple[str, Affine] | None:
+    """The kind of layer that a scan's body is a step of, and its map of the state."""
+    body = without_calls(op.body)
+    outputs, c = body.outputs, op.carries
+    if op.scanned != 1 or op.draws or len(outputs) != c + 1 or c not in (1, 2):
+        return None
+    if outputs[0] is not outputs[c]:
+        return None
+    past: Tensor | None = None
+    if c == 1 and outputs[0].op.name == "GruCell":
+        own, past, h = outputs[0].inputs
+        kind, fits = "GRU", (_place(own), _place(h)) == (1, 0)
+    elif c == 2 and all(y.op.name == "Output" for y in outputs):
+        cell = outputs[0].inputs[0]
+        places = [getattr(y.op, "position", -1) for y in outputs]
+        if cell.op.name != "LstmCell" or places != [0, 1, 0]:
+            return None
+        gates, state = cell.inputs
+        if outputs[1].inputs[0] is not cell or gates.op.name != "Add":
+            return None
+        own, past = sorted(gates.inputs, key=lambda x: _place(x) != 2)
+        kind, fits = "LSTM", (_place(own), _place(state)) == (2, 1)
+    else:
+        return None
+    found = _affine(past, "ij,kj->ik")
+    if found is None or not fits or _place(found.x) != 0:
+        return None
+    outside = c + 1, c + 2
+    return (kind, found) if (_place(found.w), _place(found.b)) == outside else None
+
+
+def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
+    """The layer's node for a scan over an affine map of a sequence; None if it is none.
+
+    What was written of the map remains for others to read, or is dropped at the end.
+    """
+    op: Any = node.op
+    cell = _cell(op)
+    if cell is None:
+        return None
+    kind, _ = cell
+    c = op.carries
+    own = _affine(node.inputs[c], "Aij,kj->Aik")
+    if own is None or own.x.type.ndim != 3:
+        return None
+    weights, bias = xs[c + 1], xs[c + 2]
+    width = node.inputs[0].type.shape[-1]
+    order = [k * width + i for k in _ORDERS[kind] for i in range(width)]
+    ids, first = w.integers(order), w.integers([0])
+
+    def ordered(name: str) -> str:
+        return w.add("Gather", name, ids, axis=0)
+
+    def led(name: str) -> str:
+        return w.add("Unsqueeze", name, first)
+
+    both = w.add("Concat", ordered(w.name_of(own.b)), ordered(bias), axis=0)
+    y, *last = w.several(
+        kind,
+        1 + c,
+        w.name_of(own.x),
+        led(ordered(w.name_of(own.w))),
+        led(ordered(weights)),
+        led(both),
+        "",
+        *map(led, xs[:c]),
+        hidden_size=width,
+        direction="reverse" if op.reverse else "forward",
+        **({"linear_before_reset": 1} if kind == "GRU" else {}),
+    )
+    ends = [w.add("Squeeze", state, first) for state in last]
+    return (*ends, w.add("Squeeze", y, w.integers([1])))
