@@ -144,7 +144,8 @@ OPEN: dict[str, tuple[Any, ...]] = {
             nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5),
         ),
-        (2, 3, 8, 8), {0: "n"}, [(1, 3, 8, 8), (5, 3, 8, 8)], {"Conv": 1, "Gemm": 1},
+        (2, 3, 8, 8), {0: "n"}, [(1, 3, 8, 8), (5, 3, 8, 8)],
+        {"Conv": 1, "Gemm": 1, "BatchNormalization": 1, "Add": 0},
     ),
     "images": (
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.AvgPool2d(2)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
+from treadle.io.onnx.exports_channels import as_batch_norm, with_channel_bias
 from treadle.io.onnx.exports_elements import number, type_of
 from treadle.io.onnx.exports_recurrent import as_layer
 from treadle.io.onnx.file import CODES
@@ -178,13 +179,17 @@ def _in_order(w: Writer, x: str, axes: Sequence[str], order: Sequence[str]) -> s
 
 @export("Add")
 def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
-    """A sum; one of a product of matrices and a bias is one Gemm."""
+    """A sum; where it ends a product with a bias, or a batch normalization, that."""
+    known = as_batch_norm(w, node) or with_channel_bias(w, node, x)
+    if known is not None:
+        return known
     for product, bias, (p, t) in (
-        (x, y, node.inputs), (y, x, node.inputs[::-1])
-    ):  # fmt: skip
-        known = p.op.name == "Contract" and w.used_once(p)
-        if known and p.type.shape == node.type.shape and t.type.dtype.kind == "f":
-            whole = w.with_bias(product, bias)
+        (x, y, node.inputs),
+        (y, x, node.inputs[::-1]),
+    ):
+        fits = p.op.name == "Contract" and w.used_once(p)
+        if fits and p.type.shape == node.type.shape and t.type.dtype.kind == "f":
+            whole = w.with_bias(product, bias, "Gemm")
             if whole is not None:
                 return whole
     return w.add("Add", x, y)

@@ -71,12 +71,7 @@ def to_onnx(
         _refuse_axes(types)
     graphs = Opened(extents_of(axes, {n: t.shape for n, t in types.items()}))
     computations = [_computation(what, types, axes, at) for at in graphs.cases]
-    for v in computations[0].changed:
-        if v is not None:
-            raise ArgumentError(
-                f"it changes {v.name}, and an ONNX file has no state",
-                hint="export what does not train: net.eval()",
-            ).located("to_onnx")
+    _refuse_state(computations[0])
     place = os.fspath(path)
     with guarded(place, ModelFileError):
         recorded = [
@@ -91,6 +86,16 @@ def to_onnx(
             join(graphs, [r.writer for r in recorded], sources)
         raw = _file(recorded, graphs, dict(metadata or {}))
         write_atomically(path, raw)
+
+
+def _refuse_state(what: Computation) -> None:
+    """A file has no state that a run could change."""
+    names = [v.name for v in what.changed if v is not None]
+    if names:
+        raise ArgumentError(
+            f"it changes {', '.join(names[:3])}, and an ONNX file has no state",
+            hint="export what does not train: net.eval()",
+        ).located("to_onnx")
 
 
 def _names(

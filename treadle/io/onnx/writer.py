@@ -111,14 +111,17 @@ class Writer:
         """Whether nothing but one node reads the value of a node."""
         return self._readers[node.serial] == 1
 
-    def with_bias(self, product: str, bias: str) -> str | None:
-        """The Gemm that was written for a product, with a bias; None if it was none."""
+    def with_bias(self, product: str, bias: str, kind: str) -> str | None:
+        """The node of this kind written for a product, with a bias; None if it has one.
+
+        The node goes to the end, for the bias may be computed after the product.
+        """
         for k in range(len(self.nodes) - 1, -1, -1):
             node = self.nodes[k]
             if product in node.output:
-                if node.op_type != "Gemm" or len(node.input) > 2:
+                if node.op_type != kind or len(node.input) > 2:
                     return None
-                del self.nodes[k]  # the bias may be computed after the product
+                del self.nodes[k]
                 node.input.append(bias)
                 self.nodes.append(node)
                 return product
