@@ -32,7 +32,6 @@ REFUSED = (
 )
 # Cases whose tolerance is finer than the dtype of what they compare.
 ROUNDING = {
-    "test_attention_4d_causal_fp16",
     "test_attention_4d_causal_fp16_expanded",
     "test_dft_inverse",
     "test_dft_inverse_opset19",

@@ -69,14 +69,14 @@ def _results(
         node = replace(node, attributes={**node.attributes, **bodies})
     try:
         inputs = operands if row.raw else _inputs(row.static, operands)
-        made = row.make(node, *inputs)
+        value = row.make(node, *inputs)
     except ModelFileError as error:  # of a node of a subgraph
         raise ValueError(error.message.partition(": ")[2]) from None
     except TreadleError as error:
         raise ValueError(error.message) from None
     except _WRONG as error:
         raise ValueError(str(error) or type(error).__name__) from None
-    results = made if isinstance(made, tuple) and not row.sequence else (made,)
+    results = value if isinstance(value, tuple) and not row.sequence else (value,)
     if any(node.outputs[len(results) :]):
         raise ValueError(f"result {len(results)} is not given out")
     if not row.raw and all(x is None or isinstance(x, np.ndarray) for x in operands):
@@ -127,8 +127,8 @@ def _closure(
             raise ValueError(
                 f"a body of {len(graph.inputs)} inputs is given {len(operands)}"
             )
-        own = dict(zip(graph.inputs, operands, strict=True))
-        return run(graph, ChainMap(own, known), "body")
+        inner = dict(zip(graph.inputs, operands, strict=True))
+        return run(graph, ChainMap(inner, known), "body")
 
     return body
 
@@ -140,11 +140,11 @@ def _called(node: Node, operands: list[Value]) -> list[Value]:
     # What is not asked for may depend on optional operands that are left out.
     pairs = zip_longest(graph.outputs, node.outputs[: len(graph.outputs)])
     graph = replace(graph, outputs=tuple(n if asked else "" for n, asked in pairs))
-    given = [*operands, *[None] * (len(graph.inputs) - len(operands))]
-    if len(given) > len(graph.inputs):
+    padded = [*operands, *[None] * (len(graph.inputs) - len(operands))]
+    if len(padded) > len(graph.inputs):
         raise ValueError(f"it takes {len(graph.inputs)} inputs")
     try:
-        return run(graph, dict(zip(graph.inputs, given, strict=True)), node.kind)
+        return run(graph, dict(zip(graph.inputs, padded, strict=True)), node.kind)
     except ModelFileError as error:
         raise ValueError(error.message.partition(": ")[2]) from None
 

@@ -54,8 +54,8 @@ def _cell(op: Any) -> tuple[str, Affine] | None:
         return None
     past: Tensor | None = None
     if c == 1 and outputs[0].op.name == "GruCell":
-        own, past, h = outputs[0].inputs
-        kind, fits = "GRU", (_place(own), _place(h)) == (1, 0)
+        projected, past, h = outputs[0].inputs
+        kind, fits = "GRU", (_place(projected), _place(h)) == (1, 0)
     elif c == 2 and all(y.op.name == "Output" for y in outputs):
         cell = outputs[0].inputs[0]
         places = [getattr(y.op, "position", -1) for y in outputs]
@@ -64,15 +64,15 @@ def _cell(op: Any) -> tuple[str, Affine] | None:
         gates, state = cell.inputs
         if outputs[1].inputs[0] is not cell or gates.op.name != "Add":
             return None
-        own, past = sorted(gates.inputs, key=lambda x: _place(x) != 2)
-        kind, fits = "LSTM", (_place(own), _place(state)) == (2, 1)
+        projected, past = sorted(gates.inputs, key=lambda x: _place(x) != 2)
+        kind, fits = "LSTM", (_place(projected), _place(state)) == (2, 1)
     else:
         return None
-    found = _affine(past, "ij,kj->ik")
-    if found is None or not fits or _place(found.x) != 0:
+    affine = _affine(past, "ij,kj->ik")
+    if affine is None or not fits or _place(affine.x) != 0:
         return None
     outside = c + 1, c + 2
-    return (kind, found) if (_place(found.w), _place(found.b)) == outside else None
+    return (kind, affine) if (_place(affine.w), _place(affine.b)) == outside else None
 
 
 def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
@@ -86,8 +86,8 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
         return None
     kind, _ = cell
     c = op.carries
-    own = _affine(node.inputs[c], "Aij,kj->Aik")
-    if own is None or own.x.type.ndim != 3:
+    projected = _affine(node.inputs[c], "Aij,kj->Aik")
+    if projected is None or projected.x.type.ndim != 3:
         return None
     weights, bias = xs[c + 1], xs[c + 2]
     width = node.inputs[0].type.shape[-1]
@@ -100,12 +100,12 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
     def led(name: str) -> str:
         return w.add("Unsqueeze", name, first)
 
-    both = w.add("Concat", ordered(w.name_of(own.b)), ordered(bias), axis=0)
+    both = w.add("Concat", ordered(w.name_of(projected.b)), ordered(bias), axis=0)
     y, *last = w.several(
         kind,
         1 + c,
-        w.name_of(own.x),
-        led(ordered(w.name_of(own.w))),
+        w.name_of(projected.x),
+        led(ordered(w.name_of(projected.w))),
         led(ordered(weights)),
         led(both),
         "",

@@ -20,6 +20,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded, read_json
 from treadle.io.onnx import (
+    attention,
     control,
     elements,
     networks,
@@ -49,6 +50,7 @@ __all__ = ["OnnxModule", "from_onnx"]
 Array = np.ndarray[Any, Any]
 # Each fills IMPORTS.
 _TABLES = (
+    attention,
     control,
     elements,
     networks,

@@ -204,15 +204,17 @@ def _unpooled(node: Node, x: Tensor, ids: Tensor, shape: Any = None) -> Tensor:
         (n - 1) * s - pads[k] - pads[rank + k] + kernel[k]
         for k, (n, s) in enumerate(zip(x.type.shape[2:], strides, strict=True))
     ]
-    own = (*x.type.shape[:2], *spatial)
-    wanted = own if shape is None else integers(shape, "the shape")
+    pooled = (*x.type.shape[:2], *spatial)
+    wanted = pooled if shape is None else integers(shape, "the shape")
     check_shape(wanted, x.type.dtype)
-    if len(wanted) != len(own) or any(m < n for m, n in zip(wanted, own, strict=True)):
-        raise ValueError(f"{own} in a result {wanted}")
-    zeros = td.zeros((math.prod(own),), dtype=x.type.dtype)
+    if len(wanted) != len(pooled) or any(
+        m < n for m, n in zip(wanted, pooled, strict=True)
+    ):
+        raise ValueError(f"{pooled} in a result {wanted}")
+    zeros = td.zeros((math.prod(pooled),), dtype=x.type.dtype)
     flat = zeros.at[td.reshape(ids, (-1,))].set(td.reshape(x, (-1,)))
-    widths = [(0, m - n) for m, n in zip(wanted, own, strict=True)]
-    return td.pad(td.reshape(flat, own), widths)
+    widths = [(0, m - n) for m, n in zip(wanted, pooled, strict=True)]
+    return td.pad(td.reshape(flat, pooled), widths)
 
 
 @row("Col2Im", reads="dilations pads strides", static=(1, 2))

@@ -149,8 +149,8 @@ def _recurrent(
     step: Step,
 ) -> Any:
     """The sequences and last states of the directions of a recurrent layer."""
-    given: tuple[Any, ...] = (*operands, *[None] * (8 - len(operands)))
-    x, w, r, b, lengths, *rest = given
+    padded: tuple[Any, ...] = (*operands, *[None] * (8 - len(operands)))
+    x, w, r, b, lengths, *rest = padded
     initial, peepholes = rest[:states], rest[2] if states == 2 else None
     way = node.get("direction", "forward")
     known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
@@ -177,8 +177,8 @@ def _recurrent(
             td.full((x.type.shape[1], width), number(x, 0.0)) if v is None else v[k]
             for v in initial
         ]
-        own = td.matmul(x, td.matrix_transpose(w[k]))
-        last, ys = _over_time(direction, own, start, lengths, back, step)
+        projected = td.matmul(x, td.matrix_transpose(w[k]))
+        last, ys = _over_time(direction, projected, start, lengths, back, step)
         rows.append(ys)
         lasts.append(last)
     y = td.stack(rows, 2 if batched else 1)
@@ -191,14 +191,14 @@ def _recurrent(
 
 def _over_time(
     direction: Direction,
-    own: Tensor,
+    projected: Tensor,
     start: list[Tensor],
     lengths: Any,
     back: bool,
     step: Step,
 ) -> tuple[Any, Tensor]:
     """The last states and the outputs of a direction; rows end at their lengths."""
-    steps = td.asarray(np.arange(own.type.shape[0]))
+    steps = td.asarray(np.arange(projected.type.shape[0]))
 
     def run(state: Any, row_: Any) -> Any:
         x, t = row_
@@ -209,5 +209,5 @@ def _over_time(
         kept = [td.where(goes, a, b) for a, b in zip(new, state, strict=True)]
         return tuple(kept), td.where(goes, new[0], number(new[0], 0))
 
-    last, ys = td.scan(run, tuple(start), (own, steps), reverse=back)
+    last, ys = td.scan(run, tuple(start), (projected, steps), reverse=back)
     return last, ys
