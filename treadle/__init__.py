@@ -17,6 +17,7 @@ from treadle.autodiff.forward import *
 from treadle.autodiff.gradient import *
 from treadle.base.axes import *
 from treadle.base.boundary import guard as _guard
+from treadle.base.constants import *
 from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *
@@ -36,9 +37,11 @@ from treadle.graph.text import *
 from treadle.graph.transaction import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
+from treadle.ops import fft as fft
 from treadle.ops import linalg as linalg
 from treadle.ops import random as random
 from treadle.ops.activation import *
+from treadle.ops.adjacent import *
 from treadle.ops.attention import *
 from treadle.ops.bitwise import *
 from treadle.ops.cast import *
@@ -51,8 +54,10 @@ from treadle.ops.create import *
 from treadle.ops.ctc import *
 from treadle.ops.custom import *
 from treadle.ops.debug import *
+from treadle.ops.difference import *
 from treadle.ops.distance import *
 from treadle.ops.division import *
+from treadle.ops.dlpack import *
 from treadle.ops.dropout import *
 from treadle.ops.einsum import *
 from treadle.ops.elementary import *
@@ -69,10 +74,12 @@ from treadle.ops.loss import *
 from treadle.ops.margin import *
 from treadle.ops.median import *
 from treadle.ops.movement import *
+from treadle.ops.namespace import *
 from treadle.ops.naming import *
 from treadle.ops.nearest import *
 from treadle.ops.normalization import *
 from treadle.ops.norms import *
+from treadle.ops.numpy_functions import *
 from treadle.ops.order import *
 from treadle.ops.padding import *
 from treadle.ops.parts import *
@@ -81,6 +88,7 @@ from treadle.ops.pooling import *
 from treadle.ops.positions import *
 from treadle.ops.power import *
 from treadle.ops.products import *
+from treadle.ops.promotion import *
 from treadle.ops.quantize import *
 from treadle.ops.rearrange import *
 from treadle.ops.rectifier import *
@@ -91,6 +99,7 @@ from treadle.ops.rounding import *
 from treadle.ops.scan import *
 from treadle.ops.segments import *
 from treadle.ops.select import *
+from treadle.ops.sets import *
 from treadle.ops.softmax import *
 from treadle.ops.sparse import *
 from treadle.ops.special import *
@@ -123,6 +132,7 @@ from treadle.viz.memory import *
 from treadle.viz.show import *
 
 _guard(globals(), _Operand, _Op)
+_guard(vars(fft))
 _guard(vars(linalg))
 _guard(vars(random))
 

@@ -88,6 +88,17 @@ def real_of(dtype: DType) -> DType:
     return _PARTS.get(dtype, dtype)
 
 
+def complex_of(dtype: DType) -> DType:
+    """The complex dtype whose parts hold the values of a float dtype.
+
+    >>> complex_of(float16).name, complex_of(float64).name
+    ('complex64', 'complex128')
+    """
+    if dtype in COMPLEX:
+        return dtype
+    return complex128 if dtype == float64 else complex64
+
+
 def is_inexact(dtype: DType) -> bool:
     """Whether derivatives may flow through values of this dtype."""
     return _RANK[_KIND[dtype]] >= 2

@@ -82,7 +82,7 @@ class DTypeError(TreadleError, TypeError):
     """A dtype an op does not take, or dtypes that do not mix."""
 
 
-class AxisError(TreadleError, ValueError):
+class AxisError(TreadleError, ValueError, IndexError):
     """An axis out of range, named twice, unknown or of another length."""
 
 

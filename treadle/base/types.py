@@ -18,6 +18,7 @@ from treadle.base.symbolic import Symbolic, whole
 
 __all__ = [
     "Axis",
+    "broadcast_shapes",
 ]
 
 Shape = tuple[int, ...]

@@ -27,6 +27,7 @@ from treadle.base.options import current
 from treadle.base.symbolic import Symbolic, SymbolicNumber, bits, plain
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.awaited import NUMBERS, waited
+from treadle.graph.interchange import is_shared
 from treadle.graph.op import Op, op
 from treadle.graph.operators import Operand
 from treadle.graph.origin import is_written
@@ -345,3 +346,12 @@ def is_lent(array: np.ndarray[Any, Any]) -> bool:
             return True
         base = base.base
     return base is not None
+
+
+def unshared(node: Tensor) -> Tensor:
+    """The node, or a copy where its memory was handed out to another library."""
+    value = node.stored
+    if not is_shared(value):
+        return node
+    assert isinstance(value, np.ndarray)
+    return constant_node(value.copy(), node.type.axes)

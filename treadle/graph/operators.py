@@ -7,42 +7,24 @@ needs no import of theirs and a new op reaches the user in one file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.errors import CallError, DTypeError, ShapeError, TraceError
 from treadle.base.types import Names, Shape, Type
+from treadle.graph.interchange import Interchange
+from treadle.graph.table import functions, provide
 
 if TYPE_CHECKING:
     from treadle.graph.tensor import Tensor
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Table:
-    """Functions by name; a missing one says which."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no layer has provided the function {name!r}")
+__all__ = ["Operand", "functions", "provide"]
 
 
-functions: Any = Table()
-
-
-def provide(function: F) -> F:
-    """Put a function into the table under its own name."""
-    setattr(functions, function.__name__, function)
-    return function
-
-
-class Operand:
+class Operand(Interchange):
     """The operators and methods that Tensor and Variable share."""
 
     __slots__ = ()
-    __array_ufunc__ = None
-    __array_priority__ = 1000
-
     if TYPE_CHECKING:
 
         @property
@@ -255,12 +237,12 @@ class Operand:
         return functions.any(self, axis, keepdims=keepdims)
 
     def var(
-        self, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+        self, axis: Any = None, *, correction: float = 0, keepdims: bool = False
     ) -> Tensor:
         return functions.var(self, axis, correction=correction, keepdims=keepdims)
 
     def std(
-        self, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+        self, axis: Any = None, *, correction: float = 0, keepdims: bool = False
     ) -> Tensor:
         return functions.std(self, axis, correction=correction, keepdims=keepdims)
 
@@ -290,12 +272,6 @@ class Operand:
         """Add the gradient of this scalar into `p.grad` of its parameters."""
         functions.backward(self)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        value = self.numpy()
-        if dtype is not None and value.dtype != dtype:
-            return value.astype(dtype)
-        return value.copy() if copy else value
-
     def __float__(self) -> float:
         return float(self._real_item("float"))
 
@@ -319,6 +295,15 @@ class Operand:
                 hint="x.all() and x.any() are",
             )
         return bool(self.item())
+
+    def __round__(self, digits: int | None = None) -> Tensor:
+        """The nearest whole numbers, or numbers of so many decimals, as NumPy's."""
+        if not digits:
+            return functions.round(self)
+        if self.type.dtype.kind in "biu":
+            raise DTypeError(f"{self.type} has no decimals to round to")
+        scale = 10.0**digits
+        return functions.round(self * scale) / scale
 
     def __index__(self) -> int:
         if self.type.dtype.kind not in "iu" or self.type.shape:

@@ -21,6 +21,7 @@ from treadle.graph.leaves import (
     as_tensor,
     is_lent,
     to_array,
+    unshared,
 )
 from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
@@ -208,7 +209,7 @@ class Variable(Operand):
     def fitting(self, value: Any) -> Tensor:
         """A value as it is assigned: cast, and broadcast."""
         if isinstance(value, Operand):
-            node = value.node()
+            node = unshared(value.node())
         else:
             node = as_tensor(to_array(value, self._type.dtype))
         if node.type.dtype != self._type.dtype:

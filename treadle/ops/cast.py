@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.devices import as_device
 from treadle.base.dtypes import (
     HALF,
     DType,
@@ -102,8 +103,9 @@ class Cast(Elementwise):
 
 @provide
 @recorded
-def astype(x: Any, dtype: Any) -> Tensor:
-    """`x` with its elements converted to `dtype`; the same node where it has it.
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
+    """`x` with its elements converted to `dtype`; the same node where it has it, with
+    or without `copy`, for nobody can write there.
 
     Floats become integers toward zero, the least or the greatest of `dtype` where it
     holds no such value, and 0 for NaN; integers keep the low bits that `dtype` has.
@@ -112,6 +114,8 @@ def astype(x: Any, dtype: Any) -> Tensor:
     >>> td.astype(td.asarray([1.7, -1.7]), "int32").numpy()
     array([ 1, -1], dtype=int32)
     """
+    if device is not None:
+        as_device(device)
     node = as_tensor(x)
     wanted = as_dtype(dtype)
     return node if node.type.dtype == wanted else Cast(wanted)(node)

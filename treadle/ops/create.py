@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.allocate import memory_for
-from treadle.base.dtypes import as_dtype
+from treadle.base.devices import as_device
+from treadle.base.dtypes import COMPLEX, as_dtype, default_of
 from treadle.base.errors import ArgumentError
 from treadle.base.options import current
 from treadle.base.types import Axis, as_names, as_shape
@@ -17,11 +18,30 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import astype
 
-__all__ = ["arange", "asarray", "constant", "eye", "full", "ones", "zeros"]
+__all__ = [
+    "arange",
+    "asarray",
+    "constant",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
 
 
 def asarray(
-    value: Any, dtype: Any = None, *, axes: Any = None, copy: bool | None = None
+    value: Any,
+    dtype: Any = None,
+    *,
+    axes: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """A tensor of anything array-like; copies unless `copy=False`.
 
@@ -32,6 +52,7 @@ def asarray(
     >>> td.asarray([[1.0, 2.0]]).type
     float32[1, 2]
     """
+    as_device(device)
     if isinstance(value, Operand):
         return value.node() if dtype is None else astype(value, dtype)
     if copy is False:
@@ -54,46 +75,116 @@ def constant(value: Any, dtype: Any = None, *, axes: Any = None) -> Tensor:
     return asarray(value, dtype, axes=axes)
 
 
-def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None
+) -> Tensor:
     """A tensor of one value.
 
     >>> import treadle as td
     >>> td.full((2,), 7).tolist()
     [7, 7]
     """
-    scalar = as_tensor(value, dtype).numpy()
+    as_device(device)
+    scalar = as_tensor(fill_value, dtype).numpy()
     if scalar.ndim:
         raise ArgumentError(f"full takes one value, not shape {scalar.shape}")
     return _filled(np.full, shape, scalar.dtype, scalar)
 
 
-def zeros(shape: Any, dtype: Any = None) -> Tensor:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A tensor of zeros in the default dtype, or in `dtype`.
 
     >>> import treadle as td
     >>> td.zeros((2, 3)).type
     float32[2, 3]
     """
+    as_device(device)
     return _filled(np.zeros, shape, _dtype(dtype))
 
 
-def ones(shape: Any, dtype: Any = None) -> Tensor:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A tensor of ones in the default dtype, or in `dtype`.
 
     >>> import treadle as td
     >>> td.ones(2).tolist()
     [1.0, 1.0]
     """
+    as_device(device)
     return _filled(np.ones, shape, _dtype(dtype))
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
+    """A tensor whose elements do not matter: zeros, for nobody can write them.
+
+    >>> import treadle as td
+    >>> td.empty((2, 0)).shape
+    (2, 0)
+    """
+    return zeros(shape, dtype, device=device)
+
+
+def full_like(
+    x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """One value in the shape, with the axis names and in the dtype of x.
+
+    >>> import treadle as td
+    >>> td.full_like([1.0, 2.0], 7).tolist()
+    [7.0, 7.0]
+    """
+    as_device(device)
+    t = as_tensor(x).type
+    made = full(t.shape, fill_value, t.dtype if dtype is None else dtype)
+    if t.axes is None:
+        return made
+    return asarray(made.numpy(), axes=t.axes, copy=False)
+
+
+def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Zeros in the shape, with the axis names and in the dtype of x.
+
+    >>> import treadle as td
+    >>> td.zeros_like([1.0, 2.0]).tolist()
+    [0.0, 0.0]
+    """
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Ones in the shape, with the axis names and in the dtype of x.
+
+    >>> import treadle as td
+    >>> td.ones_like([3, 4]).tolist()
+    [1, 1]
+    """
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """As `zeros_like`, where the elements do not matter.
+
+    >>> import treadle as td
+    >>> td.empty_like([1.0, 2.0]).shape
+    (2,)
+    """
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Tensor:
     """Numbers from `start` (0 if one is given) below `stop` by `step`.
 
     >>> import treadle as td
     >>> td.arange(3).tolist()
     [0, 1, 2]
     """
+    as_device(device)
     if step == 0:
         raise ArgumentError("arange takes no step of 0")
     first, last = (0, start) if stop is None else (start, stop)
@@ -107,17 +198,63 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
         return as_tensor(np.arange(first, last, step, dtype=kind))
 
 
-def eye(rows: int, columns: int | None = None, dtype: Any = None) -> Tensor:
-    """The identity matrix.
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """`num` numbers in equal steps from `start` to `stop`, which is left out without
+    `endpoint`.
+
+    They are computed in float64 (complex128) and rounded once.
+
+    >>> import treadle as td
+    >>> td.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    as_device(device)
+    for v in (start, stop):
+        if isinstance(v, Operand) or not isinstance(
+            v, (int, float, complex, np.number)
+        ):
+            raise ArgumentError(f"linspace takes numbers, not {type(v).__name__}")
+    (count,) = as_shape((num,))
+    both = isinstance(start, (complex, np.complexfloating)) or isinstance(
+        stop, (complex, np.complexfloating)
+    )
+    default = default_of(1j if both else 1.0, current().dtype)
+    kind = default if dtype is None else as_dtype(dtype)
+    if both and kind not in COMPLEX:
+        raise ArgumentError(f"complex numbers are no {kind.name}")
+    with memory_for(count * kind.itemsize):
+        return as_tensor(np.linspace(start, stop, count, endpoint, dtype=kind))
+
+
+def eye(
+    rows: int,
+    columns: int | None = None,
+    dtype: Any = None,
+    *,
+    k: int = 0,
+    device: Any = None,
+) -> Tensor:
+    """The identity matrix, or ones on the k-th diagonal, above the main one for k > 0.
 
     >>> import treadle as td
     >>> td.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
+    >>> td.eye(2, 3, k=1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    extents = as_shape((rows, rows if columns is None else columns))
+    as_device(device)
+    m, n = as_shape((rows, rows if columns is None else columns))
     kind = _dtype(dtype)
-    with memory_for(math.prod(extents) * kind.itemsize):
-        return as_tensor(np.eye(*extents, dtype=kind))
+    with memory_for(m * n * kind.itemsize):
+        return as_tensor(np.eye(m, n, k, dtype=kind))
 
 
 def _filled(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:

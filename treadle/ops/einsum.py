@@ -294,11 +294,16 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     [3.0, 7.0]
     """
     a, b = operands(x, y)
-    nodes = []
+    nodes, extents = [], set[int]()
     for node in (conj(a), b):
         k = normalize_axis(axis, node.type.ndim)
+        extents.add(node.type.shape[k])
         order = [d for d in range(node.type.ndim) if d != k]
         nodes.append(permute_dims(node, (*order, k)))
+    if len(extents) > 1:
+        raise ShapeError(
+            f"vectors of {' and '.join(map(str, extents))} elements have no product"
+        ).located("vecdot", f"{a.type}, {b.type}")
     return einsum("...i,...i->...", *nodes)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from treadle.base.dtypes import complex64, kind
-from treadle.base.errors import RunError
+from treadle.base.errors import ArgumentError, RunError, ShapeError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
@@ -159,21 +159,89 @@ def _qr_gradient(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     return over_upper(gq + matmul(q, inner + adjoint(inner)), r)
 
 
+@op()
+class Complement(OfMatrices):
+    """Orthonormal columns N[m, m - k] that complete those of Q[m, k] to a basis."""
+
+    arity = 1
+
+    def found(self, *types: Type) -> Any:
+        (t,) = types
+        m, k = t.shape[-2:]
+        if k > m:
+            raise ShapeError(f"{k} columns of {m} elements are not independent")
+        return t.with_shape((*t.shape[:-1], m - k))
+
+    def numpy(self, *arrays: Any) -> Array:
+        (q,) = arrays
+        whole = solved(lambda x: np.linalg.qr(x, mode="complete"), q)[0]
+        found: Array = whole[..., q.shape[-1] :]
+        return found
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        # Of the bases of the complement, the one that does not rotate in itself.
+        return (-matmul(y, matmul(adjoint(g), xs[0])),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        def columns(*shape: int, dtype: Any = np.float32) -> Array:
+            q: Array = np.linalg.qr(well(*shape, dtype=dtype))[0]
+            return q
+
+        # Without derivatives here: those are of bases, whatever turns them.
+        return [
+            Sample(cls(), (columns(4, 2),), ()),
+            Sample(cls(), (columns(2, 3, 1),), ()),
+            Sample(cls(), (columns(3, 3),), ()),
+            Sample(cls(), (columns(2, 3, 2, dtype=complex64),), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        wide = as_tensor(np.ones((2, 3), np.float32))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls()(wide), ShapeError, "not independent"),
+        ]
+
+
+def completed(q: Tensor) -> Tensor:
+    """Orthonormal columns Q[m, k] completed to an orthonormal basis [m, m]."""
+    m, k = q.type.shape[-2:]
+    return q if m == k else cast(Tensor, functions.concat([q, Complement()(q)], -1))
+
+
+class QRFactors(NamedTuple):
+    """The results of `qr`."""
+
+    Q: Tensor
+    R: Tensor
+
+
 @of_stacks
-def qr(x: Any) -> tuple[Tensor, Tensor]:
+def qr(x: Any, *, mode: str = "reduced") -> QRFactors:
     """Q and R of x = Q R: x[..., m, n], Q[..., m, k], R[..., k, n], k = min(m, n).
 
-    Q^H Q = 1 and R is upper triangular. Gradient by Walter and Lehmann, Algorithmic
-    differentiation of linear algebra functions, 2012; it needs a full rank of the
-    first k columns.
+    Q^H Q = 1 and R is upper triangular; with mode="complete" k = m. Gradient by Walter
+    and Lehmann, Algorithmic differentiation of linear algebra functions, 2012; it needs
+    a full rank of the first min(m, n) columns.
 
     >>> import treadle as td
     >>> q, r = td.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
     >>> [[round(v, 4) for v in row] for row in (q @ r).tolist()]
     [[3.0, 1.0], [4.0, 2.0]]
     """
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(f"mode is 'reduced' or 'complete', not {mode!r}").located(
+            "qr"
+        )
     q, r = outputs_of(QR()(as_float(x)))
-    return q, r
+    if mode == "complete":
+        lacking = q.type.shape[-2] - q.type.shape[-1]
+        q = completed(q)
+        still = [(0, 0)] * (r.type.ndim - 2)
+        r = functions.pad(r, [*still, (0, lacking), (0, 0)]) if lacking else r
+    return QRFactors(q, r)
 
 
 @of_stacks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -190,8 +190,15 @@ class SlogDet(OfSquare):
         return (per_matrix(weight) * adjoint(inv(x)),)
 
 
+class SignAndLog(NamedTuple):
+    """The results of `slogdet`."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
 @of_stacks
-def slogdet(x: Any) -> tuple[Tensor, Tensor]:
+def slogdet(x: Any) -> SignAndLog:
     """The sign and the logarithm of the absolute value of determinants: no overflow.
 
     Gradient of the logarithm x^-H (Giles 2008).
@@ -200,8 +207,7 @@ def slogdet(x: Any) -> tuple[Tensor, Tensor]:
     >>> [round(float(v), 4) for v in td.linalg.slogdet([[0.0, 1.0], [1.0, 0.0]])]
     [-1.0, 0.0]
     """
-    sign, log = outputs_of(SlogDet()(as_float(x)))
-    return sign, log
+    return SignAndLog(*outputs_of(SlogDet()(as_float(x))))
 
 
 @of_stacks

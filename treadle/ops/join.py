@@ -273,7 +273,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
 
 
 @provide
-def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
+def unstack(x: Any, axis: Any = 0) -> tuple[Tensor, ...]:
     """The slices along `axis`, that dimension dropped.
 
     >>> import treadle as td
@@ -284,7 +284,7 @@ def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
     k = resolve_axis(axis, node.type)
     n = node.type.shape[k]
     if n < 2:
-        return [squeeze(node, k)] if n else []
+        return (squeeze(node, k),) if n else ()
     first = squeeze(part(node, k, 0, 1), k)
     found, (own,) = [first], first.inputs
     whole, ones = node.type.shape, (1,) * node.type.ndim
@@ -295,4 +295,4 @@ def unstack(x: Any, axis: Any = 0) -> list[Tensor]:
         found.append(
             new_node(first.op, (new_node(cut, (node,), own.type),), first.type)
         )
-    return found
+    return tuple(found)

@@ -14,6 +14,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.contract import matmul
+from treadle.ops.eigen import eig, eigvals
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
 from treadle.ops.exponential import matrix_exp
 from treadle.ops.factor import cholesky, lq, qr
@@ -44,7 +45,9 @@ __all__ = [
     "det",
     "diagonal",
     "discrete_lyapunov",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "kron",

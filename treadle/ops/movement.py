@@ -103,10 +103,17 @@ def _reshaped(t: Type, shape: Shape, axes: Names | None) -> Type:
 
 @provide
 @recorded
-def reshape(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
+def reshape(
+    x: Any,
+    shape: Any,
+    *,
+    axes: Sequence[Any] | None = None,
+    copy: bool | None = None,
+) -> Tensor:
     """`x` under another shape of as many elements; one extent may be -1.
 
-    Axis names are dropped unless `axes` gives the new ones.
+    Axis names are dropped unless `axes` gives the new ones. Whether there is a `copy`
+    shows nowhere, for nobody can write to either.
 
     >>> import treadle as td
     >>> td.reshape([1.0, 2.0, 3.0, 4.0], (2, -1)).shape

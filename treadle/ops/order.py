@@ -8,13 +8,11 @@ from typing import Any, cast
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, int64
-from treadle.base.errors import ArgumentError, AxisError, ShapeError, TraceError
+from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
-from treadle.graph.frame import top
 from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
-from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.origin import capture, describe
+from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
@@ -28,9 +26,6 @@ __all__ = [
     "searchsorted",
     "sort",
     "top_k",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
 ]
 
 
@@ -95,8 +90,11 @@ class ArgSort(Ordering):
 
 
 @provide
-def argsort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
-    """The positions that put `x` in order along `axis`; equals keep their order.
+def argsort(
+    x: Any, axis: Any = -1, *, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The positions that put `x` in order along `axis`; equals keep their order, be it
+    asked for as `stable` or not.
 
     NaN counts as greatest: it comes last, and first in descending order.
 
@@ -131,7 +129,9 @@ class Sort(Ordering, Composite):
 
 
 @provide
-def sort(x: Any, axis: Any = -1, *, descending: bool = False) -> Tensor:
+def sort(
+    x: Any, axis: Any = -1, *, descending: bool = False, stable: bool = True
+) -> Tensor:
     """The elements in order along `axis`; NaN counts as greatest.
 
     >>> import treadle as td
@@ -295,10 +295,13 @@ class SearchSorted(Family):
 
 
 @provide
-def searchsorted(x: Any, values: Any, *, side: str = "left") -> Tensor:
+def searchsorted(
+    x: Any, values: Any, *, side: str = "left", sorter: Any = None
+) -> Tensor:
     """How many elements of the sorted vector x are less than each value: int64.
 
-    With side="right" equal ones are counted too.
+    With side="right" equal ones are counted too. `sorter` has the positions that put x
+    in order, where it is not.
 
     >>> import treadle as td
     >>> td.searchsorted([1.0, 2.0, 2.0], [2.0, 0.0]).tolist()
@@ -308,60 +311,8 @@ def searchsorted(x: Any, values: Any, *, side: str = "left") -> Tensor:
         raise ArgumentError(f"side is 'left' or 'right', not {side!r}").located(
             "searchsorted"
         )
+    if sorter is not None:
+        x = functions.take(x, sorter, 0)
     number = isinstance(values, SCALARS)
     nodes = operands(x, values) if number else compared(as_tensor(x), as_tensor(values))
     return SearchSorted(side == "right")(*nodes)
-
-
-def _distinct(x: Any, name: str) -> tuple[Tensor, Array, Array]:
-    """The distinct elements, where each element stands among them, and how often."""
-    node = as_tensor(x)
-    if isinstance(x, Operand) and top().tracing:
-        raise TraceError(
-            "there are as many distinct elements as the values say, but this is a "
-            "trace",
-            hint="td.sort(x) and a comparison of neighbors have a known shape",
-        ).located(name, repr(node.type), describe(capture()))
-    value = node.numpy().reshape(-1)
-    if value.dtype.itemsize == 2 and value.dtype.kind not in "iu":
-        value = value.astype(float32)
-    _, first, inverse, counts = np.unique(value, True, True, True, equal_nan=False)
-    flat = functions.reshape(node, (-1,))
-    return functions.take(flat, as_tensor(first), 0), inverse, counts
-
-
-@provide
-def unique_values(x: Any) -> Tensor:
-    """The distinct elements in rising order; each NaN is distinct.
-
-    Evaluated at the call, because their number depends on the values.
-
-    >>> import treadle as td
-    >>> td.unique_values([3.0, 1.0, 3.0]).tolist()
-    [1.0, 3.0]
-    """
-    return _distinct(x, "unique_values")[0]
-
-
-@provide
-def unique_counts(x: Any) -> tuple[Tensor, Tensor]:
-    """The distinct elements in rising order, and how often each occurs.
-
-    >>> import treadle as td
-    >>> [t.tolist() for t in td.unique_counts([3.0, 1.0, 3.0])]
-    [[1.0, 3.0], [1, 2]]
-    """
-    values, _, counts = _distinct(x, "unique_counts")
-    return values, as_tensor(counts)
-
-
-@provide
-def unique_inverse(x: Any) -> tuple[Tensor, Tensor]:
-    """The distinct elements in rising order, and where each element is among them.
-
-    >>> import treadle as td
-    >>> [t.tolist() for t in td.unique_inverse([3.0, 1.0, 3.0])]
-    [[1.0, 3.0], [1, 0, 1]]
-    """
-    values, inverse, _ = _distinct(x, "unique_inverse")
-    return values, as_tensor(inverse.reshape(as_tensor(x).type.shape))

@@ -231,7 +231,7 @@ def contiguous(x: Any) -> Tensor:
     return as_tensor(x)
 
 
-def broadcast_arrays(*xs: Any) -> list[Tensor]:
+def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
     """The tensors broadcast to their common shape.
 
     >>> import treadle as td
@@ -240,10 +240,10 @@ def broadcast_arrays(*xs: Any) -> list[Tensor]:
     """
     nodes = [as_tensor(x) for x in xs]
     shape = broadcast_shapes(*[x.type.shape for x in nodes])
-    return [broadcast_to(x, shape) for x in nodes]
+    return tuple(broadcast_to(x, shape) for x in nodes)
 
 
-def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid: each vector along a dimension of its own.
 
     "ij" takes the dimensions in order; "xy" swaps the first two, as pictures do.

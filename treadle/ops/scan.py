@@ -190,6 +190,13 @@ class Running(Chain):
         """d[i] = g[i] + factors[i] d[i + 1], in the order of the scan."""
         return LinearRecurrence(self.axis, not self.reverse)(factors, g)
 
+    def with_initial(self, x: Tensor) -> Tensor:
+        """The scan of x with the fold of nothing where it begins."""
+        width = (0, 1) if self.reverse else (1, 0)
+        widths = [width if k == self.axis else (0, 0) for k in range(x.type.ndim)]
+        padded: Tensor = functions.pad(self(x), widths, self.identity(x.type.dtype))
+        return padded
+
     @classmethod
     def samples(cls) -> list[Sample]:
         made: Any = cls
@@ -239,17 +246,21 @@ def cumulative_sum(
     axis: Any = -1,
     *,
     dtype: Any = None,
+    include_initial: bool = False,
     reverse: bool = False,
     exclusive: bool = False,
 ) -> Tensor:
     """The sum up to each place along `axis`; `dtype` as in `sum`.
+
+    With `include_initial` one more, of nothing, is where the scan begins.
 
     >>> import treadle as td
     >>> td.cumulative_sum([1.0, 2.0, 3.0]).tolist()
     [1.0, 3.0, 6.0]
     """
     node = summand(x, dtype)
-    return CumulativeSum(resolve_axis(axis, node.type), reverse, exclusive)(node)
+    op = CumulativeSum(resolve_axis(axis, node.type), reverse, exclusive)
+    return op.with_initial(node) if include_initial else op(node)
 
 
 @op()
@@ -281,19 +292,21 @@ def cumulative_prod(
     axis: Any = -1,
     *,
     dtype: Any = None,
+    include_initial: bool = False,
     reverse: bool = False,
     exclusive: bool = False,
 ) -> Tensor:
     """The product up to each place along `axis`, with the right derivative at zeros.
 
-    `dtype` is as in `sum`.
+    `dtype` is as in `sum`; `include_initial` as in `cumulative_sum`.
 
     >>> import treadle as td
     >>> td.cumulative_prod([1.0, 2.0, 3.0]).tolist()
     [1.0, 2.0, 6.0]
     """
     node = summand(x, dtype)
-    return CumulativeProd(resolve_axis(axis, node.type), reverse, exclusive)(node)
+    op = CumulativeProd(resolve_axis(axis, node.type), reverse, exclusive)
+    return op.with_initial(node) if include_initial else op(node)
 
 
 @op()

@@ -157,8 +157,6 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     >>> td.clip([-2.0, 0.5, 9.0], 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
-    if min is None and max is None:
-        raise ArgumentError("clip needs a bound").located("clip")
     node = as_tensor(x)
     if min is not None:
         node = maximum(node, min)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
 from treadle.ops.contract import matmul
+from treadle.ops.factor import completed
 from treadle.ops.families import outputs_of
 from treadle.ops.matrices import (
     OfMatrices,
@@ -78,8 +79,15 @@ class Eigh(OfMatrices):
         return [*super().mistakes(), of_square(cls)]
 
 
+class EighFactors(NamedTuple):
+    """The results of `eigh`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
 @of_stacks
-def eigh(x: Any) -> tuple[Tensor, Tensor]:
+def eigh(x: Any) -> EighFactors:
     """The eigenvalues w[..., n], rising, and vectors v[..., n, n] of Hermitian x.
 
     x v[..., k] = w[..., k] v[..., k]. Of x its Hermitian part counts. Gradient by Giles
@@ -90,8 +98,7 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
     >>> [round(x, 4) for x in w.tolist()]
     [1.0, 3.0]
     """
-    w, v = outputs_of(Eigh()(as_float(x)))
-    return w, v
+    return EighFactors(*outputs_of(Eigh()(as_float(x))))
 
 
 @of_stacks
@@ -170,13 +177,22 @@ def _svd_gradient(g: Any, u: Tensor, s: Tensor, v: Tensor) -> Tensor | None:
     return found if outer is None else found + outer
 
 
-@of_stacks
-def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """U[..., m, k], s[..., k] and V^H[..., k, n] of x[..., m, n], k = min(m, n).
+class SVDFactors(NamedTuple):
+    """The results of `svd`."""
 
-    x = U diag(s) V^H with orthonormal columns, s >= 0 falling. Gradient by Townsend,
-    Differentiating the singular value decomposition, 2016; of vectors it is defined
-    where singular values differ and are not 0, and else not finite.
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+@of_stacks
+def svd(x: Any, *, full_matrices: bool = True) -> SVDFactors:
+    """U[..., m, m], s[..., k] and V^H[..., n, n] of x[..., m, n], k = min(m, n).
+
+    Without `full_matrices` U[..., m, k] and V^H[..., k, n]: x = U diag(s) V^H with
+    orthonormal columns, s >= 0 falling. Gradient by Townsend, Differentiating the
+    singular value decomposition, 2016; of vectors it is defined where singular values
+    differ and are not 0, and else not finite.
 
     >>> import treadle as td
     >>> u, s, vh = td.linalg.svd([[0.0, 2.0], [3.0, 0.0]])
@@ -184,7 +200,9 @@ def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
     [3.0, 2.0]
     """
     u, s, vh = outputs_of(SVD()(as_float(x)))
-    return u, s, vh
+    if full_matrices:
+        u, vh = completed(u), adjoint(completed(adjoint(vh)))
+    return SVDFactors(u, s, vh)
 
 
 @of_stacks
@@ -195,4 +213,4 @@ def svdvals(x: Any) -> Tensor:
     >>> [round(v, 4) for v in td.linalg.svdvals([[0.0, 2.0], [3.0, 0.0]]).tolist()]
     [3.0, 2.0]
     """
-    return svd(x)[1]
+    return svd(x, full_matrices=False)[1]

@@ -171,7 +171,7 @@ class Var(Composite):
 @provide
 @recorded
 def var(
-    x: Any, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+    x: Any, axis: Any = None, *, correction: float = 0, keepdims: bool = False
 ) -> Tensor:
     """The variance over `axis`: squared distances from the mean over n - correction.
 
@@ -180,13 +180,18 @@ def var(
     (1.0, 2.0)
     """
     node, axes = along(as_float(x), axis)
-    return Var(axes, keepdims, correction)(node)
+    if isinstance(correction, float) and correction.is_integer():
+        correction = int(correction)
+    if not isinstance(correction, float):
+        return Var(axes, keepdims, correction)(node)
+    n = extent(node.type, axes)
+    return Var(axes, keepdims)(node) * (n / (n - correction))
 
 
 @provide
 @carried_wide
 def std(
-    x: Any, axis: Any = None, *, correction: int = 0, keepdims: bool = False
+    x: Any, axis: Any = None, *, correction: float = 0, keepdims: bool = False
 ) -> Tensor:
     """The standard deviation over `axis`: the root of the variance.
 

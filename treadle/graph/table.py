@@ -1,0 +1,26 @@
+"""The table of functions that layers below provide to the graph, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["functions", "provide"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Table:
+    """Functions by name; a missing one says which."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no layer has provided the function {name!r}")
+
+
+functions: Any = Table()
+
+
+def provide(function: F) -> F:
+    """Put a function into the table under its own name."""
+    setattr(functions, function.__name__, function)
+    return function

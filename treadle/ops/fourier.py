@@ -1,0 +1,184 @@
+"""Discrete Fourier transforms along one dimension, by NumPy's pocketfft.
+
+With w = exp(-2 pi i / n): y[k] = sum over j of x[j] w^(j k), and the inverse with the
+conjugate of w. `norm` tells what a sum is divided by: "backward" the inverse's by n,
+"forward" the other's by n, "ortho" both by the root of n.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.base.dtypes import COMPLEX, complex64, complex_of, float32, real_of
+from treadle.base.errors import AxisError, DTypeError, ShapeError
+from treadle.base.types import Type, normalize_axis
+from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.rows import along_axes
+from treadle.graph.tensor import Tensor
+from treadle.ops.families import Opaque
+
+__all__: list[str] = []
+
+# Of a transform with one, its adjoint has the other.
+ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+class AlongOne(Opaque):
+    """A transform along `axis`."""
+
+    __slots__ = ()
+    arity = 1
+    rows = along_axes
+    axis: int
+    norm: str
+
+    def extent(self, t: Type) -> int:
+        """The extent along the axis; nothing has no transform."""
+        n = t.shape[normalize_axis(self.axis, t.ndim)]
+        if n < 1:
+            raise ShapeError(f"{t} has no elements along axis {self.axis}")
+        return n
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        sample = cls.samples()[0]
+        number = as_tensor(np.ones((), sample.inputs[0].dtype))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: sample.op(number), AxisError, "out of range"),
+        ]
+
+
+def resized(t: Type, axis: int, n: int, dtype: Any) -> Type:
+    """The type with another extent along an axis."""
+    shape = (*t.shape[:axis], n, *t.shape[axis + 1 :])
+    return Type(shape, dtype, t.axes)
+
+
+@op(linear=True)
+class Fourier(AlongOne):
+    """The discrete Fourier transform of complex numbers, or its inverse."""
+
+    axis: int
+    inverse: bool = False
+    norm: str = "backward"
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        self.extent(t)
+        if t.dtype not in COMPLEX:
+            raise DTypeError(f"{t} is not complex")
+        return t
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        transform: Any = np.fft.ifft if self.inverse else np.fft.fft
+        y: Array = transform(x, axis=self.axis, norm=self.norm).astype(x.dtype)
+        return y
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (Fourier(self.axis, not self.inverse, ADJOINT[self.norm])(g),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        # Derivatives of complex numbers are checked by tests/ops/test_fft.py.
+        return [
+            Sample(cls(0), (Input((4,), complex64),), ()),
+            Sample(cls(1, True, "ortho"), (Input((2, 5), complex64),), ()),
+            Sample(cls(0, False, "forward"), (Input((3, 2), complex64),), ()),
+            Sample(cls(1), (Input((0, 3), complex64),), ()),
+        ]
+
+
+def _weights(t: Type, axis: int, n: int, inner: float) -> Tensor:
+    """1 for the frequencies that stand for themselves, `inner` for those that stand for
+    their conjugates too, shaped to meet t.
+    """
+    w = np.full(t.shape[axis], inner, t.dtype)
+    w[0] = 1
+    if n % 2 == 0:
+        w[-1] = 1
+    return constant_node(w.reshape([-1 if k == axis else 1 for k in range(t.ndim)]))
+
+
+@op(linear=True)
+class RealFourier(AlongOne):
+    """The n / 2 + 1 frequencies from 0 up of the transform of n real numbers."""
+
+    axis: int
+    norm: str = "backward"
+    takes = "float"
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        n = self.extent(t)
+        axis = normalize_axis(self.axis, t.ndim)
+        return resized(t, axis, n // 2 + 1, complex_of(t.dtype))
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        transform: Any = np.fft.rfft
+        y: Array = transform(x, axis=self.axis, norm=self.norm)
+        return y.astype(complex_of(x.dtype))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        n = xs[0].type.shape[self.axis]
+        halves = g * _weights(g.type, self.axis, n, 0.5)
+        return (InverseRealFourier(self.axis, n, ADJOINT[self.norm])(halves),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(0), (Input((4,), float32),), ()),
+            Sample(cls(1, "ortho"), (Input((2, 5), float32),), ()),
+            Sample(cls(0, "forward"), (Input((1, 2), float32),), ()),
+            Sample(cls(1), (Input((0, 3), float32),), ()),
+        ]
+
+
+@op(linear=True)
+class InverseRealFourier(AlongOne):
+    """The `n` real numbers whose transform begins with these n / 2 + 1 frequencies."""
+
+    axis: int
+    n: int
+    norm: str = "backward"
+
+    def infer(self, *types: Type) -> Type:
+        (t,) = types
+        m = self.extent(t)
+        if t.dtype not in COMPLEX:
+            raise DTypeError(f"{t} is not complex")
+        if self.n // 2 + 1 != m:
+            raise ShapeError(f"{self.n} real numbers have {self.n // 2 + 1}, not {m}")
+        return resized(t, normalize_axis(self.axis, t.ndim), self.n, real_of(t.dtype))
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        transform: Any = np.fft.irfft
+        y: Array = transform(x, self.n, axis=self.axis, norm=self.norm)
+        return y.astype(real_of(x.dtype))
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        found = RealFourier(self.axis, ADJOINT[self.norm])(g)
+        return (found * _weights(found.type, self.axis, self.n, 2.0),)
+
+    @classmethod
+    def samples(cls) -> list[Sample]:
+        return [
+            Sample(cls(0, 4), (Input((3,), complex64),), ()),
+            Sample(cls(1, 5, "ortho"), (Input((2, 3), complex64),), ()),
+            Sample(cls(0, 1, "forward"), (Input((1, 2), complex64),), ()),
+            Sample(cls(1, 3), (Input((0, 2), complex64),), ()),
+        ]
+
+    @classmethod
+    def mistakes(cls) -> list[Mistake]:
+        x = as_tensor(np.ones(3, np.complex64))
+        return [
+            *super().mistakes(),
+            Mistake(lambda: cls(0, 8)(x), ShapeError, "8 real numbers have 5"),
+        ]

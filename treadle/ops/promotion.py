@@ -1,0 +1,164 @@
+"""What dtypes are and what they combine to, as the array API standard asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from treadle.base.dtypes import (
+    ALL,
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    default_of,
+    promote,
+    real_of,
+    weak,
+)
+from treadle.base.errors import ArgumentError, DTypeError
+from treadle.base.options import current
+from treadle.graph.awaited import waited
+from treadle.graph.leaves import SCALARS
+from treadle.graph.operators import Operand
+
+__all__ = ["can_cast", "finfo", "iinfo", "isdtype", "result_type"]
+
+SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
+UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
+KINDS: dict[str, tuple[DType, ...]] = {
+    "bool": (bool_,),
+    "signed integer": SIGNED,
+    "unsigned integer": UNSIGNED,
+    "integral": INTEGERS,
+    "real floating": FLOATS,
+    "complex floating": COMPLEX,
+    "numeric": (*INTEGERS, *FLOATS, *COMPLEX),
+}
+
+
+@dataclass(frozen=True)
+class FloatInfo:
+    """The limits of a floating-point dtype, of the parts of a complex one."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class IntegerInfo:
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def dtype_of(x: Any) -> DType:
+    """The dtype of a tensor or an array, or the one that is given."""
+    if isinstance(x, (Operand, np.ndarray, np.generic)):
+        return as_dtype(x.dtype)
+    return as_dtype(x)
+
+
+def finfo(type: Any) -> FloatInfo:
+    """The limits of the floating-point dtype `type`, or of a tensor's.
+
+    >>> import treadle as td
+    >>> td.finfo("bfloat16").bits, td.finfo(td.float32).eps
+    (16, 1.1920928955078125e-07)
+    """
+    dtype = real_of(dtype_of(type))
+    if dtype not in FLOATS:
+        raise DTypeError(f"{dtype.name} is no floating-point dtype", hint="td.iinfo")
+    limits: Any = ml_dtypes.finfo if dtype == bfloat16 else np.finfo
+    known = limits(dtype)
+    return FloatInfo(
+        bits=int(known.bits),
+        eps=float(known.eps),
+        max=float(known.max),
+        min=float(known.min),
+        smallest_normal=float(known.smallest_normal),
+        dtype=dtype,
+    )
+
+
+def iinfo(type: Any) -> IntegerInfo:
+    """The limits of the integer dtype `type`, or of a tensor's.
+
+    >>> import treadle as td
+    >>> td.iinfo(td.int8).min, td.iinfo(td.int8).max
+    (-128, 127)
+    """
+    dtype = dtype_of(type)
+    if dtype not in INTEGERS:
+        raise DTypeError(f"{dtype.name} is no integer dtype", hint="td.finfo")
+    known = np.iinfo(dtype)
+    return IntegerInfo(int(known.bits), int(known.max), int(known.min), dtype)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind, another dtype, or one of several of these.
+
+    Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating",
+    "complex floating" and "numeric".
+
+    >>> import treadle as td
+    >>> td.isdtype(td.float32, "real floating"), td.isdtype(td.int8, ("bool", td.int16))
+    (True, False)
+    """
+    own = as_dtype(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(own, each) for each in kind)
+    if isinstance(kind, str) and kind in KINDS:
+        return own in KINDS[kind]
+    if isinstance(kind, str) and kind not in {d.name for d in ALL}:
+        known = ", ".join(KINDS)
+        raise ArgumentError(f"{kind!r} is no kind of dtypes", hint=f"one of {known}")
+    return own == as_dtype(kind)
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether promotion leads from a dtype, or a tensor's, to another: the two combine
+    to that.
+
+    >>> import treadle as td
+    >>> td.can_cast(td.int8, td.int16), td.can_cast(td.float64, td.float32)
+    (True, False)
+    """
+    wanted = as_dtype(to)
+    return promote(dtype_of(from_), wanted) == wanted
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that tensors, arrays, dtypes and numbers combine to.
+
+    Python's and NumPy's scalars are weak: they take the dtype of what is beside them.
+
+    >>> import treadle as td
+    >>> td.result_type(td.int8, td.ones(2), 1.0).name
+    'float32'
+    """
+    if not arrays_and_dtypes:
+        raise ArgumentError("a result has a dtype by one array or dtype at least")
+    given = [waited(x) for x in arrays_and_dtypes]
+    scalars = [x for x in given if isinstance(x, SCALARS)]
+    dtypes = [dtype_of(x) for x in given if not isinstance(x, SCALARS)]
+    default = current().dtype
+    if not dtypes:
+        plain = (x.item() if isinstance(x, np.generic) else x for x in scalars)
+        return reduce(promote, [default_of(x, default) for x in plain])
+    dtype = reduce(promote, dtypes)
+    return reduce(promote, [weak(x, dtype, default) for x in scalars], dtype)
