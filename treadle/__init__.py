@@ -92,6 +92,7 @@ from treadle.ops.promotion import *
 from treadle.ops.quantize import *
 from treadle.ops.rearrange import *
 from treadle.ops.rectifier import *
+from treadle.ops.recurrence import *
 from treadle.ops.recurrent import *
 from treadle.ops.reduce import *
 from treadle.ops.repeat import *

@@ -12,12 +12,12 @@ from tests.numerics import assert_close
 from treadle.base.dtypes import as_dtype
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
+from treadle.ops.recurrence import LinearRecurrence
 from treadle.ops.scan import (
     CumulativeLogSumExp,
     CumulativeMax,
     CumulativeProd,
     CumulativeSum,
-    LinearRecurrence,
 )
 
 EXTENTS = (0, 1, 7, 16, 33, 1000)

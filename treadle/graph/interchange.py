@@ -33,7 +33,7 @@ def is_shared(array: Any) -> bool:
 
 
 class Interchange:
-    """The protocols by which NumPy, DLPack and the array API standard see an operand."""
+    """The protocols by which other array libraries see an operand."""
 
     __slots__ = ()
     __array_priority__ = 1000

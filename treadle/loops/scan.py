@@ -33,12 +33,12 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.lower import Lowering, Strides, placed, wide
 from treadle.ops.cast import Cast
+from treadle.ops.recurrence import LinearRecurrence
 from treadle.ops.scan import (
     CumulativeLogSumExp,
     CumulativeMax,
     CumulativeProd,
     CumulativeSum,
-    LinearRecurrence,
 )
 from treadle.ops.select import Select
 from treadle.rewrite.expand import expand

@@ -43,6 +43,7 @@ class NextAfter(Opaque):
 
     @classmethod
     def samples(cls) -> list[Sample]:
+        ones = np.ones(2, bfloat16)
         edges = np.array([0.0, -0.0, np.inf, np.nan, 1.0, 1e-45], np.float32)
         return [
             *(
@@ -50,7 +51,7 @@ class NextAfter(Opaque):
                 for s in binary_samples(cls(), dtypes=(float32, float64))
             ),
             Sample(cls(), (edges, edges[::-1].copy()), ()),
-            Sample(cls(), tuple(edges.astype(bfloat16) for _ in "xy"), ()),
+            Sample(cls(), (ones, -ones), ()),
         ]
 
 

@@ -47,9 +47,8 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tens
     kind = int(x.__dlpack_device__()[0])
     if kind not in HOSTS:
         raise ArgumentError(
-            f"the array is on a device of DLPack's kind {kind}, which the host does not "
-            "read",
-            hint="copy it to the host before",
+            f"the host reads no memory of DLPack's kind {kind}",
+            hint="copy the array to the host before",
         )
     if isinstance(x, np.ndarray) and not x.flags.writeable:
         array = x  # NumPy hands out no read-only array to one that asks as of old

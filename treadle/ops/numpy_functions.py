@@ -7,12 +7,12 @@ not in it is refused: its values would leave the graph where nobody sees it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.caches import cached
 from treadle.base.errors import CallError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand, functions, provide
@@ -174,7 +174,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return found
 
 
-@cache
+@cached(256)
 def _parsed(spec: str) -> tuple[int, tuple[tuple[str, str, str], ...]]:
     """How many arguments go by position, and kind, name and own name of each."""
     operands, _, rest = spec.partition("/")

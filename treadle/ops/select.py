@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import bfloat16, bool_, float32, int32, kind
-from treadle.base.errors import ArgumentError, DTypeError, TreadleError
+from treadle.base.errors import DTypeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
