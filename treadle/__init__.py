@@ -31,6 +31,7 @@ from treadle.graph.inspect import *
 from treadle.graph.mark import *
 from treadle.graph.op import Op as _Op
 from treadle.graph.operators import Operand as _Operand
+from treadle.graph.pickled import *
 from treadle.graph.scope import *
 from treadle.graph.tensor import *
 from treadle.graph.text import *

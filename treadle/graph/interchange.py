@@ -78,6 +78,9 @@ class Interchange:
     ) -> Any:
         return functions.array_function(function, args, options)
 
+    def __reduce__(self) -> Any:
+        return functions.pickled(self)
+
     # -- the array API standard ----------------------------------------------------
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -120,14 +123,15 @@ class Interchange:
                 hint="x.astype('float32'), which holds all its values",
             )
         flagged = max_version is not None and tuple(max_version) >= FLAGGED
-        node = self.node()
-        value = node.numpy()
+        node = functions.settled(self)
+        # Asked before the value is held here, for holders are counted.
         own = copy is not True and flagged and functions.is_sole(node)
         if copy is False and not own:
             raise BufferError(
                 "this memory is not handed out without a copy: it is a Variable's or "
                 "another tensor's too, or the consumer knows no read-only flag"
             )
+        value = node.numpy()
         if not own:
             return _exported(value.copy(), flagged)
         _shared[id(value)] = value

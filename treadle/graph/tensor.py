@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from treadle.base.errors import ArgumentError, TreadleError
+from treadle.base.errors import ArgumentError
 from treadle.base.types import Type
 from treadle.core import native
 from treadle.graph.marks import new_mark
@@ -164,11 +164,6 @@ class Tensor(Operand):
 
     def __deepcopy__(self, memo: object) -> Tensor:
         return self
-
-    def __reduce__(self) -> Any:
-        raise TreadleError(
-            "a tensor is not pickled", hint="pickle x.numpy(), or save it with td.save"
-        )
 
 
 def _make_node(

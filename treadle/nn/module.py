@@ -71,11 +71,12 @@ class Module(Noted):
         return module
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_above"}
+        around = ("_above", "_notes")
+        return {k: v for k, v in self.__dict__.items() if k not in around}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy, or a pickle, of a part has nothing around it.
-        self.__dict__.update(state, _above=WeakSet())
+        self.__dict__.update(state, _above=WeakSet(), _notes=(None,) * 3)
         for part in self.children():
             part._above.add(self)
         settle(self)

@@ -98,7 +98,9 @@ class Running(Chain):
         """The scan of x with the fold of nothing where it begins."""
         width = (0, 1) if self.reverse else (1, 0)
         widths = [width if k == self.axis else (0, 0) for k in range(x.type.ndim)]
-        padded: Tensor = functions.pad(self(x), widths, self.identity(x.type.dtype))
+        padded: Tensor = functions.pad(
+            self(x), widths, value=self.identity(x.type.dtype)
+        )
         return padded
 
     @classmethod

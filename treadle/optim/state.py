@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class OptimizerState:
     of a rule's `counts`.
     """
 
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]  # of which it was made
+
     def __init__(
         self, groups: list[Group], controls: Controls, masters: bool = True
     ) -> None:
@@ -47,7 +49,19 @@ class OptimizerState:
         self._waiting: State = {}
         self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
+        self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
         self.parted = 0  # how often what was common was parted
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        made = super().__new__(cls)
+        made._arguments = args, settings
+        return made
+
+    def __reduce__(self) -> Any:
+        # Rules are functions: it is made again as it was, and goes on from its state.
+        given = zip(self.groups, self._rates, strict=True)
+        rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in given]
+        return _again, (type(self), self._arguments, rates, self.state_dict())
 
     def restart(self, lr: float | None = None) -> None:
         """Begin anew: first states, no step counted, and another rate if one is given.
@@ -256,3 +270,19 @@ class OptimizerState:
 def _may_wait(name: str) -> bool:
     """Whether a state may belong to a parameter or a group that is not known yet."""
     return "/" in name or name.startswith("lr.")
+
+
+def _again(
+    kind: type[OptimizerState],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    rates: list[Any],
+    state: State,
+) -> OptimizerState:
+    """An optimizer of what a pickle says."""
+    args, settings = arguments
+    made = kind(*args, **settings)
+    for group, rate in zip(made.groups, rates, strict=True):
+        if rate is not None:
+            group.lr = rate
+    made.load_state_dict(state)
+    return made

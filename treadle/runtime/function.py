@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -154,6 +155,14 @@ class Function(Wrapper, Called):
         plain = isinstance(f, types.FunctionType)
         functools.update_wrapper(self, f, updated=("__dict__",) if plain else ())
         self.__name__: str = getattr(f, "__name__", None) or type(f).__name__
+
+    def __reduce__(self) -> Any:
+        # What was decorated where it stands is known by its name; traces stay behind.
+        home: Any = sys.modules.get(str(getattr(self, "__module__", None)))
+        path = str(getattr(self, "__qualname__", ""))
+        for name in path.split("."):
+            home = getattr(home, name, None)
+        return path if path and home is self else (type(self), (self.f, self.again))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:

@@ -59,6 +59,9 @@ class Loss:
         self.function = loss_function(given)
         self._each = self._elementwise()
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.function,)
+
     def __call__(self, prediction: Any, target: Any, weight: Any = None) -> Tensor:
         if weight is None:
             found = as_tensor(self.function(prediction, target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,27 @@ class MeanMetric(Metric):
             self.sums += float(values.sum()), values.size
 
 
+# Functions by name, so that metrics pickle.
+def _correct(t: Array, p: Array) -> Array:
+    found: Array = _classes(t, p) == p.argmax(-1)
+    return found
+
+
+def _agrees(threshold: float, t: Array, p: Array) -> Array:
+    found: Array = (p > threshold) == _like(t, p).astype(bool)
+    return found
+
+
+def _squared_error(t: Array, p: Array) -> Array:
+    found: Array = (p - _like(t, p)) ** 2.0
+    return found
+
+
+def _absolute_error(t: Array, p: Array) -> Array:
+    found: Array = np.abs(p - _like(t, p))
+    return found
+
+
 def _wide(weight: Any, values: Array) -> Array:
     """The weights of examples, for each of their values."""
     given = np.asarray(weight, np.float64)
@@ -144,7 +166,7 @@ class Accuracy(MeanMetric):
     """
 
     def __init__(self, name: str = "accuracy") -> None:
-        super().__init__(lambda t, p: _classes(t, p) == p.argmax(-1), name)
+        super().__init__(_correct, name)
 
 
 class BinaryAccuracy(MeanMetric):
@@ -156,7 +178,7 @@ class BinaryAccuracy(MeanMetric):
     """
 
     def __init__(self, threshold: float = 0.5, name: str = "binary_accuracy") -> None:
-        super().__init__(lambda t, p: (p > threshold) == _like(t, p).astype(bool), name)
+        super().__init__(partial(_agrees, threshold), name)
 
 
 class TopKAccuracy(MeanMetric):
@@ -185,7 +207,7 @@ class MeanSquaredError(MeanMetric):
     """The mean of (prediction - target)²."""
 
     def __init__(self, name: str = "mse") -> None:
-        super().__init__(lambda t, p: (p - _like(t, p)) ** 2.0, name)
+        super().__init__(_squared_error, name)
 
 
 class RootMeanSquaredError(MeanSquaredError):
@@ -202,7 +224,7 @@ class MeanAbsoluteError(MeanMetric):
     """The mean of |prediction - target|."""
 
     def __init__(self, name: str = "mae") -> None:
-        super().__init__(lambda t, p: np.abs(p - _like(t, p)), name)
+        super().__init__(_absolute_error, name)
 
 
 class Precision(Metric):
