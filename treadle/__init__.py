@@ -21,7 +21,10 @@ from treadle.base.constants import *
 from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *
+from treadle.base.names import listed as _listed
+from treadle.base.names import public as _public
 from treadle.base.options import *
+from treadle.base.torch import missing as _missing
 from treadle.base.types import *
 from treadle.engines import reference as _reference
 from treadle.graph.compare import *
@@ -168,16 +171,25 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _LATER:
-        found = _importlib.import_module(f"treadle.{_LATER[name]}")
-        if _LATER[name] != name:
-            own = {"__name__": "treadle", name: getattr(found, name)}
-            _guard(own)
-            found = globals()[name] = own[name]
-        return found
-    raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+# Those that are the user's of the packages here; others he may still import by name.
+_MODULES = ("linalg", "nn", "optim", "random")
+_NAMES = sorted({*_listed(globals(), _MODULES), *_LATER})
+# Of these, random and io would take the place of what a program has imported.
+__all__ = sorted({*_public(globals(), _MODULES), *_LATER} - {"random", "io"})
+
+if not _TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> _Any:
+        if name not in _LATER:
+            raise _missing(__name__, name)
+        module = _importlib.import_module(f"treadle.{_LATER[name]}")
+        if _LATER[name] == name:
+            return module
+        loaded = {"__name__": "treadle", name: getattr(module, name)}
+        _guard(loaded)
+        globals()[name] = loaded[name]
+        return loaded[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return _NAMES

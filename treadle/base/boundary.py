@@ -22,6 +22,22 @@ __all__ = ["HANDS_ON", "guard", "guarded"]
 RAW = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 # Layers that see no arguments of users: what fails in them is a fault of theirs.
 INSIDE = frozenset(("batch", "rewrite", "loops", "program", "engines"))
+# What torch calls an argument, and the names that it may have here.
+TORCH = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",)}
+# Functions that give something else in torch when they are called so.
+_PAIR = (
+    "torch gives values and their places: here td.{0}(x, axis) and td.arg{0}(x, axis)"
+)
+OTHERWISE = {
+    "cumulative_max": "torch gives values and places, this values alone: axis=...",
+    "max": _PAIR.format("max"),
+    "median": "torch gives values and their places, this the mean of two middle ones "
+    "alone: td.median(x, axis)",
+    "min": _PAIR.format("min"),
+    "sort": _PAIR.format("sort"),
+    "std": "torch divides by n - 1: td.std(x, axis, correction=1)",
+    "var": "torch divides by n - 1: td.var(x, axis, correction=1)",
+}
 SHOWN = 60  # characters of an argument in a message
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHON = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
@@ -102,12 +118,36 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return f(*args, **kwargs)
         except RAW as error:
-            if not _is_raw(error):
-                raise
-            # By no name here: an error that its own frame names is a cycle.
-            raise refusal(f, args, kwargs, error) from error
+            renamed = kwargs and _renamed(f, kwargs)
+            if not renamed:
+                if not _is_raw(error):
+                    raise
+                # By no name here: an error that its own frame names is a cycle.
+                raise refusal(f, args, kwargs, error) from error
+        return call(*args, **renamed)
 
     return call
+
+
+def _renamed(f: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments under the names that `f` has for them, where a call that Python
+    refused had torch's; None of any other call.
+    """
+    names = inspect.signature(f).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in names.values()):
+        return None
+    own = {
+        word: name
+        for word in kwargs.keys() - names.keys()
+        for name in TORCH.get(word, ())
+        if name in names and name not in kwargs
+    }
+    if own and f.__name__ in OTHERWISE and "correction" not in kwargs:
+        message = f"means something else in torch where {min(own)} is given"
+        raise CallError(message, hint=OTHERWISE[f.__name__]).located(
+            f.__name__
+        ) from None
+    return {own.get(k, k): x for k, x in kwargs.items()} if own else None
 
 
 HANDS_ON = guarded(_shown).__code__  # of all such functions
@@ -117,8 +157,8 @@ def guard(
     names: dict[str, Any], hot: type | tuple[()] = (), ops: type | tuple[()] = ()
 ) -> None:
     """Guard the functions of a namespace, and how objects of its classes are made and
-    asked; of `hot` classes, which are asked for each node, only how they are made, and
-    of `ops` nothing.
+    asked; of `hot` classes, which are asked for each node, only how they are made and
+    what takes an axis, and of `ops` nothing.
     """
     whole = BaseException, *((ops,) if ops else ())
     for name in names.get("__all__", list(names)):
@@ -135,12 +175,12 @@ def guard(
         elif isinstance(value, type) and not issubclass(value, whole):
             for cls in value.__mro__:
                 if cls.__module__.startswith("treadle."):
-                    _guard_class(cls, issubclass(value, hot))
+                    _guard_class(cls, issubclass(cls, hot))
 
 
 def _guard_class(cls: type, hot: bool) -> None:
     for name, value in list(vars(cls).items()):
-        if name != "__init__" and (name[:1] == "_" or hot or _is_light(name, value)):
+        if name != "__init__" and (name[:1] == "_" or _is_light(name, value, hot)):
             continue
         bound = isinstance(value, (classmethod, staticmethod))
         if _is_public(value.__func__ if bound else value):
@@ -148,11 +188,14 @@ def _guard_class(cls: type, hot: bool) -> None:
             setattr(cls, name, made)
 
 
-def _is_light(name: str, value: Any) -> bool:
-    """Whether it is what a layer of one operand computes: nodes, and little more."""
+def _is_light(name: str, value: Any, hot: bool) -> bool:
+    """Whether it is what a layer of one operand computes, or an operand of each node
+    that takes no axes: nodes, and little more."""
     code = getattr(value, "__code__", None)
     given = code.co_varnames[: code.co_argcount] if code else ()
-    return name == "forward" and given == ("self", "x")
+    return (name == "forward" and given == ("self", "x")) or (
+        hot and "axis" not in given
+    )
 
 
 def _is_public(f: Any) -> bool:

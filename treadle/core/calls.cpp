@@ -583,7 +583,7 @@ PyObject* follow(const Written& plan, const Signature& call) {
 struct CallObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject *plans, *latest, *longway;
+  PyObject *plans, *latest, *longway, *attributes;
   int data;
 };
 
@@ -629,6 +629,7 @@ int call_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(own->plans);
   Py_VISIT(own->latest);
   Py_VISIT(own->longway);
+  Py_VISIT(own->attributes);
   return 0;
 }
 
@@ -637,6 +638,7 @@ int call_clear(PyObject* self) {
   Py_CLEAR(own->plans);
   Py_CLEAR(own->latest);
   Py_CLEAR(own->longway);
+  Py_CLEAR(own->attributes);
   return 0;
 }
 
@@ -647,13 +649,18 @@ PyObject* bound(PyObject* self, PyObject* x, PyObject*) {
 
 PyMemberDef call_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(CallObject, vectorcall), READONLY, nullptr},
-    {"__wrapped__", T_OBJECT, offsetof(CallObject, longway), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(CallObject, attributes), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
+// As a function of Python has: its name, and its docstring.
+PyGetSetDef call_attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot call_slots[] = {
     {Py_tp_doc, const_cast<char*>("A function that follows plans.")},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_descr_get, reinterpret_cast<void*>(bound)},
     {Py_tp_members, call_members},
+    {Py_tp_getset, call_attributes},
     {Py_tp_traverse, reinterpret_cast<void*>(call_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(call_clear)},
     {Py_tp_dealloc, reinterpret_cast<void*>(freed<call_clear>)},

@@ -1,6 +1,9 @@
 """Data sets, batches in an order that can be resumed, text and trees as numbers."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from treadle.base.boundary import guard as _guard
+from treadle.base.torch import missing as _missing
 from treadle.data.catalog import load_images
 from treadle.data.conllu import Row, Sentence, parse_conllu, read_conllu
 from treadle.data.dataset import (
@@ -48,3 +51,13 @@ __all__ = [
 ]
 
 _guard(globals())
+
+
+if not _TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

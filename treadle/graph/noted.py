@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 from treadle.graph.tensor import Notes
@@ -38,4 +39,5 @@ class Noted:
 
 
 if native_calls is not None:  # it enters what is known and leaves others to this
-    Noted.__call__ = native_calls.entered(Noted.__call__)  # type: ignore[method-assign]
+    entered = native_calls.entered(Noted.__call__)
+    Noted.__call__ = update_wrapper(entered, Noted.__call__)  # type: ignore[method-assign]

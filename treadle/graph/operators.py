@@ -1,8 +1,4 @@
-"""What a Tensor and a Variable can do: each method looks its function up in a table.
-
-The table is filled by the layers below (`ops/`, `autodiff/`, `runtime/`), so the graph
-needs no import of theirs and a new op reaches the user in one file.
-"""
+"""What a Tensor and a Variable can do: each method looks its function up in a table."""
 
 from __future__ import annotations
 
@@ -12,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.errors import CallError, DTypeError, ShapeError, TraceError
+from treadle.base.torch import name_elsewhere
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.interchange import Interchange
+from treadle.graph.methods import Methods
 from treadle.graph.table import functions, provide
 
 if TYPE_CHECKING:
     from treadle.graph.tensor import Tensor
+
 __all__ = ["Operand", "functions", "provide"]
 
 
-class Operand(Interchange):
+class Operand(Methods, Interchange):
     """The operators and methods that Tensor and Variable share."""
 
     __slots__ = ()
@@ -38,26 +37,27 @@ class Operand(Interchange):
 
     @property
     def shape(self) -> Shape:
+        """The extents of the dimensions."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
         return self.type.dtype
 
     @property
     def axes(self) -> Names | None:
+        """The names of the dimensions; None where none has one."""
         return self.type.axes
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.type.shape)
 
     @property
-    def size(self) -> int:
-        return self.type.size
-
-    @property
     def nbytes(self) -> int:
+        """The bytes of all elements."""
         return self.type.nbytes
 
     # -- arithmetic ----------------------------------------------------------------
@@ -199,57 +199,71 @@ class Operand(Interchange):
         return functions.getitem(self, key)
 
     def reshape(self, *shape: Any) -> Tensor:
+        """The elements under another shape, of which one extent may be -1."""
         wanted = shape[0] if len(shape) == 1 else shape
         return functions.reshape(self, wanted)
 
     def transpose(self, *axes: Any) -> Tensor:
+        """The dimensions in another order, reversed without one: as NumPy's."""
         order = (
             axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
         )
         return functions.permute_dims(self, order or None)
 
     def astype(self, dtype: Any) -> Tensor:
+        """The elements in another dtype."""
         return functions.astype(self, dtype)
 
     def sum(
         self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
     ) -> Tensor:
+        """The sum over dimensions."""
         return functions.sum(self, axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """The mean over dimensions."""
         return functions.mean(self, axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """The greatest elements over dimensions."""
         return functions.max(self, axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """The least elements over dimensions."""
         return functions.min(self, axis, keepdims=keepdims)
 
     def prod(
         self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False
     ) -> Tensor:
+        """The product over dimensions."""
         return functions.prod(self, axis, dtype=dtype, keepdims=keepdims)
 
     def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """Whether all elements over dimensions are true."""
         return functions.all(self, axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """Whether an element over dimensions is true."""
         return functions.any(self, axis, keepdims=keepdims)
 
     def var(
         self, axis: Any = None, *, correction: float = 0, keepdims: bool = False
     ) -> Tensor:
+        """The variance over dimensions: squared distances over n - correction."""
         return functions.var(self, axis, correction=correction, keepdims=keepdims)
 
     def std(
         self, axis: Any = None, *, correction: float = 0, keepdims: bool = False
     ) -> Tensor:
+        """The standard deviation over dimensions: the root of the variance."""
         return functions.std(self, axis, correction=correction, keepdims=keepdims)
 
     def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """The places of the least elements along a dimension, or among all."""
         return functions.argmin(self, axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        """The places of the greatest elements along a dimension, or among all."""
         return functions.argmax(self, axis, keepdims=keepdims)
 
     # -- values --------------------------------------------------------------------
@@ -266,6 +280,7 @@ class Operand(Interchange):
         return value.item()
 
     def tolist(self) -> Any:
+        """The value as nested lists of Python numbers."""
         return self.numpy().tolist()
 
     def backward(self) -> None:
@@ -342,3 +357,6 @@ class Operand(Interchange):
             "a tensor is immutable, its items cannot be assigned",
             hint="x = x.at[i].set(e) makes a changed copy; v[i] = e assigns a Variable",
         )
+
+
+name_elsewhere(Operand, "Tensor", "x")

@@ -39,7 +39,7 @@ from treadle.graph.variable import Variable
 __all__ = ["recorded", "recorded_with_numbers", "recorded_with_rows"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-OPERATORS = {  # functions that are methods
+OPERATORS = {  # functions that are methods of another name
     "add": "__add__",
     "subtract": "__sub__",
     "multiply": "__mul__",
@@ -51,6 +51,11 @@ OPERATORS = {  # functions that are methods
     "greater": "__gt__",
     "greater_equal": "__ge__",
 }
+METHODS = frozenset(  # functions that are methods of this name and take the same
+    ("all", "any", "argmax", "argmin", "astype", "clip", "cos", "exp", "log", "log1p",
+     "log2", "log_softmax", "logsumexp", "max", "mean", "min", "prod", "relu",
+     "sigmoid", "sin", "softmax", "sqrt", "square", "squeeze", "sum", "tanh", "var")
+)  # fmt: skip
 
 
 class _Recorded(Called):
@@ -139,8 +144,10 @@ def recorded_with_numbers(f: F) -> F:
 
 
 def _operator(f: F, made: _Recorded) -> F:
-    if native_calls is not None and f.__name__ in OPERATORS:
-        setattr(Operand, OPERATORS[f.__name__], made.__call__)
+    name = f.__name__ if f.__name__ in METHODS else OPERATORS.get(f.__name__)
+    if native_calls is not None and name is not None:
+        call = update_wrapper(made.__call__, getattr(Operand, name))
+        setattr(Operand, name, call)
     return cast(F, made)
 
 

@@ -1,4 +1,8 @@
-"""The table of functions that layers below provide to the graph, by name."""
+"""The table that methods of tensors look their functions up in, by name.
+
+The table is filled by the layers below (`ops/`, `autodiff/`, `runtime/`), so the graph
+needs no import of theirs and a new op reaches the user in one file.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Files: arrays by name in files of several formats, written whole or not at all."""
 
 from treadle.base.boundary import guard as _guard
+from treadle.base.names import public as _public
 from treadle.io.checkpoint import Checkpoint as Checkpoint
 from treadle.io.checkpoint import load_checkpoint as load_checkpoint
 from treadle.io.checkpoint import save_checkpoint as save_checkpoint
@@ -21,3 +22,9 @@ from treadle.io.tensors import load_arrays as load_arrays
 from treadle.io.tensors import save_arrays as save_arrays
 
 _guard(globals())
+
+__all__ = _public(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

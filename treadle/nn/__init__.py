@@ -1,8 +1,13 @@
 """Networks: modules, layers, initializers and functions under torch's names."""
 # ruff: noqa: F403
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from treadle.base.boundary import guard as _guard
-from treadle.nn import functional, init
+from treadle.base.names import public as _public
+from treadle.base.torch import missing as _missing
+from treadle.nn import functional as functional
+from treadle.nn import init as init
 from treadle.nn.activation import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
@@ -27,3 +32,15 @@ from treadle.nn.vocabulary import *
 _guard(globals())
 _guard(vars(functional))
 _guard(vars(init))
+
+__all__ = _public(globals(), ("functional", "init"))
+
+
+if not _TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

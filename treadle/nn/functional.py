@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.torch import missing
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
@@ -342,3 +343,13 @@ def scaled_dot_product_attention(
     return attention(
         query, key, value, attn_mask, causal=is_causal, scale=scale, dropout=drop
     )
+
+
+if not TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

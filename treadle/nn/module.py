@@ -12,6 +12,7 @@ import numpy as np
 from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import as_dtype, kind, whole
 from treadle.base.errors import ArgumentError
+from treadle.base.torch import name_elsewhere
 from treadle.base.types import Type
 from treadle.graph.noted import Noted
 from treadle.graph.variable import Parameter, Placeholder, Variable
@@ -396,3 +397,4 @@ def _is_parameter(v: Variable) -> bool:
 
 
 _HOLDERS = (Variable, Module, list, tuple, dict)  # what has Variables in it
+name_elsewhere(Module, "Module", "net")

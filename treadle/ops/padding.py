@@ -172,6 +172,7 @@ def _triangle(x: Any, k: int, lower: bool) -> Tensor:
     return functions.reshape(kept, node.type.shape, axes=node.type.axes)
 
 
+@provide
 def tril(x: Any, k: int = 0) -> Tensor:
     """The matrix with zeros above its k-th diagonal.
 
@@ -182,6 +183,7 @@ def tril(x: Any, k: int = 0) -> Tensor:
     return _triangle(x, k, True)
 
 
+@provide
 def triu(x: Any, k: int = 0) -> Tensor:
     """The matrix with zeros below its k-th diagonal.
 

@@ -1,6 +1,10 @@
 """Optimizers, schedules and averages of the weights, all of them graphs."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from treadle.base.boundary import guard as _guard
+from treadle.base.torch import missing as _missing
+from treadle.base.torch import name_elsewhere as _name_elsewhere
 from treadle.optim import moves, penalty, rules, schedules, transform
 from treadle.optim.algorithms import (
     SGD,
@@ -57,5 +61,16 @@ __all__ = [
 ]
 
 _guard(globals())
+_name_elsewhere(Optimizer, "Optimizer", "opt")
 for _module in (moves, penalty, rules, schedules, transform):
     _guard(vars(_module))
+
+
+if not _TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
+from treadle.base.torch import missing
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
@@ -280,3 +281,13 @@ def by_name(name: str, *args: Any, **settings: Any) -> Schedule:
         return _TABLE[name](*args, **settings)
     except TypeError as error:
         raise ArgumentError(f"schedule {name!r}: {error}") from None
+
+
+if not TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

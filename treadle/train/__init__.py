@@ -58,3 +58,7 @@ __all__ = [
 ]
 
 _guard(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,34 @@
+"""The names of a package that are its users'."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+__all__ = ["listed", "public"]
+
+
+def listed(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
+    """What `dir` of a package shows: no name that begins with "_", and of the modules
+    in it those given.
+
+    >>> listed({"sum": 1, "mean": 2, "_own": 3})
+    ['mean', 'sum']
+    """
+    own = {
+        name
+        for name, value in names.items()
+        if name[:1] != "_" and not isinstance(value, ModuleType)
+    }
+    return sorted(own.union(modules))
+
+
+def public(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
+    """What `from package import *` brings: what is listed, but for names of Python.
+
+    >>> public({"sum": 1, "mean": 2})
+    ['mean']
+    """
+    return [name for name in listed(names, modules) if not hasattr(builtins, name)]

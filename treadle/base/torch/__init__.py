@@ -1,0 +1,82 @@
+"""What stands here for names of torch: the errors of asking for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base.torch.functions import FUNCTIONS
+from treadle.base.torch.methods import METHODS
+from treadle.base.torch.networks import (
+    DATA,
+    FUNCTIONAL,
+    LAYERS,
+    MODULE,
+    OPTIMIZER,
+    OPTIMIZERS,
+    SCHEDULES,
+)
+
+__all__ = ["Elsewhere", "answers", "missing", "name_elsewhere"]
+
+_PLACES = {
+    "treadle": FUNCTIONS,
+    "treadle.data": DATA,
+    "treadle.nn": LAYERS,
+    "treadle.nn.functional": FUNCTIONAL,
+    "treadle.optim": OPTIMIZERS,
+    "treadle.optim.schedules": SCHEDULES,
+    "Module": MODULE,
+    "Optimizer": OPTIMIZER,
+    "Tensor": METHODS,
+}
+
+
+def answers(place: str) -> dict[str, str]:
+    """What stands for torch's names in a module, or on a class, by torch's name; after
+    a ~ what is nearest to one that has no like.
+
+    >>> answers("treadle")["cat"]
+    'td.concat'
+    """
+    lines = [line.split(" ", 1) for line in _PLACES[place].strip().splitlines()]
+    return {name: here.strip() for name, here in lines}
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """The error of asking a module for a name that it does not have.
+
+    >>> missing("treadle", "cat")
+    AttributeError('td.cat is td.concat here')
+    """
+    here = answers(module).get(name)
+    if here is None:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return AttributeError(_answer(f"{module.replace('treadle', 'td', 1)}.{name}", here))
+
+
+def _answer(name: str, here: str) -> str:
+    if here.startswith("~ "):
+        return f"there is no {name} here; the nearest is {here[2:]}"
+    return f"{name} is {here} here"
+
+
+class Elsewhere:
+    """A name of torch on a class: asked for, an error that tells what stands for it."""
+
+    def __init__(self, said: str, here: str) -> None:
+        self.said, self.here = said, here
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(_answer(self.said, self.here))
+
+
+def name_elsewhere(cls: type, place: str, said: str) -> None:
+    """Have a class answer for torch's names that it does not have, and list none."""
+    others = {k: here for k, here in answers(place).items() if not hasattr(cls, k)}
+    for name, here in others.items():
+        setattr(cls, name, Elsewhere(f"{said}.{name}", here))
+
+    def listed(self: Any) -> list[str]:
+        return sorted({*object.__dir__(self)} - others.keys())
+
+    cls.__dir__ = listed  # type: ignore[assignment, method-assign]
