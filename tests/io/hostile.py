@@ -21,6 +21,7 @@ from tests.io.hostile_axes import hostile_axes
 from tests.io.hostile_messages import EVENTS
 from tests.io.hostile_nervana import NERVANA
 from tests.io.hostile_serrano import SERRANO
+from tests.io.hostile_torch import TORCH
 from treadle.io.tensors import load_arrays
 
 Content = bytes | Callable[[], bytes]
@@ -554,6 +555,7 @@ HOSTILE: dict[str, Rows] = {
     ".npz": NPZ | hostile_axes(".npz"),
     ".bin": MARIAN | hostile_axes(".bin"),
     ".serrano": {**SERRANO},
+    ".pt": {**TORCH},
     "events": EVENTS,
     "nervana": NERVANA,
     ".dynet": DYNET,
@@ -567,5 +569,7 @@ MANY = {
     (".dynet", "a hundred thousand parameters"),
     ("events", "millions of fields"),
     ("nervana", "endless fields"),
+    (".pt", "millions of codes"),
+    (".pt", "many numbers"),
     *((kind, "axes are too many lists") for kind in (".safetensors", ".npz", ".bin")),
 }

@@ -15,6 +15,8 @@ from tests.io.fuzz import NAMES, good_files, mutated, problem, reader
 from tests.io.hostile import HOSTILE, MANY, PART
 from treadle.base.errors import ModelFileError
 from treadle.io import dynet, files, protobuf, safetensors
+from treadle.io.torch import file as torch_file
+from treadle.io.torch import pickle as torch_pickle
 
 CASES = [(kind, case) for kind, rows in HOSTILE.items() for case in rows]
 SLACK = 64 << 20
@@ -23,6 +25,8 @@ LIMITS: list[tuple[Any, str, int]] = [
     (protobuf, "_MOST_FIELDS", 1 << 19),
     (dynet, "MAX_ITEMS", 1 << 16),
     (safetensors, "MAX_ITEMS", 1 << 16),
+    (torch_pickle, "MOST_CODES", 1 << 19),
+    (torch_file, "MOST_VALUES", 1 << 17),
 ]
 LOADS: dict[str, Any] = {
     "graph": td.load_computation,

@@ -28,7 +28,7 @@ from treadle.io.format import (
     special_text,
 )
 
-__all__ = ["Npz"]
+__all__ = ["Npz", "check_directory"]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -58,7 +58,7 @@ class Npz(Format):
         return lead.startswith((b"PK\3\4", _END))
 
     def listing(self, source: Opened) -> Listing:
-        _check_directory(source)
+        check_directory(source)
         source.file.seek(0)
         archive = zipfile.ZipFile(source.file)
         items: list[Item] = []
@@ -111,7 +111,7 @@ class Npz(Format):
                     np.lib.format.write_array(stream, ready[name], allow_pickle=False)
 
 
-def _check_directory(source: Opened) -> None:
+def check_directory(source: Opened) -> None:
     """Refuse a directory that is larger than any archive of arrays has."""
     if source.size == 0:
         raise ValueError("the file is empty")

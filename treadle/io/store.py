@@ -70,7 +70,7 @@ def save(
     format: str | None = None,
     key: str | bytes | None = None,
 ) -> None:
-    """Write arrays by name, whole or not at all: .npz, .safetensors, .bin, .dynet.
+    """Write arrays by name, whole or not at all, to files of any format.
 
     `what` is a Module, an optimizer, Variables (by their names), or a mapping from
     names to arrays, tensors and any of these, whose names follow after a dot; or a

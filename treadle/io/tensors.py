@@ -23,12 +23,15 @@ from treadle.io.npz import Npz
 from treadle.io.safetensors import SafeTensors
 from treadle.io.serrano import Serrano
 from treadle.io.source import Buffer, is_buffer, opened, place_of
+from treadle.io.torch import Torch
 
 __all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
 
 Array = np.ndarray[Any, Any]
 
-FORMATS: tuple[Format, ...] = (Npz(), SafeTensors(), Marian(), DyNet(), Serrano())
+FORMATS: tuple[Format, ...] = (
+    Torch(), Npz(), SafeTensors(), Marian(), DyNet(), Serrano(),
+)  # fmt: skip
 _LEAD = 64  # bytes that tell one format from another
 
 

@@ -1,0 +1,288 @@
+"""Pickles of torch.save as data: the few codes and names that torch writes."""
+
+from __future__ import annotations
+
+import io
+import pickletools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.base import dtypes
+from treadle.base.dtypes import DType
+
+__all__ = ["DTYPES", "STORAGES", "Storage", "View", "loads"]
+
+MOST_CODES = 1 << 19  # each may become an object of some 100 bytes
+STORAGES: dict[str, DType] = {
+    "BFloat16Storage": dtypes.bfloat16,
+    "BoolStorage": dtypes.bool_,
+    "ByteStorage": dtypes.uint8,
+    "CharStorage": dtypes.int8,
+    "ComplexDoubleStorage": dtypes.complex128,
+    "ComplexFloatStorage": dtypes.complex64,
+    "DoubleStorage": dtypes.float64,
+    "FloatStorage": dtypes.float32,
+    "HalfStorage": dtypes.float16,
+    "IntStorage": dtypes.int32,
+    "LongStorage": dtypes.int64,
+    "ShortStorage": dtypes.int16,
+}
+DTYPES = {d.name: d for d in dtypes.ALL}
+# Attributes of torch that a checkpoint may hold as they are.
+_PLAIN = {"contiguous_format", "preserve_format", "strided"}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes in a member of the archive; `dtype` is None where a tensor tells it."""
+
+    key: str
+    dtype: DType | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor: elements of a storage, by offset and strides counted in elements."""
+
+    storage: Storage
+    dtype: DType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A global that the pickle names; `makes` is what stands for calling it."""
+
+    text: str
+    makes: Callable[..., Any] | None = None
+    dtype: DType | None = None
+
+
+class Ordered(dict[Any, Any]):
+    """A collections.OrderedDict, whose attributes torch also writes."""
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    if type(values) is not tuple or not all(type(n) is int and n >= 0 for n in values):
+        raise ValueError("extents and strides are whole numbers")
+    return values
+
+
+def _view(
+    storage: Any, offset: Any, shape: Any, strides: Any, *more: Any, dtype: Any = None
+) -> View:
+    """What torch._utils._rebuild_tensor_v2 is called with."""
+    if not isinstance(storage, Storage) or type(offset) is not int or offset < 0:
+        raise ValueError("a tensor is not of a storage")
+    known = storage.dtype if dtype is None else dtype
+    extents, steps = _whole(shape), _whole(strides)
+    if known is None or len(extents) != len(steps):
+        raise ValueError("a tensor has no dtype, or as many strides as dimensions")
+    return View(storage, known, offset, extents, steps)
+
+
+def _view_of_dtype(
+    storage: Any, offset: Any, shape: Any, strides: Any, grad: Any, hooks: Any,
+    dtype: Any, *more: Any,
+) -> View:  # fmt: skip
+    """The same of torch._utils._rebuild_tensor_v3, which tells the dtype."""
+    if not isinstance(dtype, Name) or dtype.dtype is None:
+        raise ValueError("a tensor has no dtype that is known")
+    return _view(storage, offset, shape, strides, dtype=dtype.dtype)
+
+
+def _parameter(data: Any, *more: Any) -> Any:
+    return data
+
+
+def _device(kind: Any, index: Any = None) -> str:
+    return str(kind) if index is None else f"{kind}:{index}"
+
+
+_KNOWN = {
+    "collections.OrderedDict": Name("OrderedDict", Ordered),
+    "torch._utils._rebuild_tensor_v2": Name("tensor", _view),
+    "torch._utils._rebuild_tensor_v3": Name("tensor", _view_of_dtype),
+    "torch._utils._rebuild_parameter": Name("parameter", _parameter),
+    "torch._utils._rebuild_parameter_with_state": Name("parameter", _parameter),
+    "torch.Size": Name("size", _whole),
+    "torch.device": Name("device", _device),
+    "torch.storage.UntypedStorage": Name("storage"),
+    **{f"torch.{k}": Name(k, dtype=d) for k, d in STORAGES.items()},
+    **{f"torch.{k}": Name(f"torch.{k}", dtype=d) for k, d in DTYPES.items()},
+    **{f"torch.{k}": Name(f"torch.{k}") for k in _PLAIN},
+}
+
+
+def _named(module: str, name: str) -> Name:
+    """What stands for a global; all that are not listed here are refused."""
+    known = _KNOWN.get(f"{module}.{name}")
+    if known is None:
+        raise ValueError(
+            f"it names {f'{module}.{name}'[:80]}, which would have to run; only "
+            "tensors and plain data are read: save net.state_dict()"
+        )
+    return known
+
+
+def _stored(persistent: Any) -> Storage:
+    """The storage that a persistent id tells."""
+    if type(persistent) is not tuple or len(persistent) < 3:
+        raise ValueError("a storage is not as torch writes it")
+    word, kind, key = persistent[:3]
+    if word != "storage" or type(kind) is not Name or type(key) is not str:
+        raise ValueError("a storage is not as torch writes it")
+    return Storage(key, kind.dtype)
+
+
+class _Machine:
+    """The stack, the marks and the memo of one pickle."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def pop(self) -> Any:
+        """The top of the stack; what stands below a mark is not to be had."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            raise ValueError("a code finds nothing on the stack")
+        return self.stack.pop()
+
+    def items(self) -> list[Any]:
+        """What was pushed since the last mark."""
+        if not self.marks:
+            raise ValueError("a mark is missing")
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def top(self, kind: type) -> Any:
+        found = self.pop()
+        if not isinstance(found, kind):
+            raise ValueError("a code finds something else on the stack")
+        self.stack.append(found)
+        return found
+
+    def call(self) -> None:
+        """Put what stands for a call in the place of a name and its arguments."""
+        args, name = self.pop(), self.pop()
+        if type(name) is not Name or name.makes is None or type(args) is not tuple:
+            raise ValueError(f"it calls {getattr(name, 'text', type(name).__name__)}")
+        self.stack.append(name.makes(*args))
+
+    def attributes(self) -> None:
+        """Attributes of an object: of an OrderedDict, and left out."""
+        self.pop()
+        self.top(Ordered)
+
+    def put_pairs(self, flat: list[Any]) -> None:
+        known = self.top(dict)
+        if len(flat) % 2:
+            raise ValueError("a key has no value")
+        for key, value in zip(flat[::2], flat[1::2], strict=True):
+            if type(key) not in (str, int, float, bool, type(None)):
+                raise ValueError("a key is neither text nor a number")
+            known[key] = value
+
+
+_PUSHED: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+}
+_LITERAL = frozenset(
+    ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE",
+     "SHORT_BINUNICODE", "BINUNICODE8")
+)  # fmt: skip
+_PUT = frozenset(("BINPUT", "LONG_BINPUT"))
+_GET = frozenset(("BINGET", "LONG_BINGET"))
+_SMALL = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_CODES = frozenset(
+    ("APPEND", "APPENDS", "BINPERSID", "BUILD", "FRAME", "GLOBAL", "MARK", "MEMOIZE",
+     "PROTO", "REDUCE", "SETITEM", "SETITEMS", "STACK_GLOBAL", "STOP", "TUPLE")
+).union(_PUSHED, _LITERAL, _PUT, _GET, _SMALL)  # fmt: skip
+_OPCODES = {op.code: op for op in pickletools.opcodes}
+
+
+def _step(machine: _Machine, code: str, value: Any) -> None:
+    """What one code does to the machine."""
+    stack = machine.stack
+    if code in _LITERAL:
+        stack.append(value)
+    elif code in _PUSHED:
+        stack.append(_PUSHED[code]())
+    elif code in _PUT or code == "MEMOIZE":
+        key = len(machine.memo) if value is None else value
+        machine.memo[key] = machine.top(object)
+    elif code in _GET:
+        stack.append(machine.memo[value])
+    elif code == "MARK":
+        machine.marks.append(len(stack))
+    elif code == "TUPLE":
+        stack.append(tuple(machine.items()))
+    elif code in _SMALL:
+        parts = [machine.pop() for _ in range(_SMALL[code])]
+        stack.append(tuple(reversed(parts)))
+    elif code == "GLOBAL":
+        stack.append(_named(*value.split(" ", 1)))
+    elif code == "STACK_GLOBAL":
+        name, module = machine.pop(), machine.pop()
+        stack.append(_named(str(module), str(name)))
+    elif code == "BINPERSID":
+        stack.append(_stored(machine.pop()))
+    elif code == "REDUCE":
+        machine.call()
+    elif code == "BUILD":
+        machine.attributes()
+    elif code == "APPEND":
+        last = machine.pop()
+        machine.top(list).append(last)
+    elif code == "APPENDS":
+        more = machine.items()
+        machine.top(list).extend(more)
+    elif code == "SETITEM":
+        last = machine.pop()
+        machine.put_pairs([machine.pop(), last])
+    elif code == "SETITEMS":
+        machine.put_pairs(machine.items())
+
+
+def _codes(raw: bytes) -> Iterator[tuple[str, Any]]:
+    """Each code and its argument, which is decoded only of codes that torch writes."""
+    stream = io.BytesIO(raw)
+    while lead := stream.read(1):
+        code = _OPCODES.get(lead.decode("latin-1"))
+        if code is None or code.name not in _CODES:
+            name = code.name if code else repr(lead)
+            raise ValueError(f"the pickle has {name}, which torch does not write")
+        yield code.name, code.arg.reader(stream) if code.arg else None
+
+
+def loads(raw: bytes) -> Any:
+    """What a pickle says, with a View for each tensor; ValueError for all others.
+
+    >>> loads(b"\\x80\\x02}X\\x01\\x00\\x00\\x00aK\\x01s.")
+    {'a': 1}
+    >>> loads(b"\\x80\\x02cos\\nsystem\\n.")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: it names os.system, which would have to run; only ...
+    """
+    machine = _Machine()
+    try:
+        for count, (code, value) in enumerate(_codes(raw)):
+            if count >= MOST_CODES:
+                raise ValueError(f"more than {MOST_CODES} codes are refused")
+            if code == "STOP":
+                return machine.pop()
+            _step(machine, code, value)
+    except (TypeError, LookupError, AttributeError, UnicodeError, AssertionError):
+        raise ValueError("the pickle is not as torch writes it") from None
+    raise ValueError("the pickle does not end")
