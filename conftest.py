@@ -27,6 +27,8 @@ if sys.dont_write_bytecode:  # every process that a test starts would compile it
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
 
+os.environ.setdefault("TREADLE_TRACEBACK", "full")  # what fails here is ours to mend
+
 from treadle.base.errors import MissingExtraError
 from treadle.base.options import options
 

@@ -14,10 +14,11 @@ from functools import wraps
 from types import FunctionType, TracebackType
 from typing import Any
 
-from treadle.base.errors import CallError, RunError
+from treadle.base.errors import CallError, RunError, TreadleError
 from treadle.base.types import Type
 
-__all__ = ["HANDS_ON", "guard", "guarded"]
+__all__ = ["HANDS_ON", "guard", "guarded", "shorten"]
+__tracebackhide__ = True  # of frames here, by pytest
 
 RAW = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 # Layers that see no arguments of users: what fails in them is a fault of theirs.
@@ -39,6 +40,7 @@ OTHERWISE = {
     "var": "torch divides by n - 1: td.var(x, axis, correction=1)",
 }
 SHOWN = 60  # characters of an argument in a message
+_FULL = os.environ.get("TREADLE_TRACEBACK") == "full"
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHON = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 
@@ -110,6 +112,19 @@ def _shown(x: Any) -> str:
     return text if len(text) <= SHOWN else f"{type(x).__name__} {text[:SHOWN]}..."
 
 
+def shorten(error: TreadleError) -> None:
+    """Drop the frames that the library was in when it raised an error: all stay where
+    other code is among them, or where TREADLE_TRACEBACK is "full".
+    """
+    frame = error.__traceback__ and error.__traceback__.tb_next
+    while frame is not None:
+        if not _ours(frame.tb_frame.f_code.co_filename):
+            return
+        frame = frame.tb_next
+    if not _FULL:
+        error.__traceback__ = None
+
+
 def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function; what its inner code raises is refused as the call is made."""
 
@@ -117,6 +132,9 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return f(*args, **kwargs)
+        except TreadleError as error:
+            shorten(error)
+            raise
         except RAW as error:
             renamed = kwargs and _renamed(f, kwargs)
             if not renamed:

@@ -31,6 +31,7 @@ __all__ = [
 # Finds the function the user called, its tensors and the user's line: graph/ gives it.
 Account = tuple[str, str, str]
 locators: list[Callable[[], Account]] = []
+layers: list[Callable[[], str]] = []  # finds the layer that is computed: so does graph/
 
 
 class TreadleError(Exception):
@@ -50,9 +51,11 @@ class TreadleError(Exception):
         self.subject = ""
         self.operands = ""
         self.where = ""
+        self.layer = ""
         self._call: Account = ("", "", "")
         if self.about_a_call and locators:
             self._call = locators[0]()
+            self.layer = layers[0]() if layers else ""
 
     def located(self, subject: str, operands: str = "", where: str = "") -> Self:
         """Add what the raiser did not know; the innermost account stays."""
@@ -65,6 +68,8 @@ class TreadleError(Exception):
         subject, operands, where = self._call
         subject = self.subject or subject
         lines = [f"{subject}: {self.message}" if subject else self.message]
+        if self.layer:
+            lines.append(f"  in: {self.layer}")
         if self.operands or operands:
             lines.append(f"  operands: {self.operands or operands}")
         if self.where or where:

@@ -1,15 +1,22 @@
-"""What is called with notes of its own: the innermost module names its nodes."""
+"""What is called with notes of its own: the innermost module names its nodes, and the
+errors of making them.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import update_wrapper
+from types import FrameType
 from typing import Any
 
+from treadle.base.boundary import shorten
+from treadle.base.errors import TreadleError, layers
 from treadle.graph.tensor import Notes
 from treadle.graph.thread import native_calls, thread_state
 
 __all__ = ["Noted"]
+__tracebackhide__ = True  # of frames here, by pytest
 
 
 class Noted:
@@ -21,6 +28,7 @@ class Noted:
     _path: str
     _notes: tuple[Any, Any, Any]  # as scope around, path, and what its nodes carry
     forward: Callable[..., Any]
+    extra_repr: Callable[[], str]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = thread_state()
@@ -34,6 +42,9 @@ class Noted:
         try:
             # Without keywords a call takes a tenth less.
             return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
+        except TreadleError as error:
+            shorten(error)
+            raise
         finally:
             state.notes = before
 
@@ -41,3 +52,19 @@ class Noted:
 if native_calls is not None:  # it enters what is known and leaves others to this
     entered = native_calls.entered(Noted.__call__)
     Noted.__call__ = update_wrapper(entered, Noted.__call__)  # type: ignore[method-assign]
+
+
+def layer() -> str:
+    """The innermost layer that is being computed: path = Kind(settings)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "forward":
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, Noted):
+                said = f"{type(owner).__name__}({owner.extra_repr()})"
+                return f"{owner._path} = {said}" if owner._path else said
+        frame = frame.f_back
+    return ""
+
+
+layers.append(layer)

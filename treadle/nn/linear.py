@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import whole
-from treadle.base.errors import ArgumentError
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import as_integer
 from treadle.graph.leaves import as_tensor
 from treadle.graph.recorded import recorded
@@ -125,7 +125,16 @@ class Linear(Module):
         )
 
     def forward(self, x: Any) -> Tensor:
-        return affine(x, self.weight, self.bias)
+        try:
+            return affine(x, self.weight, self.bias)
+        except ShapeError:
+            given = as_tensor(x).type
+            if given.shape[-1:] == (self.in_features,):
+                raise
+            raise ShapeError(
+                f"got {given.shape[-1] if given.shape else 'no'} columns, "
+                f"takes {self.in_features}"
+            ).located("Linear", repr(given)) from None
 
     def extra_repr(self) -> str:
         return (
