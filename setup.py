@@ -3,6 +3,7 @@
 Without one the install goes on, and the same algorithms run in plain Python.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -19,7 +20,16 @@ UNIX = [
     "-fno-strict-aliasing",
 ]
 
+# On a page of an index there is nothing that a link within the sources leads to.
+README = re.sub(
+    r"\[([^\]]+)\]\((?!\w+:)[^)]*\)",
+    r"\1",
+    Path("README.md").read_text(encoding="utf-8"),
+)
+
 setup(
+    long_description=README,
+    long_description_content_type="text/markdown",
     ext_modules=[
         Extension(
             "treadle.core.native",
@@ -30,5 +40,5 @@ setup(
             extra_compile_args=["/std:c++17"] if sys.platform == "win32" else UNIX,
             optional=True,
         )
-    ]
+    ],
 )

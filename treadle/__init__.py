@@ -8,7 +8,7 @@
 """
 
 import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 from typing import Any as _Any
 
 from treadle import nn as nn
@@ -144,7 +144,7 @@ _guard(vars(random))
 __version__ = "0.1.0"
 _reserve.begin()
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from treadle import data as data
     from treadle import distributed as distributed
     from treadle import io as io
@@ -177,7 +177,7 @@ _NAMES = sorted({*_listed(globals(), _MODULES), *_LATER})
 # Of these, random and io would take the place of what a program has imported.
 __all__ = sorted({*_public(globals(), _MODULES), *_LATER} - {"random", "io"})
 
-if not _TYPE_CHECKING:  # where it would give any name a type
+if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
     def __getattr__(name: str) -> _Any:
         if name not in _LATER:

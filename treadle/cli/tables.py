@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from treadle.base.extras import extra
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["console", "show"]
 
@@ -18,7 +20,8 @@ ENDLESS = 10_000
 def console() -> Console:
     """Where a command writes: as wide as the terminal, in files as people read."""
     wide = None if sys.stdout.isatty() else WIDE
-    return Console(width=wide, highlight=False)
+    found: Console = extra("rich.console", "cli").Console(width=wide, highlight=False)
+    return found
 
 
 def show(
@@ -28,21 +31,23 @@ def show(
     wrap: bool = False,
 ) -> None:
     """Rows in columns, those numbered in `right` flush right; the last may wrap."""
-    table = Table(
+    rich = extra("rich.console", "cli")
+    text = extra("rich.text", "cli").Text
+    table = extra("rich.table", "cli").Table(
         box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0)
     )
     found = [[str(cell) for cell in row] for row in rows]
     for k in range(len(head) or max(map(len, found), default=0)):
         name = head[k] if head else ""
         table.add_column(
-            Text(name),
+            text(name),
             justify="right" if k in right else "left",
             overflow="fold",
             no_wrap=k < len(found[0]) - 1,
         )
     for row in found:
-        table.add_row(*map(Text, row))
-    out = console() if wrap else Console(width=ENDLESS, highlight=False)
+        table.add_row(*map(text, row))
+    out = console() if wrap else rich.Console(width=ENDLESS, highlight=False)
     with out.capture() as written:
         out.print(table)
     for line in written.get().splitlines():

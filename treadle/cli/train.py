@@ -9,11 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from treadle.base.errors import OptionError
+from treadle.base.extras import extra
 from treadle.base.options import current, engines, options
 from treadle.cli.parser import command
 from treadle.data.catalog import load_images
@@ -23,6 +22,9 @@ from treadle.train.optimizers import OPTIMIZERS, optimizer
 from treadle.train.progress import show_progress
 from treadle.train.run import Run, saved_run, training
 from treadle.train.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["add"]
 
@@ -71,7 +73,7 @@ def train(arguments: argparse.Namespace) -> int:
     images = load_images(settings.data, settings.data_dir)
     if not resume:
         folder = new_folder(f"{images.name}-{settings.network}", output)
-    console = Console(soft_wrap=True)
+    console: Console = extra("rich.console", "cli").Console(soft_wrap=True)
     with training(settings, images, folder, point) as run:
         how = f"going on at step {point.step}" if point else "a new run"
         console.print(

@@ -1,6 +1,6 @@
 """Data sets, batches in an order that can be resumed, text and trees as numbers."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from treadle.base.boundary import guard as _guard
 from treadle.base.torch import missing as _missing
@@ -53,7 +53,7 @@ __all__ = [
 _guard(globals())
 
 
-if not _TYPE_CHECKING:  # where it would give any name a type
+if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)

@@ -1,7 +1,7 @@
 """Networks: modules, layers, initializers and functions under torch's names."""
 # ruff: noqa: F403
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from treadle.base.boundary import guard as _guard
 from treadle.base.names import public as _public
@@ -36,7 +36,7 @@ _guard(vars(init))
 __all__ = _public(globals(), ("functional", "init"))
 
 
-if not _TYPE_CHECKING:  # where it would give any name a type
+if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)

@@ -1,6 +1,6 @@
 """Optimizers, schedules and averages of the weights, all of them graphs."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from treadle.base.boundary import guard as _guard
 from treadle.base.torch import missing as _missing
@@ -66,7 +66,7 @@ for _module in (moves, penalty, rules, schedules, transform):
     _guard(vars(_module))
 
 
-if not _TYPE_CHECKING:  # where it would give any name a type
+if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError
@@ -136,8 +135,8 @@ class Model:
             x, y, sample_weight = given
         chosen = list(callbacks)
         shard = _shard_of(self.optimizer)
-        if verbose:
-            chosen.append(ProgressBar(Console(quiet=shard[0] > 0), bar=verbose == 1))
+        if verbose and shard[0] == 0:
+            chosen.append(ProgressBar(bar=verbose == 1))
         batches = Batches(x, y, sample_weight, batch_size, shuffle, seed, shard)
         validation = None
         if validation_data is not None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
-
+from treadle.base.errors import MissingExtraError
+from treadle.base.extras import extra
 from treadle.train.callback import Callback, Logs
 from treadle.train.run import Run, Step
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 __all__ = ["ProgressBar", "show_progress"]
 
@@ -26,8 +24,7 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
     """Make the run's steps and pass them on, showing loss and images a second."""
     total = len(run.losses) + run.left
     recent: deque[Step] = deque(maxlen=_RECENT)
-    speed = TextColumn("{task.fields[speed]:,.0f} images/s")
-    progress = _bar(console, console.is_terminal, speed)
+    progress = _bar(console, console.is_terminal, "{task.fields[speed]:,.0f} images/s")
     with progress:
         task = progress.add_task(
             "epoch", total=total, completed=len(run.losses), loss=0.0, speed=0.0
@@ -52,25 +49,46 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
             console.print(_line(run, images / seconds), highlight=False)
 
 
-def _bar(console: Console, shown: bool, *more: TextColumn) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        *more,
-        TimeRemainingColumn(),
+def _bar(console: Console, shown: bool, *more: str) -> Progress:
+    rich = extra("rich.progress", "cli")
+    bar: Progress = rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn("loss {task.fields[loss]:.4f}"),
+        *map(rich.TextColumn, more),
+        rich.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not shown,
     )
+    return bar
+
+
+class _Plain:
+    """A console without rich: lines alone."""
+
+    is_terminal = False
+
+    def print(self, line: str, **style: Any) -> None:
+        print(line)
+
+
+def _console() -> Any:
+    try:
+        return extra("rich.console", "cli").Console()
+    except MissingExtraError:
+        return _Plain()
 
 
 class ProgressBar(Callback):
-    """A bar for each epoch on a terminal, and a line with its logs anywhere."""
+    """A bar for each epoch on a terminal, and a line with its logs anywhere.
+
+    The bar is rich's; where that is not installed there are the lines.
+    """
 
     def __init__(self, console: Console | None = None, bar: bool = True) -> None:
-        self.console = Console() if console is None else console
+        self.console: Any = _console() if console is None else console
         self.bar = bar and self.console.is_terminal
         self._shown: Progress | None = None
 

@@ -1,0 +1,98 @@
+"""The package as its users meet it: names, types, optional packages, metadata."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import treadle as td
+from treadle.base.names import listed
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = [td, td.nn, td.nn.functional, td.optim, td.optim.schedules]
+PACKAGES += [td.data, td.io, td.train]
+
+
+def test_a_star_takes_no_name_of_python() -> None:
+    names: dict[str, object] = {}
+    exec("from treadle import *", names)
+    names.pop("__builtins__")
+    assert not [name for name in names if hasattr(builtins, name)]
+    assert {"Tensor", "nn", "optim", "exp", "grad", "Model", "load"} <= set(names)
+    assert not {"random", "io", "base", "graph", "engines"} & set(names)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda m: m.__name__)
+def test_what_a_package_lists_is_its_users(package: ModuleType) -> None:
+    names = dir(package)
+    assert set(package.__all__) <= set(names)
+    assert not [name for name in names if name[:1] == "_"]
+    modules = {n for n in names if isinstance(getattr(package, n), ModuleType)}
+    assert modules <= {
+        "data", "functional", "init", "io", "linalg", "moves", "nn", "optim",
+        "penalty", "random", "rules", "schedules", "train", "transform",
+    }  # fmt: skip
+    for name in package.__all__:
+        getattr(package, name)
+
+
+def test_listed_leaves_out_modules_that_are_not_given() -> None:
+    assert listed({"os": re, "x": 1}) == ["x"] == listed({"x": 1, "_y": 2})
+    assert listed({"os": re, "x": 1}, ["os"]) == ["os", "x"]
+
+
+def test_public_methods_have_docstrings() -> None:
+    bare = []
+    for package in PACKAGES:
+        for name in package.__all__:
+            value = getattr(package, name)
+            if not inspect.isclass(value) or not value.__module__.startswith("treadle"):
+                continue
+            for own, method in vars(value).items():
+                plain = own[0] != "_" and own != "forward" and callable(method)
+                if plain and not inspect.getdoc(getattr(value, own)):
+                    bare.append(f"{value.__qualname__}.{own}")
+    assert not sorted(set(bare))
+
+
+def test_training_needs_no_rich_and_the_command_names_it() -> None:
+    program = """
+import sys
+sys.modules["rich"] = None
+import numpy as np, treadle as td
+from treadle.cli import main
+model = td.Model(td.nn.Linear(3, 2), loss="mse")
+model.fit(np.ones((8, 3), "f4"), np.ones((8, 2), "f4"), epochs=1)
+raise SystemExit(main(["info"]) + 1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout.startswith("epoch 1/1: loss")
+    assert "needs rich, which is not installed" in done.stderr
+    assert 'pip install "treadle[cli]"' in done.stderr
+
+
+def test_a_page_of_an_index_has_no_link_into_the_sources() -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--long-description"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "docs/guide.md" in done.stdout
+    targets = re.findall(r"\]\(([^)]+)\)", done.stdout)
+    assert all(target.startswith("https://") for target in targets)
+
+
+def test_what_is_needed_to_test_is_in_the_sources() -> None:
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    for folder in ("tests", "docs", "examples", "benchmarks"):
+        assert f"graft {folder}" in manifest and (ROOT / folder).is_dir()
