@@ -17,7 +17,8 @@ from treadle.base.names import listed
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [td, td.nn, td.nn.functional, td.optim, td.optim.schedules]
-PACKAGES += [td.data, td.io, td.train]
+PACKAGES += [td.data, td.io, td.train, td.distributed]
+PACKAGES += [td.fft, td.linalg, td.random]
 
 
 def test_a_star_takes_no_name_of_python() -> None:
@@ -36,7 +37,8 @@ def test_what_a_package_lists_is_its_users(package: ModuleType) -> None:
     assert not [name for name in names if name[:1] == "_"]
     modules = {n for n in names if isinstance(getattr(package, n), ModuleType)}
     assert modules <= {
-        "data", "functional", "init", "io", "linalg", "moves", "nn", "optim",
+        "data", "distributed", "fft", "functional",
+        "init", "io", "linalg", "moves", "nn", "optim",
         "penalty", "random", "rules", "schedules", "train", "transform",
     }  # fmt: skip
     for name in package.__all__:

@@ -9,6 +9,7 @@
 
 import importlib as _importlib
 import typing as _typing
+from functools import partial as _partial
 from typing import Any as _Any
 
 from treadle import nn as nn
@@ -171,8 +172,10 @@ _LATER = {
 }
 
 
+for _module in (fft, linalg, random):  # what they import is not listed
+    _module.__dict__["__dir__"] = _partial(list, _module.__all__)
 # Those that are the user's of the packages here; others he may still import by name.
-_MODULES = ("linalg", "nn", "optim", "random")
+_MODULES = ("fft", "linalg", "nn", "optim", "random")
 _NAMES = sorted({*_listed(globals(), _MODULES), *_LATER})
 # Of these, random and io would take the place of what a program has imported.
 __all__ = sorted({*_public(globals(), _MODULES), *_LATER} - {"random", "io"})

@@ -39,4 +39,9 @@ __all__ = [
     "world",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _guard(globals())

@@ -95,8 +95,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
     if len(place) < len(nodes):  # one is asked for twice
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
-    changes, refused, parts = 0, False, False
-    derivatives = list[Tensor]()
+    changes, refused, parts, derivatives = 0, False, False, list[Tensor]()
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -104,8 +103,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             return None
         part = whole and not data and node.mark is PART
         parts = parts or (part and not waits)
-        ends = part or not (whole and node.inputs and node.serial > floor)
-        if not waits and ends:
+        if not waits and (part or not (whole and node.inputs and node.serial > floor)):
             leaf = _leaf(node, own, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
@@ -133,12 +131,12 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             uses[at] += 1
             words.append(at)
     node = x = None  # type: ignore[assignment]
-    if derivatives and (parts or not whole):  # these go on behind values, or by data
-        floor = -1 if whole else oldest_target(derivatives)
-        nodes.clear()  # they would count
-        derivatives.clear()
+    floor = -1 if whole else oldest_target(derivatives)
+    behind = bool(derivatives) and (parts or not whole)  # values, or by data
+    derivatives.clear()  # what is listed would count
+    if behind:
+        nodes.clear()
         return _looked(roots, asked, updates, own, True, derived, most, True, floor)
-    derivatives.clear()
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates

@@ -51,6 +51,7 @@ __all__ = [
     "uniform",
 ]
 
+
 _M = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _W = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)

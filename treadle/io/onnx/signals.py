@@ -1,4 +1,4 @@
-"""Importers of Fourier transforms: products with matrices of cosines and sines."""
+"""Importers of Fourier transforms and of what goes with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import treadle as td
-from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.quantized import to_dtype
 from treadle.io.onnx.shapes import MOST
@@ -18,57 +17,23 @@ __all__: list[str] = []
 Array = np.ndarray[Any, Any]
 
 
-def _waves(n: int, frequencies: int, length: int, dtype: Any) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of 2 pi j k / length for elements j and frequencies k."""
-    if n * frequencies > MOST:
-        raise ValueError(f"{frequencies} frequencies of {n} elements are too many")
-    steps = np.outer(np.arange(n), np.arange(frequencies)) % length
-    angle = 2 * np.pi / length * steps
-    parts = (np.cos(angle), np.sin(angle))
-    a, b = (constant_node(part.astype(dtype)) for part in parts)
-    return a, b
-
-
 def _transformed(
     x: Tensor, axis: int, length: int, inverse: bool, onesided: bool
 ) -> Tensor:
     """The transform of x[..., 1 or 2], real and imaginary parts, along `axis`."""
     if length < 1 or x.type.shape[-1] not in (1, 2) or axis == x.type.ndim - 1:
         raise ValueError(f"{length} frequencies of {x.type} along axis {axis}")
-    if inverse and onesided:
-        x = _mirrored(x, axis, length)
-    x = td.moveaxis(x, axis, -2)
-    n = min(x.type.shape[-2], length)
-    x = x[..., :n, :]
-    count = length // 2 + 1 if onesided and not inverse else length
-    cosine, sine = _waves(n, count, length, x.type.dtype)
     re, im = x[..., 0], x[..., 1] if x.type.shape[-1] == 2 else None
-    sine = sine if inverse else -sine
-    a, b = td.matmul(re, cosine), td.matmul(re, sine)
-    if im is not None:
-        a, b = a - td.matmul(im, sine), b + td.matmul(im, cosine)
-    parts = [a] if inverse and onesided else [a, b]
-    y = td.stack(parts, -1)
-    if inverse:
-        y = y / td.asarray(np.array(length, y.type.dtype))
-    return td.moveaxis(y, -2, axis)
-
-
-def _mirrored(x: Tensor, axis: int, length: int) -> Tensor:
-    """All frequencies of a real signal, from those of one side."""
-    if x.type.shape[-1] == 1:
-        x = td.concat([x, td.zeros(x.type.shape, dtype=x.type.dtype)], -1)
-    need = length // 2 + 1
-    half = min(x.type.shape[axis], need)
-    key: list[Any] = [slice(None)] * x.type.ndim
-    key[axis] = slice(0, half)
-    x = x[tuple(key)]
-    if half < need:
-        widths = [(0, need - half if k == axis else 0) for k in range(x.type.ndim)]
-        x = td.pad(x, widths)
-    key[axis] = slice(1, (length + 1) // 2)
-    sign = td.asarray(np.array([1, -1], x.type.dtype))
-    return td.concat([x, td.flip(x[tuple(key)], axis) * sign], axis)
+    z = re if im is None else re + 1j * im
+    if inverse and onesided:
+        return td.expand_dims(td.fft.irfft(z, n=length, axis=axis), -1)
+    if onesided and im is None:
+        y = td.fft.rfft(z, n=length, axis=axis)
+    else:
+        y = (td.fft.ifft if inverse else td.fft.fft)(z, n=length, axis=axis)
+    if onesided and im is not None:
+        y = td.take(y, np.arange(length // 2 + 1), axis)
+    return td.stack([td.real(y), td.imag(y)], -1)
 
 
 @row("DFT", reads="axis inverse onesided", static=(1, 2))
