@@ -188,7 +188,7 @@ def test_an_empty_sequence() -> None:
     assert "at least one step" in text
     carry, ys = td.scan(lambda c, x: (c + x, c), td.zeros(3), td.zeros((0, 3)))
     assert not carry.numpy().any() and ys.numpy().shape == (0, 3)
-    assert td.unstack(td.zeros((0, 3))) == []
+    assert td.unstack(td.zeros((0, 3))) == ()
     padded, lengths = td.data.pad([[], [1, 2]])
     assert padded.tolist() == [[0, 0], [1, 2]] and lengths.tolist() == [0, 2]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.extras import extra
+from treadle.base.locks import lock
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.watch import Watch
 from treadle.graph.origin import capture
@@ -34,7 +34,7 @@ class MpiCommunicator(Communicator):
         mpi = self._mpi = extra("mpi4py.MPI", "mpi")
         self._comm = mpi.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.rank, self._comm.size
-        self._lock = threading.RLock()
+        self._lock = lock()
         self._watch = Watch(mpi.COMM_WORLD.Dup(), mpi)
         self._name = ""
         self._sent: list[tuple[Any, Array]] = []

@@ -135,8 +135,8 @@ class Model:
             x, y, sample_weight = given
         chosen = list(callbacks)
         shard = _shard_of(self.optimizer)
-        if verbose and shard[0] == 0:
-            chosen.append(ProgressBar(bar=verbose == 1))
+        if verbose:
+            chosen.append(ProgressBar(bar=verbose == 1, quiet=shard[0] > 0))
         batches = Batches(x, y, sample_weight, batch_size, shuffle, seed, shard)
         validation = None
         if validation_data is not None:

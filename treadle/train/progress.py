@@ -66,30 +66,37 @@ def _bar(console: Console, shown: bool, *more: str) -> Progress:
 
 
 class _Plain:
-    """A console without rich: lines alone."""
+    """A console without rich: lines alone, or nothing where it is quiet."""
 
     is_terminal = False
 
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
     def print(self, line: str, **style: Any) -> None:
-        print(line)
+        if not self.quiet:
+            print(line)
 
 
-def _console() -> Any:
+def _console(quiet: bool) -> Any:
     try:
-        return extra("rich.console", "cli").Console()
+        return extra("rich.console", "cli").Console(quiet=quiet)
     except MissingExtraError:
-        return _Plain()
+        return _Plain(quiet)
 
 
 class ProgressBar(Callback):
     """A bar for each epoch on a terminal, and a line with its logs anywhere.
 
-    The bar is rich's; where that is not installed there are the lines.
+    The bar is rich's; where that is not installed there are the lines. With `quiet`
+    there is neither.
     """
 
-    def __init__(self, console: Console | None = None, bar: bool = True) -> None:
-        self.console: Any = _console() if console is None else console
-        self.bar = bar and self.console.is_terminal
+    def __init__(
+        self, console: Console | None = None, bar: bool = True, quiet: bool = False
+    ) -> None:
+        self.console: Any = _console(quiet) if console is None else console
+        self.bar = bar and not quiet and self.console.is_terminal
         self._shown: Progress | None = None
 
     def on_epoch_begin(self, epoch: int) -> None:
