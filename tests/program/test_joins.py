@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,27 @@ def test_a_join_of_many_is_a_copy_for_each_operand() -> None:
     assert text.count("= join(") == 9
     few = td.lower(td.concat([td.exp(x) for x in parts[:7]], 1)).program
     assert "= join(" not in few
+
+
+def joins_of_joins(form: str) -> td.Tensor:
+    draw = np.random.default_rng(0)
+    sizes = [(1, c, n, n) for n in (8, 4, 2) for c in (12, 5)]
+    parts = [td.asarray(draw.standard_normal(s).astype(np.float32)) for s in sizes]
+    joins = [td.concat(parts[k : k + 2], 1) for k in (0, 2, 4)]
+    if form == "sliced":
+        moved = [(x[:, 2:, 1:] * 3.0).reshape(15, -1).T for x in joins]
+    elif form == "permuted":
+        moved = [x.reshape(17, -1).T for x in joins]
+    else:
+        moved = [x.reshape(-1) for x in joins]
+    return td.concat(moved, 0) * 2.0
+
+
+@pytest.mark.parametrize("form", ["flat", "permuted", "sliced"])
+def test_joins_read_as_something_else_are_copied_without_divisions(form: str) -> None:
+    """As the heads of detectors are: 79 ms of divisions and choices, 0.4 of copies."""
+    if form != "sliced":  # what is left out of the rows is divided for
+        assert not re.search("//|%", td.lower(joins_of_joins(form)).kernels)
+    with td.options(engine="reference"):
+        wanted = joins_of_joins(form).numpy()
+    np.testing.assert_array_equal(joins_of_joins(form).numpy(), wanted)

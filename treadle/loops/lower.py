@@ -36,6 +36,7 @@ from treadle.ops.families import Elementwise, Movement, Reduction
 from treadle.ops.gather import Index as Gather
 from treadle.ops.join import Concat
 from treadle.ops.lookup import Embedding
+from treadle.ops.movement import Reshape
 from treadle.ops.padding import Pad
 from treadle.ops.pick import OneHot, TakeAlong
 from treadle.ops.random import NormalBits, Random, UniformBits
@@ -141,7 +142,7 @@ def is_virtual(node: Tensor) -> bool:
     computed wherever it is read.
     """
     if node.mark is not None and "recomputed" in node.mark:
-        return True
+        return bool(node.mark["recomputed"])
     kind = type(node.op)
     found = _virtual.get(kind)
     if found is None:  # what depends on more than the type is computed
@@ -152,6 +153,11 @@ def is_virtual(node: Tensor) -> bool:
 def recomputed(node: Tensor) -> None:
     """Let a node of a program be computed wherever it is read."""
     node.mark = {**(node.mark or {}), "recomputed": True}
+
+
+def kept_in_memory(node: Tensor) -> None:
+    """Let a node of a program be computed once, though no value of it is computed."""
+    node.mark = {**(node.mark or {}), "recomputed": False}
 
 
 class Lowering:
@@ -201,11 +207,22 @@ class Lowering:
             return Apply(op, tuple(values), node.type.dtype)
         if isinstance(op, Movement):
             (x,) = node.inputs
+            if type(op) is Reshape and self._in_order(x):
+                place = placed(at, row_major(node))
+                return Load(self.buffer(x), place, node.type.dtype, guards)  # type: ignore[arg-type]
             source = tuple(Index.of(i) for i in op.index(at, x.type))
             return self.value(x, source, guards)
         if type(op) in POOLS:
             return POOLS[type(op)](self.value, node, at, guards)
         return RULES[type(op)](self, node, at, guards)
+
+    def _in_order(self, x: Tensor) -> bool:
+        """Whether a node is read from memory, in which its elements follow each other:
+        another shape of it needs no division.
+        """
+        if x.serial in self.known or self.buffer(x) is None:
+            return False
+        return self.strides(x) == row_major(x)
 
 
 def select(inside: Guards, x: Expression, y: Expression) -> Expression:

@@ -12,9 +12,10 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
-from treadle.loops.lower import is_virtual, row_major
+from treadle.loops.lower import is_virtual, kept_in_memory, row_major
 from treadle.ops.contract import Contract
-from treadle.ops.families import Output
+from treadle.ops.families import Movement, Output
+from treadle.ops.join import Concat
 from treadle.program.alias import after_readers
 from treadle.program.columns import fold_columns_beside
 from treadle.program.contract import (
@@ -54,6 +55,19 @@ def _among(serials: Set[int]) -> Callable[[Tensor], bool]:
     return lambda node: node.serial in serials
 
 
+def _keep_moved_joins(nodes: Sequence[Tensor]) -> None:
+    """Have joins be stored that other joins read as something else: which part an
+    element is from would be asked for each, by divisions.
+    """
+    for join in nodes:
+        for x in join.inputs if type(join.op) is Concat else ():
+            base = x
+            while isinstance(base.op, Movement) and is_virtual(base):
+                (base,) = base.inputs
+            if base is not x and type(base.op) is Concat:
+                kept_in_memory(base)
+
+
 def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
     """Whether a node needs no buffer: its readers compute it where they read it."""
     known: dict[int, bool] = {}
@@ -90,6 +104,7 @@ class Arrangement:
         self.versions = versions
         reached = reach(list(roots.values())) if nodes is None else nodes
         self.supported = _among({n.serial for n in reached if supported(n)})
+        _keep_moved_joins(reached)
         self.looked_through = _looked_through(self.supported)
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
