@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import treadle as td
+import treadle.distributed  # its collectives are ops, too
 from treadle.base.types import Names, TupleType, Type
 from treadle.graph.op import Sample, registry
 from treadle.ops.sampling import tensors_of
@@ -21,6 +22,18 @@ SAME = "*d -> *d"
 BOTH = "*d, *d -> *d"
 
 RULES = {
+    "AllGather": SAME,
+    "AllReduce": SAME,
+    "AllToAll": SAME,
+    "ReduceScatter": SAME,
+    "FromRoot": SAME,
+    "ToRoot": SAME,
+    "Exchange": SAME,
+    "Complement": "*b i j -> *b _ _",
+    "Eig": "*b i j -> *b _ ; *b _ _",
+    "Fourier": SAME,
+    "RealFourier": SAME,
+    "InverseRealFourier": SAME,
     "After": "*d,*e->*d",
     "Callback": "*d,*e->*d",
     "Custom": "*d,*e->*d",
@@ -173,6 +186,7 @@ OWN = {
     "LogSumExp": reduced,
     "Mean": reduced,
     "Median": reduced,
+    "NextAfter": broadcast,
     "Outcome": reduced,
     "PermuteDims": permuted,
     "PickLabel": labels,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+import treadle.distributed  # its collectives are ops, too
 from tests.cases import each
 from tests.numerics import assert_close, differences
 from treadle.base.dtypes import float64, is_inexact

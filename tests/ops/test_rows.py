@@ -23,6 +23,13 @@ from treadle.ops.families import drawn, outputs_of
 
 # Ops without a rule, and why.
 NONE = {
+    "AllGather": "ranks may have other numbers of rows",
+    "AllReduce": "ranks may have other numbers of rows",
+    "AllToAll": "ranks may have other numbers of rows",
+    "Exchange": "ranks may have other numbers of rows",
+    "FromRoot": "ranks may have other numbers of rows",
+    "ReduceScatter": "ranks may have other numbers of rows",
+    "ToRoot": "ranks may have other numbers of rows",
     "After": "its effects are done once",
     "Callback": "what it tells is of one value",
     "Host": "a function of the host takes one value",

@@ -129,7 +129,7 @@ TWICE, PLUS = td.computation(P * 2.0, P), td.computation(S + 1.0, S)
 LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
     "an input dimension is not the layer's": (
         lambda: td.nn.Linear(4, 2)(X),
-        "'j' of 'ij,kj->ik' is 3 and 4",
+        "got 3 columns, takes 4",
     ),
     "a weight is nil": (
         lambda: loaded(td.nn.Linear(2, 2), weight=None),

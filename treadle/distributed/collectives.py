@@ -44,7 +44,7 @@ class Collective(Family):
     arity = 1
 
     def infer(self, *types: Type) -> Type:
-        return Type(types[0].shape, types[0].dtype)
+        return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
         comm = world()
@@ -102,11 +102,10 @@ class AllGather(Collective):
     size: int
 
     def infer(self, *types: Type) -> Type:
-        first, *others = _with_rows(types[0])
-        return Type((self.size * first, *others), types[0].dtype)
+        return _of_rows(types[0], self.size * _rows_of(types[0]))
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        return comm.all_gather(x).reshape(-1, *x.shape[1:])
+        return comm.all_gather(x).reshape(self.size * x.shape[0], *x.shape[1:])
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (ReduceScatter(self.size)(g),)
@@ -123,11 +122,10 @@ class ReduceScatter(Collective):
     size: int
 
     def infer(self, *types: Type) -> Type:
-        first, *others = _parted(types[0], self.size)
-        return Type((first // self.size, *others), types[0].dtype)
+        return _of_rows(types[0], _parted(types[0], self.size) // self.size)
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        return fixed.reduce_scatter(comm, x.reshape(self.size, -1, *x.shape[1:]))
+        return fixed.reduce_scatter(comm, _in_parts(x, self.size))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (AllGather(self.size)(g),)
@@ -145,10 +143,10 @@ class AllToAll(Collective):
 
     def infer(self, *types: Type) -> Type:
         _parted(types[0], self.size)
-        return Type(types[0].shape, types[0].dtype)
+        return types[0]
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        return comm.all_to_all(x.reshape(self.size, -1, *x.shape[1:])).reshape(x.shape)
+        return comm.all_to_all(_in_parts(x, self.size)).reshape(x.shape)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (AllToAll(self.size)(g),)
@@ -216,17 +214,30 @@ class Exchange(Collective):
         return [Sample(cls(0, 0), (Input((2, 3)),)), Sample(cls(0, 0), (Input(()),))]
 
 
-def _with_rows(t: Type) -> tuple[int, ...]:
+def _rows_of(t: Type) -> int:
+    """The extent of the first axis."""
     if not t.shape:
         raise ShapeError(f"{t} has no first axis", hint="give it one: x.reshape(1)")
-    return t.shape
+    count: int = t.shape[0]
+    return count
 
 
-def _parted(t: Type, size: int) -> tuple[int, ...]:
-    """A shape of which each rank has as many rows."""
-    if _with_rows(t)[0] % size:
-        raise ShapeError(f"{t.shape[0]} rows are not parts for {size} ranks")
-    return t.shape
+def _parted(t: Type, size: int) -> int:
+    """The extent of the first axis, of which each rank has as many rows."""
+    count = _rows_of(t)
+    if count % size:
+        raise ShapeError(f"{count} rows are not parts for {size} ranks")
+    return count
+
+
+def _of_rows(t: Type, count: int) -> Type:
+    """A type with another extent of its first axis."""
+    return Type((count, *t.shape[1:]), t.dtype, t.axes)
+
+
+def _in_parts(x: Array, size: int) -> Array:
+    """An array as one part for each rank."""
+    return x.reshape(size, x.shape[0] // size, *x.shape[1:])
 
 
 def all_reduce(x: Any, reduction: str = "sum") -> Tensor:

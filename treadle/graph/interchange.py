@@ -63,6 +63,8 @@ class Interchange:
         if self.dtype == bfloat16:
             raise AttributeError("__array_interface__ has no name for bfloat16")
         value = self.numpy()
+        if not value.flags.c_contiguous:  # then by __array__
+            raise AttributeError("__array_interface__ is of elements in order")
         # The array, not its address: memory must not go where it is looked at.
         return {**value.__array_interface__, "data": value}
 
