@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 
 _YIELDS = 200  # looks at a request before the processor is left to others
 _PAUSE = 1e-4  # seconds
+_FORWARDED = 0.5  # seconds in which a launcher passes on what a rank has said
 
 
 class MpiCommunicator(Communicator):
@@ -110,6 +111,7 @@ def end_all_on_error(abort: Callable[[int], object]) -> None:
         before(kind, error, trace)
         sys.stderr.flush()
         sys.stdout.flush()
+        time.sleep(_FORWARDED)
         abort(1)
 
     sys.excepthook = end

@@ -16,6 +16,7 @@ from treadle.loops.lower import is_virtual, kept_in_memory, row_major
 from treadle.ops.contract import Contract
 from treadle.ops.families import Movement, Output
 from treadle.ops.join import Concat
+from treadle.ops.movement import Reshape
 from treadle.program.alias import after_readers
 from treadle.program.columns import fold_columns_beside
 from treadle.program.contract import (
@@ -56,16 +57,28 @@ def _among(serials: Set[int]) -> Callable[[Tensor], bool]:
 
 
 def _keep_moved_joins(nodes: Sequence[Tensor]) -> None:
-    """Have joins be stored that other joins read as something else: which part an
+    """Have joins be stored that other joins read with dimensions merged: which part an
     element is from would be asked for each, by divisions.
     """
     for join in nodes:
         for x in join.inputs if type(join.op) is Concat else ():
-            base = x
+            base, divides = x, False
             while isinstance(base.op, Movement) and is_virtual(base):
+                divides |= _merges(base)
                 (base,) = base.inputs
-            if base is not x and type(base.op) is Concat:
+            if divides and type(base.op) is Concat:
                 kept_in_memory(base)
+
+
+def _merges(node: Tensor) -> bool:
+    """Whether a node has several dimensions of its operand as one: where an element was
+    takes divisions.
+    """
+    (x,) = node.inputs
+    own = row_major(node)
+    pairs = zip(x.type.shape, row_major(x), strict=True)
+    apart = any(n != 1 and step not in own for n, step in pairs)
+    return isinstance(node.op, Reshape) and apart
 
 
 def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
