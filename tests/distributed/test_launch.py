@@ -119,7 +119,7 @@ td.distributed.all_reduce(x * 2).numpy()  # the line of the late call
 def late(wait: str, stop: bool) -> tuple[int, str, float]:
     job = Job(2, LATE.format(wait=wait))
     if stop:
-        end = time.monotonic() + 40
+        end = time.monotonic() + 100
         while len(told := job.told()) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         time.sleep(0.3)
@@ -132,12 +132,12 @@ def late(wait: str, stop: bool) -> tuple[int, str, float]:
 @NEEDS_MPI
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_rank_that_does_not_come_is_named(stop: bool) -> None:
-    wait = "time.sleep(1.5)" if stop else "rank() == 1 and time.sleep(30)"
+    wait = "time.sleep(1.5)" if stop else "rank() == 1 and time.sleep(150)"
     code, text, seconds = late(wait, stop)
     assert code != 0
     assert re.search(r"AllReduce \(call \d\) has waited 2 s: rank 1 has not come", text)
     assert re.search(r"at: .*program\.py:\d+: td\.distributed\.all_reduce\(x", text)
-    assert seconds < 30
+    assert seconds < 120
 
 
 @NEEDS_MPI
