@@ -17,11 +17,26 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = shutil.which("mpiexec", path=os.path.dirname(sys.executable))
-NEEDS_MPI = pytest.mark.skipif(
-    find_spec("mpi4py") is None or MPIEXEC is None,
-    reason='MPI is not installed: pip install "treadle[mpi]"',
-)
 LONGEST = 200  # seconds, where processors are few and busy
+
+
+def _missing() -> str:
+    """Why no two ranks can be started here; nothing where they can."""
+    if find_spec("mpi4py") is None or MPIEXEC is None:
+        return 'MPI is not installed: pip install "treadle[mpi]"'
+    program = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
+    try:
+        done = subprocess.run(
+            [MPIEXEC, "-n", "2", sys.executable, "-c", program],
+            capture_output=True, text=True, timeout=LONGEST, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "mpiexec does not end here"
+    return f"mpiexec starts no two ranks here: {done.stderr}" * bool(done.returncode)
+
+
+MISSING = _missing()
+NEEDS_MPI = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 _START = """
 import json, os, sys, time
