@@ -24,7 +24,7 @@ UNIX = [
 README = re.sub(
     r"\[([^\]]+)\]\((?!\w+:)[^)]*\)",
     r"\1",
-    Path("README.md").read_text(encoding="utf-8"),
+    (Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
 )
 
 setup(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("treadle", "tests", "examples", "setup.py", "conftest.py", "pyproject.toml")
+PARTS += ("README.md",)  # setup.py reads it
 KINDS = {
     "address": ("address,undefined", ("libasan.so", "libubsan.so")),
     "thread": ("thread", ("libtsan.so",)),
