@@ -95,6 +95,32 @@ def test_complex_gradients_are_the_limits_of_differences(name: str) -> None:
     )
 
 
+EIG: dict[str, Callable[[Any], Tensor]] = {
+    "values": lambda z: (td.abs(la.eig(z)[0] + 0.3 - 0.2j) ** 3).sum(),
+    # Of vectors, what does not change when one is turned by a phase.
+    "vectors": lambda z: (td.abs(la.eig(z)[1]) ** 4).sum(),
+    "both": lambda z: (
+        td.abs(la.eig(z)[1] * td.expand_dims(la.eig(z)[0], 0)) ** 3
+    ).sum(),
+}
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("name", EIG)
+def test_gradients_of_eig_are_the_limits_of_differences(name: str, real: bool) -> None:
+    """A real matrix with complex eigenvalues among them."""
+    z0 = (
+        np.array([[1.0, 2.0, 0.5], [-1.5, 0.8, 0.1], [0.2, 0.3, 3.0]])
+        if real
+        else drawn(3, 3)
+    )
+    z = td.asarray(z0)
+    (got,) = td.grad(EIG[name](z), [z])
+    wanted = complex_differences(lambda v: EIG[name](td.asarray(v)), z0)
+    wanted = wanted.real if real else wanted
+    np.testing.assert_allclose(got.numpy(), wanted, 1e-5, 1e-6)
+
+
 NUMPY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "inv": (la.inv, np.linalg.inv),
     "det": (la.det, np.linalg.det),

@@ -114,6 +114,14 @@ def _transform(x: Tensor, axis: int, n: int | None, inverse: bool, norm: str) ->
     return Fourier(axis, inverse, norm)(fitting)
 
 
+def _along_one(x: Any, n: Any, axis: Any, norm: str, inverse: bool) -> Tensor:
+    name = "ifft" if inverse else "fft"
+    node = _complex(x)
+    count = None if n is None else _length(n, name)
+    place = resolve_axis(axis, node.type)
+    return _transform(node, place, count, inverse, _norm(norm, name))
+
+
 def fft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
     """The discrete Fourier transform along `axis`, of n elements: complex.
 
@@ -124,10 +132,7 @@ def fft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Ten
     >>> td.fft.fft([1.0, 0.0, 0.0, 0.0]).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
-    node = _complex(x)
-    count = None if n is None else _length(n, "fft")
-    place = resolve_axis(axis, node.type)
-    return _transform(node, place, count, False, _norm(norm, "fft"))
+    return _along_one(x, n, axis, norm, False)
 
 
 def ifft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
@@ -137,10 +142,7 @@ def ifft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Te
     >>> td.fft.ifft([4.0, 0.0, 0.0, 0.0]).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
-    node = _complex(x)
-    count = None if n is None else _length(n, "ifft")
-    place = resolve_axis(axis, node.type)
-    return _transform(node, place, count, True, _norm(norm, "ifft"))
+    return _along_one(x, n, axis, norm, True)
 
 
 def fftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
