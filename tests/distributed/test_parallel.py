@@ -15,9 +15,9 @@ from tests.distributed.jobs import NEEDS_MPI, ranks
 from tests.distributed.workloads import WORKLOADS, Images, digest, trained
 from treadle.base.options import current
 from treadle.distributed import fixed
-from treadle.distributed.layout import Layout
+from treadle.distributed.layout import GradientLayout
 from treadle.distributed.parallel import shards_of
-from treadle.distributed.share import Buffers, Rows, Share, Sum, levels
+from treadle.distributed.share import Buffers, RowGradients, Share, Sum, levels
 
 UPDATES = 3
 RUN = """
@@ -204,7 +204,7 @@ def test_what_is_not_known_is_refused() -> None:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     p, q = td.param("p", (3,)), td.lookup("q", (6, 2))
-    layout = Layout([("p", p), ("q", q)])
+    layout = GradientLayout([("p", p), ("q", q)])
     draws = np.random.default_rng(seed)
     every = []
     for _ in range(shards):
@@ -214,12 +214,12 @@ def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
         ids = np.flatnonzero(draws.random(6) < 0.5)
         values = draws.normal(size=(len(ids), 2)).astype(np.float32)
         every.append(
-            Share(1, share.used, share.flat, {0: Rows(ids, values)},
+            Share(1, share.used, share.flat, {0: RowGradients(ids, values)},
                   share.buffers)
         )  # fmt: skip
     (dtype,) = layout.sizes
     flat = fixed.tree([s.flat[dtype].copy() for s in every], np.add)
-    rows = fixed.tree([s.rows[0] for s in every], Rows.plus)
+    rows = fixed.tree([s.rows[0] for s in every], RowGradients.plus)
     total = Sum(levels(shards))
     for share in every:
         total.add(share)

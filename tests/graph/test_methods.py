@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.graph.elementwise import Elementwise
+from treadle.graph.elementwise import ElementwiseMethods
 from treadle.graph.methods import Methods, Size
 
 X = np.array([[0.25, 0.5, 0.75], [0.1, -0.5, 0.9]], np.float32)
@@ -93,8 +93,8 @@ OTHERS: dict[str, tuple[Any, Any]] = {
     "logsumexp": (lambda x: x.logsumexp(), np.log(E.sum())),
     "size": (lambda x: x.size, 6),
 }
-OWN = [n for kind in (Methods, Elementwise) for n in vars(kind) if n[0] != "_"]
-UNARIES = [n for n in vars(Elementwise) if n[0] != "_" and n not in PRODUCTS]
+OWN = [n for kind in (Methods, ElementwiseMethods) for n in vars(kind) if n[0] != "_"]
+UNARIES = [n for n in vars(ElementwiseMethods) if n[0] != "_" and n not in PRODUCTS]
 
 
 def check(found: Any, expected: Any) -> None:
@@ -107,7 +107,7 @@ def check(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("name", UNARIES)
 @np.errstate(all="ignore")
 def test_of_elements(name: str) -> None:
-    method = vars(Elementwise)[name]
+    method = vars(ElementwiseMethods)[name]
     two = "other" in inspect.signature(method).parameters if callable(method) else False
     for x in (td.asarray(X), td.Variable(X)):
         if two:

@@ -9,8 +9,8 @@ import numpy as np
 
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.fixed import all_reduce, tree
-from treadle.distributed.layout import Layout
-from treadle.distributed.share import Buffers, Rows, Share
+from treadle.distributed.layout import GradientLayout
+from treadle.distributed.share import Buffers, RowGradients, Share
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
@@ -22,7 +22,7 @@ BUCKET = 1 << 22  # bytes that are exchanged at once
 
 
 def exchange(
-    comm: Communicator, layout: Layout, share: Share, update: int, joined: bool
+    comm: Communicator, layout: GradientLayout, share: Share, update: int, joined: bool
 ) -> tuple[Share, bool]:
     """The sum of the shares of all ranks, and whether all of them have `joined`: none
     has a batch any more.
@@ -72,7 +72,9 @@ def _check(heads: Array) -> None:
             )
 
 
-def _is_used(layout: Layout, used: Array, dtype: Any, begin: int, end: int) -> bool:
+def _is_used(
+    layout: GradientLayout, used: Array, dtype: Any, begin: int, end: int
+) -> bool:
     """Whether a parameter that is used lies in a part of the flat array of a dtype."""
     return any(
         used[k] and p.dtype == dtype and p.start < end and p.stop > begin
@@ -80,18 +82,22 @@ def _is_used(layout: Layout, used: Array, dtype: Any, begin: int, end: int) -> b
     )
 
 
-def _rows(comm: Communicator, rows: Rows | None, p: Variable, dtype: Any) -> Rows:
+def _rows(
+    comm: Communicator, rows: RowGradients | None, p: Variable, dtype: Any
+) -> RowGradients:
     """The rows of one parameter's gradient, summed over all ranks that have some."""
     shape = p.type.shape[1:]
     if rows is None:
-        rows = Rows(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
+        rows = RowGradients(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
     ids = comm.messages(np.ascontiguousarray(rows.ids).tobytes())
     values = comm.messages(np.ascontiguousarray(rows.values).tobytes())
     every = []
     for a, b in zip(ids, values, strict=True):
         known = np.frombuffer(a, np.int64)
-        every.append(Rows(known, np.frombuffer(b, dtype).reshape(len(known), *shape)))
-    return tree(every, Rows.plus)
+        every.append(
+            RowGradients(known, np.frombuffer(b, dtype).reshape(len(known), *shape))
+        )
+    return tree(every, RowGradients.plus)
 
 
 def send_variables(comm: Communicator, variables: list[Variable]) -> None:

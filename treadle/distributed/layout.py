@@ -1,4 +1,4 @@
-"""Layout: where the gradient of each parameter lies, the same on all ranks."""
+"""GradientLayout: where the gradient of each parameter lies, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.dtypes import DType, accumulator
 from treadle.graph.variable import Variable
 
-__all__ = ["Layout", "Place"]
+__all__ = ["GradientLayout", "Place"]
 
 _ALIGNED = 64  # bytes, so that kernels read a gradient where it lies
 
@@ -35,7 +35,7 @@ class Place:
         return f"{self.name}: {self.variable.type}{kind}"
 
 
-class Layout:
+class GradientLayout:
     """The parameters of all ranks in one order, last ones first.
 
     Gradients are made from the last layer to the first, so that those that are made
@@ -43,7 +43,7 @@ class Layout:
 
     >>> import treadle as td
     >>> a, b = td.param("a", init=[1.0, 2.0]), td.param("b", init=3.0)
-    >>> [str(place) for place in Layout([("a", a), ("b", b)]).places]
+    >>> [str(place) for place in GradientLayout([("a", a), ("b", b)]).places]
     ['b: float32[]', 'a: float32[2]']
     """
 

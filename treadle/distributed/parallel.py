@@ -16,8 +16,8 @@ from treadle.distributed.agreement import agree, machine
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
 from treadle.distributed.exchange import exchange, send_variables
-from treadle.distributed.layout import Layout
-from treadle.distributed.share import Rows, Share, Sum, levels
+from treadle.distributed.layout import GradientLayout
+from treadle.distributed.share import RowGradients, Share, Sum, levels
 from treadle.distributed.world import world
 from treadle.graph.awaited import Awaited
 from treadle.graph.gradients import give_gradients
@@ -85,7 +85,7 @@ class DataParallel:
             comm.timeout = timeout
         self.shards = comm.size if shards is None else shards
         self._local = shards_of(self.shards, comm.size)
-        self.layout = Layout(_parameters(optimizer, model))
+        self.layout = GradientLayout(_parameters(optimizer, model))
         buffers = [] if model is None else list(model.buffers())
         self.updates = 0
         self._sum = Sum(levels(self._local))
@@ -234,9 +234,9 @@ class DataParallel:
                 share.flat[place.dtype][place.start : place.stop] = values.reshape(-1)
             elif ids:
                 known, first = np.unique(ids[0], return_index=True)
-                share.rows[k] = Rows(known.astype(np.int64), values[first])
+                share.rows[k] = RowGradients(known.astype(np.int64), values[first])
             else:
-                share.rows[k] = Rows(np.arange(len(values)), values)
+                share.rows[k] = RowGradients(np.arange(len(values)), values)
         return Share(1, share.used, share.flat, share.rows, share.buffers)
 
     # -- an update -----------------------------------------------------------------

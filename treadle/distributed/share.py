@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType
-from treadle.distributed.layout import Layout
+from treadle.distributed.layout import GradientLayout
 
-__all__ = ["Buffers", "Rows", "Share", "Sum", "levels"]
+__all__ = ["Buffers", "RowGradients", "Share", "Sum", "levels"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowGradients:
     """Rows of the gradient of a sparse parameter: distinct ids in order, one row each.
 
-    >>> a = Rows(np.array([1, 4]), np.array([[1.0], [2.0]]))
-    >>> b = Rows(np.array([0, 4]), np.array([[5.0], [6.0]]))
+    >>> a = RowGradients(np.array([1, 4]), np.array([[1.0], [2.0]]))
+    >>> b = RowGradients(np.array([0, 4]), np.array([[5.0], [6.0]]))
     >>> both = a.plus(b)
     >>> both.ids.tolist(), both.values.tolist()
     ([0, 1, 4], [[5.0], [1.0], [8.0]])
@@ -29,7 +29,7 @@ class Rows:
     ids: Array
     values: Array
 
-    def plus(self, other: Rows) -> Rows:
+    def plus(self, other: RowGradients) -> RowGradients:
         """The rows of both, summed where both have them."""
         ids = np.union1d(self.ids, other.ids)
         values = np.zeros((len(ids), *self.values.shape[1:]), self.values.dtype)
@@ -38,7 +38,7 @@ class Rows:
         both = np.isin(other.ids, self.ids, assume_unique=True)
         values[places[both]] += other.values[both]
         values[places[~both]] = other.values[~both]
-        return Rows(ids, values)
+        return RowGradients(ids, values)
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Share:
     count: int
     used: Array
     flat: dict[DType, Array]
-    rows: dict[int, Rows]
+    rows: dict[int, RowGradients]
     buffers: Buffers
 
     @classmethod
-    def empty(cls, layout: Layout, buffers: Buffers) -> Share:
+    def empty(cls, layout: GradientLayout, buffers: Buffers) -> Share:
         """The share of shards that have no batch."""
         used = np.zeros(len(layout.places), bool)
         return cls(0, used, layout.zeros(), {}, buffers)

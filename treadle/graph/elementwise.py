@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from treadle.graph.tensor import Tensor
 
 
-class Elementwise:
+class ElementwiseMethods:
     """Methods that compute each element of the result from one of each operand."""
 
     __slots__ = ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.base.dtypes import kind
 from treadle.base.errors import ShapeError
 from treadle.base.types import Shape, Type, as_integers
-from treadle.graph.elementwise import Elementwise
+from treadle.graph.elementwise import ElementwiseMethods
 from treadle.graph.table import functions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _listed(items: tuple[Any, ...]) -> Any:
     return items[0] if len(items) == 1 else items
 
 
-class Methods(Elementwise):
+class Methods(ElementwiseMethods):
     """What Tensor and Variable have under torch's names beside NumPy's.
 
     A dimension is an `axis`, which may be called `dim` wherever it is given by name.
