@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.engines.native.builder import F32, F64, I64, PTR, Builder, vector
-from treadle.engines.native.elementary import FUNCTIONS, ULPS
-from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.codegen.builder import F32, F64, I64, PTR, Builder, vector
+from treadle.engines.native.codegen.elementary import FUNCTIONS, ULPS
+from treadle.engines.native.codegen.jit import compile_functions
 
 __all__ = ["DTYPES", "REFERENCES", "Worst", "errors", "over_arrays", "source", "sweep"]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import treadle as td
 from benchmarks.report import Row
-from treadle.engines.native.keys import structure
-from treadle.engines.native.linked import Linked
-from treadle.engines.native.programs import Programs
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation.keys import structure
+from treadle.engines.native.translation.programs import Programs
 from treadle.graph.traversal import pending
 from treadle.program.program import Program
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.engines.native.translate import claimed
+from treadle.engines.native.translation.translate import claimed
 from treadle.graph.body import Body
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.tensor import Tensor

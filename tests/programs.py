@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.engines.native.translate import claimed, supported
+from treadle.engines.native.translation.translate import claimed, supported
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
 from treadle.loops.interpreter import interpret

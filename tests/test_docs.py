@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import treadle as td
-from treadle.engines.native.host import host
+from treadle.engines.native.system.host import host
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

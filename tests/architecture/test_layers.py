@@ -16,6 +16,10 @@ LAYERS = [
     "engines", "runtime", "nn", "optim", "io", "viz", "data", "distributed", "train",
     "cli",
 ]  # fmt: skip
+INNER = {  # rooms within a layer, in order; files beside them stand on top
+    "engines": ["lowered", "base", "reference", "device", "native"],
+    "engines/native": ["system", "codegen", "execution", "translation", "forest"],
+}
 FILES = sorted(p for p in ROOT.rglob("*.py"))
 CASES = [pytest.param(p, id=str(p.relative_to(ROOT))) for p in FILES]
 
@@ -49,6 +53,25 @@ def test_imports_point_down_and_stand_at_the_top(path: Path) -> None:
         assert LAYERS.index(target) <= LAYERS.index(own), (
             f"line {node.lineno}: {own} imports {target}"
         )
+
+
+@each("path", CASES)
+def test_inner_rooms_point_down(path: Path) -> None:
+    """In the rooms of engines, imports for types alone as well."""
+    parts = (*path.relative_to(ROOT).with_suffix("").parts,)
+    for folder, order in INNER.items():
+        inside = tuple(folder.split("/"))
+        if parts[: len(inside)] != inside or parts[len(inside)] not in order:
+            continue
+        for node, module in imports(ast.parse(path.read_text())):
+            target = tuple(module.split(".")[1:])
+            if target[: len(inside)] != inside or len(target) == len(inside):
+                continue
+            room, other = parts[len(inside)], target[len(inside)]
+            assert other in order, f"line {node.lineno}: {room} imports {other}"
+            assert order.index(other) <= order.index(room), (
+                f"line {node.lineno}: {room} imports {other}"
+            )
 
 
 @each("path", CASES)

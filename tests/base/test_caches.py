@@ -31,15 +31,15 @@ REGISTRIES = {
     "treadle.base.types._gone",  # until the next type
     "treadle.base.types._types",  # weak
     "treadle.engines.base._made",  # engines
-    "treadle.engines.native.blocks._pools",  # that live
-    "treadle.engines.native.compiler._machines",  # of a host
-    "treadle.engines.native.jit._carried",  # emptied with the programs, as the next
-    "treadle.engines.native.jit._table",
-    "treadle.engines.native.jit._lasting",  # routines of the library
-    "treadle.engines.native.jit._linkers",  # of a host
-    "treadle.engines.native.pool._pools",  # weak
-    "treadle.engines.native.pool._shared",  # pools by threads
-    "treadle.engines.native.run._memories",  # by mode
+    "treadle.engines.native.execution.blocks._pools",  # that live
+    "treadle.engines.native.codegen.compiler._machines",  # of a host
+    "treadle.engines.native.codegen.jit._carried",  # emptied with the programs
+    "treadle.engines.native.codegen.jit._table",
+    "treadle.engines.native.codegen.jit._lasting",  # routines of the library
+    "treadle.engines.native.codegen.jit._linkers",  # of a host
+    "treadle.engines.native.execution.pool._pools",  # weak
+    "treadle.engines.native.execution.pool._shared",  # pools by threads
+    "treadle.engines.native.execution.run._memories",  # by mode
     "treadle.graph.body._fields",  # by class of op, as all that follow
     "treadle.graph.body._has_body",
     "treadle.loops.lower._virtual",
@@ -119,7 +119,10 @@ def test_caches_are_bounded_listed_and_emptied() -> None:
     assert sum(size for _, size, _ in tables) > 100
     td.clear_cache()
     left = [name for name, size, _ in td.cache_info().tables if size]
-    assert left in ([], ["treadle.engines.native.cache._opened"])  # looked at, above
+    assert left in (
+        [],
+        ["treadle.engines.native.codegen.cache._opened"],
+    )  # looked at, above
     train()  # nothing leans on what was there
 
 

@@ -136,7 +136,7 @@ def test_compiling_holds_it_back(
         seen.append(gc.isenabled())
         return prepare(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("treadle.engines.native.translate.prepare", watched)
+    monkeypatch.setattr("treadle.engines.native.translation.translate.prepare", watched)
     x = td.constant([1.0, 2.0])
     engine("native").clear_cache()
     assert (x * 3.0 + 1.0).tolist() == [4.0, 7.0]

@@ -15,7 +15,7 @@ import pytest
 
 import treadle as td
 from treadle.base import locks as module
-from treadle.engines.native import compiler
+from treadle.engines.native.codegen import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS = {
@@ -59,7 +59,8 @@ import numpy as np
 import treadle as td
 from treadle.base.locks import locks
 from treadle.engines import base
-from treadle.engines.native import jit, pool, compiler
+from treadle.engines.native.codegen import jit, compiler
+from treadle.engines.native.execution import pool
 
 p = td.param("p", init=np.ones(50, np.float32))
 f = td.function(lambda x: td.tanh(x) + 1.0)

@@ -21,7 +21,7 @@ from treadle.autodiff.tape import spent_by
 from treadle.batch import columns as fields_of
 from treadle.batch.columns import Columns, columns
 from treadle.core import native
-from treadle.engines.native import addresses
+from treadle.engines.native.execution import addresses
 from treadle.graph import references, tensor, traversal
 from treadle.graph.claim import InPlace
 from treadle.graph.resident import Future, Runs

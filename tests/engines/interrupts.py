@@ -17,24 +17,19 @@ import numpy as np
 
 import treadle as td
 from treadle.base import locks
-from treadle.engines.native import (
+from treadle.engines.native import engine
+from treadle.engines.native.codegen import cache, compiler, jit
+from treadle.engines.native.execution import (
     arena,
-    block,
     blocks,
-    cache,
-    compiler,
-    engine,
-    families,
-    jit,
     kept,
     linked,
     pool,
-    programs,
-    residuals,
     run,
-    symbolic,
     tables,
 )
+from treadle.engines.native.system import block
+from treadle.engines.native.translation import families, programs, residuals, symbolic
 from treadle.graph import carried, claim, frame
 from treadle.runtime import function
 

@@ -22,11 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.base.errors import OptionError, RunError
-from treadle.engines.native import blocks
-from treadle.engines.native import guarded as guarded_module
-from treadle.engines.native.arena import MODES, Arena, Results
-from treadle.engines.native.block import HUGE, PAGE, Block, rounded
-from treadle.engines.native.blocks import WINDOW, Pool, next_run
+from treadle.engines.native.execution import blocks
+from treadle.engines.native.execution import guarded as guarded_module
+from treadle.engines.native.execution.arena import MODES, Arena, Results
+from treadle.engines.native.execution.blocks import WINDOW, Pool, next_run
+from treadle.engines.native.system.block import HUGE, PAGE, Block, rounded
 from treadle.program.memory import Range, plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def child(code: str) -> subprocess.CompletedProcess[str]:
     start = """
         import ctypes, os, sys, threading
         import numpy as np
-        from treadle.engines.native.arena import Arena, Results
+        from treadle.engines.native.execution.arena import Arena, Results
         from treadle.program.memory import Range, plan
     """
     return subprocess.run(

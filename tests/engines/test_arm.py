@@ -12,10 +12,10 @@ import pytest
 import treadle as td
 from tests.programs import program_of
 from treadle.base.dtypes import as_dtype
-from treadle.engines.native import host as machines
-from treadle.engines.native.code import coded
-from treadle.engines.native.compiler import assembly
-from treadle.engines.native.host import Host
+from treadle.engines.native.codegen.code import coded
+from treadle.engines.native.codegen.compiler import assembly
+from treadle.engines.native.system import host as machines
+from treadle.engines.native.system.host import Host
 from treadle.program.program import Fallback, program_text
 
 ARM = Host("aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", 16)

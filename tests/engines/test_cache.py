@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.engines.native import cache, jit
-from treadle.engines.native.cache import DiskCache, disk_cache, key
+from treadle.engines.native.codegen import cache, jit
+from treadle.engines.native.codegen.cache import DiskCache, disk_cache, key
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX owners and rights")
 KEY = key("a kernel")

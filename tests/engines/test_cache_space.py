@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.engines.test_cache import KEY, entries, entry
-from treadle.engines.native import cache
-from treadle.engines.native.cache import DiskCache, key
+from treadle.engines.native.codegen import cache
+from treadle.engines.native.codegen.cache import DiskCache, key
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX owners and rights")
 

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from tests.numerics import unit
 from treadle.base.dtypes import bfloat16
 from treadle.base.symbolic import SymbolicTrace, compiled
-from treadle.engines.native.builder import Builder, Value
-from treadle.engines.native.contraction import (
+from treadle.engines.native.codegen.builder import Builder, Value
+from treadle.engines.native.codegen.contraction import (
     Epilogue,
     MatmulPlan,
     Site,
     plan_matmul,
     store,
 )
-from treadle.engines.native.contraction.blocking import Blocking, choose
-from treadle.engines.native.contraction.machine import Machine, machine
+from treadle.engines.native.codegen.contraction.blocking import Blocking, choose
+from treadle.engines.native.codegen.contraction.machine import Machine, machine
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float": np.float32, "double": np.float64}

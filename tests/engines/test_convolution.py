@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.numerics import unit
-from treadle.engines.native.builder import Builder, Value
-from treadle.engines.native.contraction import Epilogue, Site, store
-from treadle.engines.native.contraction.machine import Machine, machine
-from treadle.engines.native.convolution import Plan, Step, plan_convolution
-from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.codegen.builder import Builder, Value
+from treadle.engines.native.codegen.contraction import Epilogue, Site, store
+from treadle.engines.native.codegen.contraction.machine import Machine, machine
+from treadle.engines.native.codegen.convolution import Plan, Step, plan_convolution
+from treadle.engines.native.codegen.jit import compile_functions
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.window import windows_along
 from treadle.program.convolution import Convolution

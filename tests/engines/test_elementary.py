@@ -20,10 +20,10 @@ from benchmarks.accuracy import (
     source,
     sweep,
 )
-from treadle.engines.native.builder import F32, F64, Builder, vector
-from treadle.engines.native.elementary import FUNCTIONS, ULPS
-from treadle.engines.native.host import host
-from treadle.engines.native.jit import assembly, compile_functions
+from treadle.engines.native.codegen.builder import F32, F64, Builder, vector
+from treadle.engines.native.codegen.elementary import FUNCTIONS, ULPS
+from treadle.engines.native.codegen.jit import assembly, compile_functions
+from treadle.engines.native.system.host import host
 
 Array = np.ndarray[Any, Any]
 UNARY = [op for op in FUNCTIONS if op not in TWO]

@@ -11,7 +11,7 @@ import pytest
 import treadle as td
 from tests.numerics import assert_close
 from tests.programs import built
-from treadle.engines.native.translate import claimed
+from treadle.engines.native.translation.translate import claimed
 from treadle.graph.traversal import pending
 from treadle.program.program import Fallback
 from treadle.rewrite.expand import expand

@@ -12,7 +12,7 @@ import pytest
 import treadle as td
 from tests.engines import interrupts
 from treadle.base.caches import Cache
-from treadle.engines.native import tables
+from treadle.engines.native.execution import tables
 
 
 @pytest.mark.parametrize("number", range(len(interrupts.MODULES)))

@@ -18,10 +18,15 @@ import numpy as np
 import pytest
 
 from treadle.base.errors import OptionError
-from treadle.engines.native import compiler, jit
-from treadle.engines.native.builder import F32, F64, I64, PTR, Builder, vector
-from treadle.engines.native.host import _quotas, cores, host
-from treadle.engines.native.jit import assembly, compile_functions, optimized, stats
+from treadle.engines.native.codegen import compiler, jit
+from treadle.engines.native.codegen.builder import F32, F64, I64, PTR, Builder, vector
+from treadle.engines.native.codegen.jit import (
+    assembly,
+    compile_functions,
+    optimized,
+    stats,
+)
+from treadle.engines.native.system.host import _quotas, cores, host
 
 WIDTH = 16
 INTEL = host().triple.startswith("x86_64")

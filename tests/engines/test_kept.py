@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.native import blocks, linked
-from treadle.engines.native.arena import Results
-from treadle.engines.native.kept import Kept, Packed, Panels
+from treadle.engines.native.execution import blocks, linked
+from treadle.engines.native.execution.arena import Results
+from treadle.engines.native.execution.kept import Kept, Packed, Panels
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.standard_normal((2, 8, 9, 9), np.float32)

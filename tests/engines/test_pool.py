@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.engines.native import pool as module
-from treadle.engines.native.builder import F32, I64, PTR, Builder, Value
-from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.pool import Pool, pool
-from treadle.engines.native.runner import PORTABLE
+from treadle.engines.native.codegen.builder import F32, I64, PTR, Builder, Value
+from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution import pool as module
+from treadle.engines.native.execution.pool import Pool, pool
+from treadle.engines.native.execution.runner import PORTABLE
 
 Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,10 +16,10 @@ import pytest
 import treadle as td
 from tests.batch.nets import Net, trees
 from tests.engines.test_pool import ROOT, Steps, ends_well, failing_after, work
-from treadle.engines.native.builder import I64, PTR, Builder
-from treadle.engines.native.jit import compile_functions
-from treadle.engines.native.pool import Pool, Ticket, arrived
-from treadle.engines.native.workers import ROOM
+from treadle.engines.native.codegen.builder import I64, PTR, Builder
+from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution.pool import Pool, Ticket, arrived
+from treadle.engines.native.execution.workers import ROOM
 from treadle.graph.resident import Future
 
 

@@ -16,9 +16,9 @@ import treadle as td
 from treadle.base.errors import RunError
 from treadle.base.events import Event
 from treadle.engines.base import engine
-from treadle.engines.native import run
-from treadle.engines.native.linked import Linked
-from treadle.engines.native.pool import Pool, pool
+from treadle.engines.native.execution import run
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.pool import Pool, pool
 from treadle.program.program import Launch
 
 RNG = np.random.default_rng(12)

@@ -298,8 +298,8 @@ def test_memory_follows_the_size() -> None:
 def test_what_cannot_be_symbolic_is_compiled_and_said(
     compiled: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treadle.engines.native import symbolic
-    from treadle.engines.native.variants import FAILED
+    from treadle.engines.native.translation import symbolic
+    from treadle.engines.native.translation.variants import FAILED
 
     def refused(*given: Any) -> Any:
         raise ValueError("no such thing")
@@ -314,7 +314,7 @@ def test_what_cannot_be_symbolic_is_compiled_and_said(
 
 
 def test_families_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from treadle.engines.native import families as room
+    from treadle.engines.native.translation import families as room
 
     monkeypatch.setattr(room, "STEPS", 6)
     families = engine("native").programs.families  # type: ignore[attr-defined]

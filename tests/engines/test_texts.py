@@ -10,11 +10,11 @@ import pytest
 
 import treadle as td
 from tests.programs import kernels_of, program_of
-from treadle.engines.native import code, texts
-from treadle.engines.native.contraction import pack
-from treadle.engines.native.contraction.machine import machine
-from treadle.engines.native.contraction.text import Function, kept
-from treadle.engines.native.emit import emit
+from treadle.engines.native.codegen import code, texts
+from treadle.engines.native.codegen.contraction import pack
+from treadle.engines.native.codegen.contraction.machine import machine
+from treadle.engines.native.codegen.contraction.text import Function, kept
+from treadle.engines.native.codegen.emit import emit
 from treadle.loops.kernel import Kernel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cache is of POSIX")

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 import treadle as td
-from treadle.engines.native.run import Run
+from treadle.engines.native.execution.run import Run
 
 __all__ = ["differing"]
 

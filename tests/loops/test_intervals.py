@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import treadle as td
 from tests.programs import built, interpreted, kernels_of
-from treadle.engines.native.translate import claimed
+from treadle.engines.native.translation.translate import claimed
 from treadle.graph.traversal import pending
 from treadle.loops.text import kernel_text
 from treadle.program.program import Program

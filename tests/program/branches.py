@@ -10,7 +10,7 @@ import numpy as np
 
 import treadle as td
 from treadle.engines.base import engine
-from treadle.engines.native.linked import Linked
+from treadle.engines.native.execution.linked import Linked
 from treadle.program.alias import overwrites
 from treadle.program.check import beside, replay
 from treadle.program.lives import Lives

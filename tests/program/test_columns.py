@@ -12,7 +12,7 @@ import treadle as td
 from tests.programs import built, interpreted, kernels_of
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
-from treadle.engines.native.translate import claimed, direct
+from treadle.engines.native.translation.translate import claimed, direct
 from treadle.graph.traversal import pending
 from treadle.loops.kernel import Loop, Store
 from treadle.loops.parameters import bound

@@ -23,8 +23,8 @@ from tests.program.branches import (
 from treadle.base.dtypes import float32
 from treadle.base.types import Type
 from treadle.engines.base import engine
-from treadle.engines.native import workspace
-from treadle.engines.native.linked import Linked
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation import workspace
 from treadle.program import chains
 from treadle.program.lives import lives
 from treadle.program.program import Buffer, Fallback, Program, Region, program_text

@@ -24,7 +24,7 @@ import numpy as np
 
 import treadle as td
 from treadle.engines.native.engine import Native
-from treadle.engines.native.linked import Linked
+from treadle.engines.native.execution.linked import Linked
 from treadle.rewrite.pattern import captures, of
 
 nn, F, optim = td.nn, td.nn.functional, td.optim

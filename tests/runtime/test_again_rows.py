@@ -12,7 +12,7 @@ import pytest
 import treadle as td
 from tests.batch.nets import WORDS, Net, Tree, trees
 from tests.engines.test_pool import failing_after
-from treadle.engines.native.pool import Pool
+from treadle.engines.native.execution.pool import Pool
 from treadle.graph import look
 from treadle.runtime.rows import counts
 

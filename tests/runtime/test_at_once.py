@@ -15,7 +15,7 @@ import treadle as td
 from tests.core.twins import needs_core
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
-from treadle.engines.native.small import RESULT
+from treadle.engines.native.execution.small import RESULT
 from treadle.runtime import steps
 from treadle.runtime.at_once import CallPlan
 

@@ -14,7 +14,7 @@ import pytest
 import treadle as td
 from tests.networks import small_network
 from treadle.cli import main
-from treadle.engines.native.programs import Programs
+from treadle.engines.native.translation.programs import Programs
 from treadle.graph.body import Body
 from treadle.rewrite.pattern import captures, of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.native.run import memory_of
+from treadle.engines.native.execution.run import memory_of
 
 Step = Callable[[], object]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.engines.native.run import memory_of
+from treadle.engines.native.execution.run import memory_of
 from treadle.runtime.largest import _largest
 
 RNG = np.random.default_rng(5)
@@ -304,7 +304,7 @@ def test_without_any_setting_everything_runs_and_nothing_is_said() -> None:
 def test_the_environment_reserves() -> None:
     lines = (
         "import treadle as td",
-        "from treadle.engines.native.run import memory_of",
+        "from treadle.engines.native.execution.run import memory_of",
         "print(memory_of('fast').arena.pool._reserved)",
     )
     assert said_by_itself(*lines, TREADLE_RESERVE="1 MiB") == f"{1 << 20}\n"

@@ -19,7 +19,7 @@ from treadle.base.sizes import as_text
 from treadle.cli.parser import command
 from treadle.cli.tables import show
 from treadle.engines.base import engine
-from treadle.engines.native.host import cores, host
+from treadle.engines.native.system.host import cores, host
 from treadle.runtime.lower import cache_info
 from treadle.train.networks import NETWORKS
 from treadle.train.optimizers import OPTIMIZERS

@@ -1,5 +1,5 @@
 // Branches and loops whose bodies are native programs, with no Python between their steps
-// (engines/native/control.py says what is given here).
+// (engines/native/execution/control.py says what is given here).
 #include "arrays.hpp"
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace {
 using Runner = int64_t (*)(void* pool, void* steps, int64_t count, void* arguments,
                            void* status, void* times);
 using Clock = std::chrono::steady_clock;
-constexpr int64_t fields = 8;  // integers of a record (engines/native/run.py)
+constexpr int64_t fields = 8;  // integers of a record (engines/native/execution/run.py)
 constexpr auto patience = std::chrono::milliseconds(50);  // that an interrupt may wait
 
 char* pointer(int64_t address) { return reinterpret_cast<char*>(static_cast<intptr_t>(address)); }

@@ -10,7 +10,7 @@ namespace {
 
 using Runner = int64_t (*)(void* pool, void* steps, int64_t count, void* arguments,
                            void* status, void* times);
-constexpr size_t fields = 8;  // integers of a record (engines/native/run.py)
+constexpr size_t fields = 8;  // integers of a record (engines/native/execution/run.py)
 constexpr size_t alignment = 64;
 
 int64_t address(PyObject* array) {

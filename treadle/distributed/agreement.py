@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.distributed.communicator import Communicator, DistributedError
-from treadle.engines.native.host import host
+from treadle.engines.native.system.host import host
 
 __all__ = ["agree", "machine"]
 

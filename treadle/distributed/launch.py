@@ -16,7 +16,7 @@ from typing import Any
 from treadle.base.errors import ArgumentError
 from treadle.base.extras import extra
 from treadle.distributed.communicator import DistributedError
-from treadle.engines.native.host import cores
+from treadle.engines.native.system.host import cores
 
 __all__ = ["launch"]
 

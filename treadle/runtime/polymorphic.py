@@ -1,9 +1,9 @@
 """Plans for sizes never seen: those of graphs that differ in extents alone.
 
 Of such graphs the plans differ in the program, and so does that in numbers alone
-(`engines/native/families.py`). Two that are alike but for it tell which extents of the
-program are which of the graph; the plan of a third is that of the second with another
-program.
+(`engines/native/translation/families.py`). Two that are alike but for it tell which
+extents of the program are which of the graph; the plan of a third is that of the second
+with another program.
 """
 
 from __future__ import annotations

@@ -23,25 +23,25 @@ from treadle.batch.forest import Forest
 from treadle.core import native
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
 from treadle.engines.lowered import CacheInfo, Lowered
-from treadle.engines.native import jit
-from treadle.engines.native.cache import disk_cache
-from treadle.engines.native.families import Translated
+from treadle.engines.native.codegen import jit
+from treadle.engines.native.codegen.cache import disk_cache
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.pool import pool
+from treadle.engines.native.execution.run import PositionError, beside, memory_of
+from treadle.engines.native.execution.small import workers
+from treadle.engines.native.execution.timing import first_lines
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
-from treadle.engines.native.host import host
-from treadle.engines.native.keys import Structure, structure
-from treadle.engines.native.known import CachedProgram
-from treadle.engines.native.linked import Linked
 from treadle.engines.native.look import lowered
-from treadle.engines.native.pool import pool
-from treadle.engines.native.programs import Programs
-from treadle.engines.native.residuals import Residuals, gathered, known
-from treadle.engines.native.resized import resized
-from treadle.engines.native.run import PositionError, beside, memory_of
-from treadle.engines.native.small import workers
-from treadle.engines.native.timing import first_lines
-from treadle.engines.native.translate import translated
-from treadle.engines.native.workspace import fitting
+from treadle.engines.native.system.host import host
+from treadle.engines.native.translation.families import Translated
+from treadle.engines.native.translation.keys import Structure, structure
+from treadle.engines.native.translation.known import CachedProgram
+from treadle.engines.native.translation.programs import Programs
+from treadle.engines.native.translation.residuals import Residuals, gathered, known
+from treadle.engines.native.translation.resized import resized
+from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.workspace import fitting
 from treadle.graph.claim import Claim
 from treadle.graph.extents import family
 from treadle.graph.leaves import Unbound

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from treadle.base.options import current
 from treadle.engines.lowered import Footprint, Lowered, Occupancy, Outlined, Piece, Stay
-from treadle.engines.native.jit import assembly
-from treadle.engines.native.linked import Linked
-from treadle.engines.native.pool import pool
+from treadle.engines.native.codegen.jit import assembly
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.pool import pool
 from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
 from treadle.program.program import (

@@ -12,6 +12,10 @@ from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
 from treadle.batch.columns import order_of
+from treadle.engines.native.execution.limits import NOTHING, Held
+from treadle.engines.native.execution.pool import Done, Ticket, pool
+from treadle.engines.native.execution.run import FIELDS, PositionError
+from treadle.engines.native.execution.timing import Timing, Told
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
@@ -23,10 +27,6 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.compiled import OWN, PLACE, Compiled
 from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
-from treadle.engines.native.limits import NOTHING, Held
-from treadle.engines.native.pool import Done, Ticket, pool
-from treadle.engines.native.run import FIELDS, PositionError
-from treadle.engines.native.timing import Timing, Told
 from treadle.graph.body import Body
 from treadle.graph.origin import Origin
 

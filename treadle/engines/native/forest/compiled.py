@@ -9,8 +9,8 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.engines.base import are_below
-from treadle.engines.native.linked import Linked
-from treadle.engines.native.timing import Told
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.timing import Told
 from treadle.program.program import Fallback
 
 __all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Source"]

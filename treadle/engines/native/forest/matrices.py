@@ -15,10 +15,10 @@ from treadle.base.room import room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.units import Leaves, View
-from treadle.engines.native.addresses import addresses_of
+from treadle.engines.native.execution.addresses import addresses_of
+from treadle.engines.native.execution.run import memory_of
+from treadle.engines.native.execution.tables import memory_under, straight
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.run import memory_of
-from treadle.engines.native.tables import memory_under, straight
 
 __all__ = [
     "LINE",

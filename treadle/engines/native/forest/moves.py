@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from treadle.base.dtypes import DType, float32, float64
-from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.codegen.jit import compile_functions
 
 __all__ = ["ADD_GRAIN", "GATHER_BYTES", "adds", "moves"]
 

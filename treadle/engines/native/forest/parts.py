@@ -18,11 +18,11 @@ from treadle.base.caches import Cache
 from treadle.base.locks import lock
 from treadle.base.options import current
 from treadle.base.symbolic import LEAST, SymbolicNumber, SymbolicTrace
+from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.forest.compiled import OWN, Compiled, Source
-from treadle.engines.native.linked import Linked
-from treadle.engines.native.symbolic import SymbolicProgram
-from treadle.engines.native.translate import translated
-from treadle.engines.native.variants import Variants
+from treadle.engines.native.translation.symbolic import SymbolicProgram
+from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.variants import Variants
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
 from treadle.program.build import Draft

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
-from treadle.engines.native.jit import compile_functions
+from treadle.engines.native.codegen.jit import compile_functions
 
 __all__ = ["Positions", "positions_of"]
 

@@ -12,7 +12,7 @@ from treadle.base.room import COARSE, room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
-from treadle.engines.native.elements import is_float
+from treadle.engines.native.codegen.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, block

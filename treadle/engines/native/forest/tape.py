@@ -12,7 +12,11 @@ from treadle.base.arrays import Numbers
 from treadle.base.options import current
 from treadle.base.room import COARSE, room
 from treadle.base.types import Type
-from treadle.engines.native.addresses import addresses_of
+from treadle.engines.native.execution.addresses import addresses_of
+from treadle.engines.native.execution.limits import Held, Limit
+from treadle.engines.native.execution.pool import pool
+from treadle.engines.native.execution.run import beside
+from treadle.engines.native.execution.tables import memory_under, straight
 from treadle.engines.native.forest.assembly import Table
 from treadle.engines.native.forest.bases import (
     ARENA,
@@ -26,10 +30,6 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Block, blocks
 from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
-from treadle.engines.native.limits import Held, Limit
-from treadle.engines.native.pool import pool
-from treadle.engines.native.run import beside
-from treadle.engines.native.tables import memory_under, straight
 from treadle.graph.resident import Future, Futures
 
 __all__ = ["Derived", "Run", "Runnable"]

@@ -1,0 +1,168 @@
+"""The machine code of a step: its text, its arguments, its work items."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from treadle.base.caches import cached
+from treadle.base.dtypes import bfloat16, float16, float32, float64, int8
+from treadle.engines.native.codegen.contraction import plan_matmul
+from treadle.engines.native.codegen.convolution import plan_convolution
+from treadle.engines.native.codegen.emit import emit
+from treadle.engines.native.codegen.finish import epilogue_of
+from treadle.engines.native.codegen.texts import Function, kept_text
+from treadle.loops.digest import digest
+from treadle.loops.kernel import Kernel
+from treadle.program.contract import Layout
+from treadle.program.convolution import CONVOLUTIONS, Convolution
+from treadle.program.program import Launch, Product
+
+__all__ = ["Code", "coded", "name_of"]
+
+# A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
+# with a shift in bytes; the name of a function, for its address.
+Argument = int | tuple[int | str, int] | str
+
+SOURCES = {  # how contractions call the types of operands
+    float32: "float",
+    float64: "double",
+    float16: "half",
+    bfloat16: "bfloat",
+    int8: "int8",
+}
+FEW = 256  # results that read a weight: with more, packing it is a small part of all
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What runs a part of a step: the function `name` among `texts`, on arguments.
+
+    The workspace is memory that all parts of a step share.
+    """
+
+    name: str
+    texts: dict[str, str]
+    arguments: tuple[Argument, ...]
+    total: int
+    grain: int
+    scratch: int = 0  # bytes for each worker
+    workspace: int = 0  # bytes
+    packs: int | None = None  # the buffer of weights that alone fill the workspace
+
+
+def coded(step: Launch | Product, room: int = 0) -> tuple[Code, ...]:
+    """The code of a step of a program, in the order in which it runs.
+
+    room: bytes of scratch memory that each worker should do with; 0: any.
+    """
+    if isinstance(step, Launch):
+        return (_launch(step),)
+    if isinstance(step.layout, Convolution):
+        return _convolution(step, step.layout)
+    return (_product(step, step.layout, room),)
+
+
+@cached(1024)
+def _text(kernel: Kernel) -> Function:
+    """The function of a kernel without sizes; equal structures have equal names."""
+    return kept_text(f"loops {digest(kernel)}", lambda: _written(kernel))
+
+
+def _written(kernel: Kernel) -> Function:
+    text = emit(kernel, "NAME")
+    name = f"loops_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return Function(name, text.replace("@NAME(", f"@{name}("))
+
+
+def name_of(kernel: Kernel) -> str:
+    """The name of a kernel's function: equal of those that are equal."""
+    return _text(kernel).name
+
+
+def _launch(step: Launch) -> Code:
+    kernel = step.kernel
+    made = _text(kernel)
+    arguments: list[Argument] = [(n, 0) for n in step.buffers]
+    own = [a for a in kernel.arguments if a.scratch]
+    arguments += [("scratch", 0) for _ in own]
+    scratch = sum(step.integers[a.scratch.slot] * a.dtype.itemsize for a in own)
+    if kernel.checks:
+        arguments.append(("status", 0))
+    arguments += step.integers
+    texts = {made.name: made.text}
+    return Code(made.name, texts, tuple(arguments), step.total, step.grain, scratch)
+
+
+def _product(step: Product, layout: Layout, room: int) -> Code:
+    finish = step.finish
+    made = plan_matmul(
+        *layout.sizes,
+        layout.a,
+        layout.b,
+        layout.c,
+        SOURCES[step.dtype],
+        epilogue_of(finish.kernel, step.own) if finish else None,
+        sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
+        room=room,
+    )
+    a, b = _operands(step)
+    if made.swapped:
+        a, b = b, a
+    texts = {made.name: made.text} | {f.name: f.text for f in made.functions}
+    arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
+    arguments += [(number, 0) for number in finish.buffers] if finish else []
+    arguments.append(("scratch", 0))
+    arguments += [f.name for f in made.functions]
+    arguments += made.arguments
+    arguments += finish.integers if finish else ()
+    return Code(
+        made.name,
+        texts,
+        tuple(arguments),
+        made.total,
+        made.grain,
+        made.scratch,
+    )
+
+
+def _operands(step: Product) -> list[tuple[int | str, int]]:
+    """Where the operands begin, in their buffers."""
+    parts = zip(step.operands, step.offsets, step.kinds, strict=True)
+    return [(number, offset * kind.itemsize) for number, offset, kind in parts]
+
+
+def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
+    """Weights into panels, if they are, and sums."""
+    finish = step.finish
+    made = plan_convolution(
+        problem, epilogue_of(finish.kernel, step.own) if finish else None
+    )
+    _, *names = next(n for n in CONVOLUTIONS.values() if n[0] == problem.computes)
+    places: dict[str, Argument] = dict(zip(names, _operands(step), strict=True))
+    weights = dict(zip(names, step.operands, strict=True)).get("w")
+    places[problem.computes] = 0 if finish else (step.written[0], 0)
+    few = problem.n * math.prod(problem.counts) <= FEW
+    found = []
+    for part in made.steps:
+        arguments: list[Argument] = []
+        finishes = False
+        for pointer in part.pointers:
+            if pointer.name == "extra":
+                assert finish is not None
+                arguments += [(number, 0) for number in finish.buffers]
+                finishes = True
+                continue
+            place = places.get(pointer.name, (pointer.name, 0))
+            if isinstance(place, tuple):
+                place = place[0], place[1] + pointer.shift
+            arguments.append(place)
+        arguments += [f.name for f in part.functions]
+        arguments += part.arguments
+        arguments += finish.integers if finish and finishes else ()
+        texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
+        sizes = part.total, part.grain, part.scratch, made.workspace
+        packs = weights if part.constant and few else None
+        found.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
+    return tuple(found)

@@ -1,0 +1,182 @@
+"""How a product is cut: tiles, panels, blocks, copies, work items.
+
+The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors, and
+on one with 32 KB, 512 KB and 32-byte vectors; the README tells what each buys. None
+depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from treadle.base.symbolic import call
+from treadle.engines.native.codegen.contraction.dot import DOT_ROWS
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.row import ROW_COLUMNS
+from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, rows_of_tile
+
+__all__ = ["AT_ONCE", "Blocking", "choose", "grain", "tile_size"]
+
+Pair = tuple[int, int]
+
+AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves
+ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
+FAR = 10 << 20  # bytes of A that no near cache holds
+
+
+class Blocking(NamedTuple):
+    """The cut of a product; sizes in elements.
+
+    tiles: "tall", "flat" (few rows; all that blocks of fewer rows than half a tall tile
+    may have), "dot" (few rows, A and B consecutive along k) or "row" (one row, B with
+    adjacent columns).
+    """
+
+    tiles: str = "tall"
+    blocks_m: int = 1  # blocks of rows, of even height
+    block_n: int = 1 << 40
+    block_k: int = 512
+    packed: bool = False  # panels of B are copied (also where they must be)
+    copied: bool = False  # blocks of A are copied (only where they can be)
+    held: bool = False  # sums of several blocks of k are kept apart from C
+    ahead: int = 0  # the next panel of B is prefetched
+    far: int = 0  # C is not in a near cache and is prefetched
+
+
+def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
+    """Rows and columns of the largest tile of a kind; `size` in bytes of an element."""
+    lanes = machine.vector // size
+    if tiles == "dot":
+        return DOT_ROWS, 32
+    if tiles == "row":
+        return 1, ROW_COLUMNS
+    width = (FLAT if tiles == "flat" else TALL)[-1]
+    return rows_of_tile(machine, width), width * lanes
+
+
+def choose(
+    machine: Machine, size: int, sizes: tuple[int, ...], a: Pair, b: Pair
+) -> Blocking:
+    """The cut for sizes = (batch, m, n, k); strides a = (row, k), b = (k, column)."""
+    batch, m, n, k = (max(x, 1) for x in sizes)
+    tiles = "flat" if m <= rows_of_tile(machine, FLAT[-1]) else "tall"
+    if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
+        tiles = "dot"
+    if m == 1 and b[1] == 1:
+        tiles = "row"
+    worth = _is_worth_panels(machine, m, k * n * size, b[0] * size)
+    packed = tiles != "dot" and (b[1] != 1 or worth)
+    fetched = _is_fetched_late(m, k, a, size)
+    rows = 512 if (packed or m >= 1536) and not fetched else 128
+    blocks = _Blocks(machine, size, tiles, rows)
+    unit = ROW_UNIT if tiles == "row" else tile_size(machine, size, tiles)[1]
+    units = -(-n // unit)
+    return Blocking(
+        tiles,
+        call(blocks.rows, batch, m, n, k),
+        -(-units // call(blocks.columns, batch, m, n, k)) * unit,
+        _block_k(tiles, k, packed or fetched, machine.crowded and a[0] == 1),
+        packed,
+        copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
+        ahead=call(operator.gt, m, 15) * call(operator.gt, k * n * size, 1 << 18),
+        far=call(operator.gt, batch * m * n * size, 1 << 20),
+    )
+
+
+def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> bool:
+    """Whether panels are copied of a B of that many bytes, for m rows; `step` bytes lie
+    between its rows. Where caches are crowded, rows a power of two apart leave them.
+    """
+    if not machine.crowded:
+        return m >= 512 and size >= 2 << 20
+    return size >= 1 << 17 and m >= (24 if step % 2048 == 0 else 64)
+
+
+def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
+    """Whether blocks of A are copied, whose rows (or columns) are `step` bytes apart.
+
+    Whole pages apart, the rows of a tile fall on the same lines of the first cache.
+    """
+    return step % 4096 == 0 and ((m >= 28 and n >= 512) or (m >= 128 and n >= 256))
+
+
+def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> bool:
+    """Whether an A that is consecutive along rows lies in memory so that it comes late.
+
+    Tiles that walk down k in it wait where its lines of k do not begin on 16 bytes.
+    """
+    return a[0] == 1 and m * k * size > FAR and m >= 28 and a[1] * size % 16 != 0
+
+
+def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
+    """How many terms are summed before C is touched; `near` panels of B or blocks of A
+    are copies. Down a `steep` A each term is on a line of its own.
+    """
+    if tiles == "dot":
+        return k
+    if near and steep:
+        return _even(k, 256)
+    return _even(k, 1024 if near or tiles == "flat" else 512)
+
+
+def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
+    """Work items that are worth a part for a thread: some microseconds."""
+    found: int = call(_Grain(machine, size), total, *sizes)
+    return found
+
+
+class _Blocks(NamedTuple):
+    """Into how many blocks a product is cut, of so many rows if that comes out even."""
+
+    machine: Machine
+    size: int
+    tiles: str
+    height: int
+
+    def rows(self, *sizes: int) -> int:
+        """Blocks of rows."""
+        return self._both(sizes)[0]
+
+    def columns(self, *sizes: int) -> int:
+        """Blocks of columns."""
+        return self._both(sizes)[1]
+
+    def _both(self, sizes: tuple[int, ...]) -> Pair:
+        batch, m, n, _ = sizes
+        blocks_m = max(1, round(m / self.height))
+        blocks_m += blocks_m > 1 and blocks_m % 2  # as much for each of two threads
+        tile_m, tile_n = tile_size(self.machine, self.size, self.tiles)
+        parts = min(8, int(_seconds(self.machine, sizes, self.size) / 8e-6))
+        least = ROW_PART if self.tiles == "row" else 2 * tile_n
+        blocks_n = max(1, min(-(-parts // (batch * blocks_m)), n // least))
+        blocks_n -= self.tiles == "row" and blocks_n > 1 and blocks_n % 2
+        if batch * blocks_m * blocks_n < parts and m // blocks_m >= 2 * tile_m:
+            blocks_m *= 2
+        return blocks_m, blocks_n
+
+
+@dataclass(frozen=True)
+class _Grain:
+    """How many of so many work items are a part, by the sizes of a product."""
+
+    machine: Machine
+    size: int
+
+    def __call__(self, total: int, *sizes: int) -> int:
+        seconds = _seconds(self.machine, sizes, self.size)
+        return max(1, int(total * 4e-6 / max(seconds, 1e-9)))
+
+
+def _seconds(machine: Machine, sizes: tuple[int, ...], size: int) -> float:
+    """About how long a product takes on one thread: two vectors of products a cycle."""
+    batch, m, n, k = sizes
+    work = m * n * k * size / (2 * machine.vector * 3.1e9)
+    return batch * (work + (m * k + k * n + m * n) * size / 40e9)
+
+
+def _even(total: int, most: int) -> int:
+    """The size of even pieces of a total that are no larger than `most`."""
+    pieces = -(-total // most)
+    return -(-total // pieces)

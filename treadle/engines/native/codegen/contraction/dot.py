@@ -1,0 +1,231 @@
+"""Sums along the vectors: tiles for few rows of A and a B consecutive along k.
+
+Such a B is read once, in place, a vector of k at a time for several columns. Each sum
+is a vector of partial sums until the end, when the lanes are added in halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.engines.native.codegen.builder import LINE, Builder, Value, vector
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.source import (
+    load_wide,
+    memory_type,
+    size_of,
+)
+from treadle.engines.native.codegen.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    least,
+    prefetch,
+    shuffle,
+)
+from treadle.engines.native.codegen.contraction.tile import (
+    PARAMETERS,
+    TERMS,
+    add_product,
+)
+from treadle.engines.native.codegen.texts import lasting
+
+__all__ = ["DOT_ROWS", "dot_function"]
+
+Sources = tuple[str, str]
+
+DOT_ROWS = 4
+LONG = 4  # vectors of one line that are taken at once
+ALONE = 2  # rows: with so few, floats are read as fast without being fetched
+_COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and rows - 1
+
+
+@lasting
+def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
+    """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
+
+    a and b are consecutive along k and lie in memory as `sources`, columns of b lie
+    column_b apart and those of out side by side. The next columns may be fetched into
+    the second cache.
+    """
+    b = Builder("NAME", PARAMETERS)
+    builders = [b]
+    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
+    cases = " ".join(f"i64 {h}, label %s{h}" for h in range(1, DOT_ROWS + 1))
+    b.emit(f"switch {b.arguments['height']}, label %none [{cases}]")
+    for h in range(1, DOT_ROWS + 1):
+        b.start(f"s{h}")
+        b.emit(f"tail call void @NAME.{h}({given})")
+        b.ret()
+        builders.append(_rows(machine, dtype, h, sources))
+    b.start("none")
+    b.emit("unreachable")
+    return join("dot", builders)
+
+
+def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builder:
+    """All columns for so many rows: in groups, then one by one."""
+    b = Builder(f"NAME.{height}", PARAMETERS, "internal void")
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    together = min(_COLUMNS[machine.registers][height - 1], count)
+    mask = lanes_below(b, b.srem(arg["k"], b.i64(count)), count)
+    whole = b.sub(arg["columns"], b.srem(arg["columns"], b.i64(together)))
+    ranges = [(b.i64(0), whole, together), (whole, arg["columns"], 1)]
+    for start, stop, width in ranges:
+        with b.loop(start, stop, b.i64(width)) as over:
+            shape = height, width
+            sums = _group(b, machine, dtype, shape, sources, over.index, mask)
+            row = b.offset(arg["out"], over.index, dtype)
+            for i in range(height):
+                x = _reduce(b, sums[i * width : (i + 1) * width], width)
+                _put(b, x, row)
+                row = b.offset(row, arg["row_out"], "i8")
+    b.ret()
+    return b
+
+
+def _group(
+    b: Builder,
+    machine: Machine,
+    dtype: str,
+    shape: tuple[int, int],
+    sources: Sources,
+    column: Value,
+    mask: Value,
+) -> list[Value]:
+    """The vectors of partial sums of some columns, row after row."""
+    arg, (height, width) = b.arguments, shape
+    count = machine.lanes(dtype)
+    kind = vector(dtype, count)
+    rows, columns = [arg["a"]], [_step(b, arg["b"], column, arg["column_b"])]
+    for _ in range(height - 1):
+        rows.append(b.offset(rows[-1], arg["row_a"], "i8"))
+    for _ in range(width - 1):
+        columns.append(b.offset(columns[-1], arg["column_b"], "i8"))
+
+    def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
+        held = [
+            load_wide(b, kind, b.offset(p, k, memory_type(source)), source, mask)
+            for own, source in zip((rows, columns), sources, strict=True)
+            for p in own
+        ]
+        return [
+            add_product(b, machine, held[i], held[height + j], sums[i * width + j])
+            for i in range(height)
+            for j in range(width)
+        ]
+
+    left = b.srem(arg["k"], b.i64(count))
+    whole = b.sub(arg["k"], left)
+    sums = zeros = [Value("zeroinitializer", kind)] * (height * width)
+    begin, source = b.i64(0), sources[1]
+    if source != dtype or height > ALONE:
+        several = min(max(LINE // (count * size_of(source)), 1), LONG)
+        line = b.i64(several * count)
+        lines = b.sub(arg["k"], b.srem(arg["k"], line))
+        ahead = b.mul(b.i64(width), arg["column_b"])
+
+        def fetched(k: Value, own: list[Value]) -> list[Value]:
+            for p in columns:
+                place = b.offset(p, k, memory_type(source))
+                prefetch(b, b.offset(place, ahead, "i8"), 2)
+            for i in range(several):
+                own = add(b.add(k, b.i64(i * count)), own, None)
+            return own
+
+        block = TERMS // several * several * count
+        sums = _in_blocks(b, (begin, lines, line, b.i64(block)), zeros, sums, fetched)
+        begin = lines
+    ends = begin, whole, b.i64(count), b.i64(TERMS * count)
+    sums = _in_blocks(b, ends, zeros, sums, lambda k, own: add(k, own, None))
+    return _last(b, left, sums, lambda own: add(whole, own, mask))
+
+
+def _in_blocks(
+    b: Builder,
+    ends: tuple[Value, Value, Value, Value],
+    zeros: list[Value],
+    sums: list[Value],
+    add: Callable[[Value, list[Value]], list[Value]],
+) -> list[Value]:
+    """The sums with those of a loop: `ends` are its start, stop, step, and the steps
+    that are summed up by themselves.
+    """
+    start, stop, step, block = ends
+    with b.loop(start, stop, block, sums) as blocks:
+        end = least(b, b.add(blocks.index, block), stop)
+        with b.loop(blocks.index, end, step, zeros) as over:
+            over.next(add(over.index, over.values))
+        pairs = zip(blocks.values, over.values, strict=True)
+        blocks.next([b.fadd(x, y) for x, y in pairs])
+    return blocks.values
+
+
+def _last(
+    b: Builder,
+    left: Value,
+    sums: list[Value],
+    add: Callable[[list[Value]], list[Value]],
+) -> list[Value]:
+    """The sums with the terms of a last vector that is not full, if there are some."""
+    before, some, end = b.block, b.label("some"), b.label("end")
+    b.branch_if(b.compare("sgt", left, b.i64(0)), some, end)
+    b.start(some)
+    last = add(sums)
+    after = b.block
+    b.branch(end)
+    b.start(end)
+    return [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{after}]")
+        for x, y in zip(sums, last, strict=True)
+    ]
+
+
+def _step(b: Builder, base: Value, index: Value, stride: Value) -> Value:
+    return b.offset(base, b.mul(index, stride), "i8")
+
+
+def _reduce(b: Builder, vectors: list[Value], width: int) -> Value:
+    """One vector of the sums over the lanes of each of `width` vectors.
+
+    Halves of lanes are added, and two vectors of halves become one, until one vector
+    holds a part for each; then its parts are halved.
+    """
+    length = int(vectors[0].type[1:].split()[0])  # lanes of a part
+    total = length
+    while length > 1:
+        half = length // 2
+
+        def low(lane: int, half: int = half) -> int:
+            return lane // half * 2 * half + lane % half
+
+        def high(lane: int, half: int = half) -> int:
+            return low(lane, half) + half
+
+        if len(vectors) > 1:
+            pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        else:
+            pairs = [(vectors[0], vectors[0])]
+            total //= 2
+        vectors = [
+            b.fadd(shuffle(b, x, y, low, total), shuffle(b, x, y, high, total))
+            for x, y in pairs
+        ]
+        length = half
+    return vectors[0]
+
+
+def _put(b: Builder, x: Value, place: Value) -> None:
+    """Store sums, or what is there plus them."""
+    load, store = b.label("load"), b.label("store")
+    before = b.block
+    b.branch_if(b.compare("eq", b.arguments["again"], b.i64(0)), store, load)
+    b.start(load)
+    y = b.fadd(b.load(x.type, place), x)
+    b.branch(store)
+    b.start(store)
+    b.store(
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{load}]"),
+        place,
+    )

@@ -1,0 +1,385 @@
+"""The generated kernel: blocks of C, each summed over blocks of k by tiles.
+
+    for each block of C (a work item):
+        for each block of k:
+            copy the block of A, if asked
+            for each panel of columns of the block:
+                copy the panel of B, if asked
+                for each tile of rows: sum in registers; at the last k: epilogue
+
+All sizes, strides and cuts are arguments, and so are the functions that are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treadle.base.caches import Cache
+from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.contraction.epilogue import (
+    Epilogue,
+    Site,
+    read,
+    store,
+)
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.text import (
+    MOST,
+    Function,
+    join,
+    kept,
+    lanes_below,
+    least,
+    prefetch,
+)
+
+__all__ = ["FIELDS", "FUNCTIONS", "Structure", "kernel"]
+
+FUNCTIONS = ("tile", "pack", "copy")
+# Strides, steps, sizes and places in scratch memory are in bytes.
+FIELDS = (
+    *("batch_a", "row_a", "k_a", "batch_b", "k_b", "column_b"),
+    *("batch_c", "row_c", "column_c", "m", "n", "k"),
+    *("blocks_m", "blocks_n", "block_n", "block_k", "tile_m", "tile_n"),
+    "direct",  # tiles write to C: 2 all, 1 those of whole vectors, 0 none
+    "packed",  # panels are copied: 2 all, 1 those not of whole vectors, 0 none
+    "copied",  # blocks of A are copied: 1 along rows, 2 along k, 0 not
+    *("copy_row", "copy_k"),  # strides of the copy
+    "far",  # to prefetch C
+    "ahead",  # so many tiles prefetch a line of each row of the next panel
+    *("step_tile", "step_panel"),  # between sums kept over blocks of k
+    *("scratch", "at_sums", "at_a"),
+)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All that is compiled into a kernel."""
+
+    dtype: str
+    adjacent: bool  # columns of C lie side by side
+    accumulate: bool
+    key: str | None  # of the epilogue
+    pointers: int = 0
+    integers: int = 0
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of C in the loop over k: where it begins, the step of k, A and B."""
+
+    batch: Value
+    row: Value
+    column: Value
+    rows: Value
+    columns: Value
+    tiles: Value  # of rows
+    k: Value  # terms in this step
+    first: Value
+    last: Value
+    a: Value
+    row_a: Value
+    k_a: Value
+    b: Value
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Some columns of a block: where they begin, how many, B's panel, kept sums."""
+
+    column: Value
+    columns: Value
+    b: Value
+    k_b: Value
+    ahead: Value
+    sums: Value
+    row_sums: Value
+    direct: Value
+
+
+def kernel(
+    machine: Machine, structure: Structure, epilogue: Epilogue | None
+) -> Function:
+    """The text for a structure; texts are kept by the key of the epilogue."""
+    lasts = epilogue is None or epilogue.lasts
+    return kept(
+        _kernels,
+        (machine, structure),
+        f"product {machine} {structure}" if lasts else "",
+        lambda: _Kernel(machine, structure, epilogue).build(),
+    )
+
+
+_kernels: Cache[tuple[Machine, Structure], Function]
+_kernels = Cache("texts of products", MOST)
+
+
+class _Kernel:
+    """A kernel under construction; `given` are its arguments by name."""
+
+    def __init__(
+        self, machine: Machine, structure: Structure, epilogue: Epilogue | None
+    ) -> None:
+        self.vector = machine.vector
+        self.structure = structure
+        self.emit = epilogue.emit if epilogue else store
+        self.lanes = machine.lanes(structure.dtype)
+        self.kind = vector(structure.dtype, self.lanes)
+        parameters = [("args", "ptr")]
+        parameters += [(name, "i64") for name in ("begin", "end", "worker")]
+        self.b = b = Builder("NAME", parameters)
+        extra = [f"pointer{i}" for i in range(structure.pointers)]
+        pointers = ["A", "B", "C", *extra, "scratch memory", *FUNCTIONS]
+        integers = [*FIELDS, *(f"integer{i}" for i in range(structure.integers))]
+        self.given: dict[str, Value] = {}
+        for i, name in enumerate([*pointers, *integers]):
+            at = b.offset(b.arguments["args"], b.i64(i), "i64")
+            kind = "ptr" if i < len(pointers) else "i64"
+            self.given[name] = b.load(kind, at, 8)
+        self.scratch = self._at(
+            self.given["scratch memory"], (b.arguments["worker"], "scratch")
+        )
+
+    # -- small things ----------------------------------------------------------------
+
+    def _at(self, base: Value, *steps: tuple[Value, str]) -> Value:
+        """base plus indices times the strides of the given names."""
+        for index, stride in steps:
+            base = self.b.offset(base, self.b.mul(index, self.given[stride]), "i8")
+        return base
+
+    def _ceil(self, x: Value, y: Value) -> Value:
+        """x / y rounded up."""
+        b = self.b
+        return b.sdiv(b.sub(b.add(x, y), b.i64(1)), y)
+
+    def _evenly(self, total: Value, pieces: Value, index: Value) -> tuple[Value, Value]:
+        """Where piece `index` begins and its size; the first ones have one more."""
+        b = self.b
+        low, extra = b.sdiv(total, pieces), b.srem(total, pieces)
+        more = b.convert("zext", b.compare("slt", index, extra), "i64")
+        return b.add(b.mul(index, low), least(b, index, extra)), b.add(low, more)
+
+    def _call(self, name: str, arguments: Sequence[Value]) -> None:
+        given = ", ".join(map(str, arguments))
+        self.b.emit(f"call void {self.given[name].name}({given})")
+
+    def _either(
+        self, condition: Value, name: str, arguments: list[Value],
+        pairs: Sequence[tuple[Value, Value]],
+    ) -> list[Value]:  # fmt: skip
+        """The second of each pair after a call under the condition, else the first."""
+        b = self.b
+        before, then, end = b.block, b.label(name), b.label("end")
+        b.branch_if(condition, then, end)
+        b.start(then)
+        self._call(name, arguments)
+        b.branch(end)
+        b.start(end)
+        return [
+            b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{then}]")
+            for x, y in pairs
+        ]
+
+    # -- the loops -------------------------------------------------------------------
+
+    def build(self) -> Function:
+        """The loop over work items: blocks of columns innermost, then of rows."""
+        b, g = self.b, self.given
+        with b.loop(b.arguments["begin"], b.arguments["end"], b.i64(1)) as items:
+            rest = b.sdiv(items.index, g["blocks_n"])
+            column = b.mul(b.srem(items.index, g["blocks_n"]), g["block_n"])
+            batch = b.sdiv(rest, g["blocks_m"])
+            index = b.srem(rest, g["blocks_m"])
+            row, rows = self._evenly(g["m"], g["blocks_m"], index)
+            self._block(batch, row, rows, column)
+        b.ret()
+        return join("matmul", [b])
+
+    def _block(self, batch: Value, row: Value, rows: Value, column: Value) -> None:
+        """One block of C; an empty sum is one block of no terms."""
+        b, g = self.b, self.given
+        columns = least(b, g["block_n"], b.sub(g["n"], column))
+        tiles = self._ceil(rows, g["tile_m"])
+        left = self._at(g["A"], (batch, "batch_a"), (row, "row_a"))
+        right = self._at(g["B"], (batch, "batch_b"), (column, "column_b"))
+        stop = b.select(b.compare("sgt", g["k"], b.i64(0)), g["k"], b.i64(1))
+        with b.loop(b.i64(0), stop, g["block_k"]) as over:
+            k = least(b, g["block_k"], b.sub(g["k"], over.index))
+            first = b.compare("eq", over.index, b.i64(0))
+            last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
+            a = self._left(self._at(left, (over.index, "k_a")), rows, k)
+            own = self._at(right, (over.index, "k_b"))
+            place = (batch, row, column, rows, columns, tiles)
+            self._panels(_Block(*place, k, first, last, *a, own))
+
+    def _left(self, a: Value, rows: Value, k: Value) -> tuple[Value, Value, Value]:
+        """The block of A and its strides: where it lies, or its copy."""
+        b, g = self.b, self.given
+        target = b.offset(self.scratch, g["at_a"], "i8")
+        along_k = b.compare("eq", g["copied"], b.i64(2))
+        step, outer, inner, own = (
+            b.select(along_k, x, y)
+            for x, y in (
+                (g["row_a"], g["k_a"]),
+                (rows, k),
+                (k, rows),
+                (g["copy_row"], g["copy_k"]),
+            )
+        )
+        x, y, z = self._either(
+            b.compare("ne", g["copied"], b.i64(0)),
+            "copy",
+            [a, step, outer, inner, target, own],
+            [(a, target), (g["row_a"], g["copy_row"]), (g["k_a"], g["copy_k"])],
+        )
+        return x, y, z
+
+    def _panels(self, block: _Block) -> None:
+        """The panels of a block, one after the other."""
+        b, g = self.b, self.given
+        sums = b.offset(self.scratch, g["at_sums"], "i8")
+        size = b.i64(self.vector)
+        with b.loop(b.i64(0), block.columns, g["tile_n"], [sums]) as over:
+            wide = least(b, g["tile_n"], b.sub(block.columns, over.index))
+            vectors = self._ceil(wide, b.i64(self.lanes))
+            whole = b.compare("eq", b.srem(wide, b.i64(self.lanes)), b.i64(0))
+            source = self._at(block.b, (over.index, "column_b"))
+            row = b.mul(vectors, size)
+            panel, k_b = self._either(
+                b.compare("sge", g["packed"], b.select(whole, b.i64(2), b.i64(1))),
+                "pack",
+                [source, g["k_b"], g["column_b"], block.k, wide, self.scratch, row],
+                [(source, self.scratch), (g["k_b"], row)],
+            )
+            direct = b.compare("sge", g["direct"], b.select(whole, b.i64(1), b.i64(2)))
+            ahead = self._ahead(block, over.index)
+            column = b.add(block.column, over.index)
+            own = over.values[0]
+            self._tiles(
+                block, _Panel(column, wide, panel, k_b, ahead, own, row, direct)
+            )
+            over.next([b.offset(own, g["step_panel"], "i8")])
+
+    def _ahead(self, block: _Block, index: Value) -> Value:
+        """Where the panel after this one lies: beside it, or in the next rows of k.
+
+        Of what lies beside, the ends of vectors: where they begin between two lines,
+        the first one has been read with this panel.
+        """
+        b, g = self.b, self.given
+        following = b.add(index, g["tile_n"])
+        beside = self._at(block.b, (following, "column_b"))
+        beside = b.offset(beside, b.i64(self.vector - 1), "i8")
+        below = self._at(block.b, (g["block_k"], "k_b"))
+        return b.select(b.compare("slt", following, block.columns), beside, below)
+
+    def _tiles(self, block: _Block, panel: _Panel) -> None:
+        """The tiles of one panel."""
+        b, g = self.b, self.given
+        start = b.i64(1 if self.structure.accumulate else 0)
+        start = b.select(panel.direct, start, b.i64(0))
+        again = b.select(block.first, start, b.i64(1))
+        is_far = b.and_(panel.direct, b.compare("ne", g["far"], b.i64(0)))
+        row_out = b.select(panel.direct, g["row_c"], panel.row_sums)
+        finish = b.and_(block.last, b.xor(panel.direct, b.constant("i1", 1)))
+        c = self._at(
+            g["C"],
+            (block.batch, "batch_c"),
+            (block.row, "row_c"),
+            (panel.column, "column_c"),
+        )
+        low, extra = b.sdiv(block.rows, block.tiles), b.srem(block.rows, block.tiles)
+        carried = [block.row, block.a, c, panel.sums, panel.ahead]
+        with b.loop(b.i64(0), block.tiles, b.i64(1), carried) as over:
+            row, a, to, sums, ahead = over.values
+            more = b.convert("zext", b.compare("slt", over.index, extra), "i64")
+            height = b.add(low, more)
+            asks = b.compare("slt", over.index, g["ahead"])
+            far = b.select(asks, ahead, panel.b)
+            step = b.select(asks, g["k_b"], b.i64(0))
+            out = b.select(panel.direct, to, sums)
+            with b.when(is_far):
+                self._fetch(to, height)
+            self._call(
+                "tile",
+                [
+                    *(a, block.row_a, block.k_a, panel.b, panel.k_b, g["column_b"]),
+                    *(block.k, out, row_out, again, far, step, height, panel.columns),
+                ],
+            )
+            with b.when(finish):
+                self._finish(block, panel, row, height, to, sums)
+            over.next(
+                [
+                    b.add(row, height),
+                    b.offset(a, b.mul(height, block.row_a), "i8"),
+                    self._at(to, (height, "row_c")),
+                    b.offset(sums, g["step_tile"], "i8"),
+                    b.offset(ahead, b.i64(self.vector), "i8"),
+                ]
+            )
+
+    def _fetch(self, place: Value, rows: Value) -> None:
+        """Prefetch the lines of a tile of C."""
+        b, g = self.b, self.given
+        with b.loop(b.i64(0), rows, b.i64(1), [place]) as over:
+            for line in range(3):
+                at = b.offset(over.values[0], b.i64(64 * line), "i8")
+                prefetch(b, at, 3, write=True)
+            over.next([b.offset(over.values[0], g["row_c"], "i8")])
+
+    # -- finished sums ---------------------------------------------------------------
+
+    def _finish(
+        self,
+        block: _Block,
+        panel: _Panel,
+        row: Value,
+        height: Value,
+        to: Value,
+        sums: Value,
+    ) -> None:
+        """Hand the sums of a tile to the epilogue, vector after vector."""
+        b, g = self.b, self.given
+        count = b.i64(self.lanes)
+        wide = panel.columns
+        whole = b.sub(wide, b.srem(wide, count))
+        with b.loop(b.i64(0), height, b.i64(1), [sums, to]) as over:
+            x, y = over.values
+            own = b.add(row, over.index)
+            with b.loop(b.i64(0), whole, count) as along:
+                self._vector(block, panel, own, along.index, x, y, None)
+            with b.when(b.compare("slt", whole, wide)):
+                mask = lanes_below(b, b.sub(wide, whole), self.lanes)
+                self._vector(block, panel, own, whole, x, y, mask)
+            following = b.offset(y, g["row_c"], "i8")
+            over.next([b.offset(x, panel.row_sums, "i8"), following])
+
+    def _vector(
+        self,
+        block: _Block,
+        panel: _Panel,
+        row: Value,
+        along: Value,
+        sums: Value,
+        to: Value,
+        mask: Value | None,
+    ) -> None:
+        """One finished vector, `along` columns into its panel."""
+        b, g, structure = self.b, self.given, self.structure
+        x = b.load(self.kind, b.offset(sums, along, structure.dtype))
+        site = Site(
+            block.batch,
+            row,
+            b.add(panel.column, along),
+            mask,
+            self._at(to, (along, "column_c")),
+            None if structure.adjacent else g["column_c"],
+            tuple(g[f"pointer{i}"] for i in range(structure.pointers)),
+            tuple(g[f"integer{i}"] for i in range(structure.integers)),
+        )
+        if structure.accumulate:
+            x = b.fadd(x, read(b, self.kind, site))
+        self.emit(b, x, site)

@@ -1,0 +1,51 @@
+"""What the code of a contraction depends on in the machine it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.base.caches import cached
+from treadle.engines.native.system.host import Host, host
+
+__all__ = ["Machine", "machine"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Vector registers: bytes of each and their number; a fused multiply-add.
+
+    Machines with 64-byte vectors are those of AVX-512, where a masked load or store
+    costs what a plain one does.
+    """
+
+    vector: int
+    registers: int
+    fused: bool
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the near caches have few ways, as beside 32-byte vectors: lines that
+        fall on the same place push each other out.
+        """
+        return self.vector == 32
+
+    @property
+    def masks(self) -> bool:
+        return self.vector == 64
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of "float" or "double" in a vector register."""
+        return self.vector // (4 if dtype == "float" else 8)
+
+
+def machine() -> Machine:
+    """The machine code is generated for now."""
+    return _machine(host())
+
+
+@cached(128)
+def _machine(found: Host) -> Machine:
+    if found.triple.startswith(("aarch64", "arm64")):
+        return Machine(16, 32, True)
+    registers = 32 if found.vector_bytes == 64 else 16
+    return Machine(found.vector_bytes, registers, found.has("fma"))

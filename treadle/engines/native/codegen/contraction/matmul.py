@@ -1,0 +1,333 @@
+"""Plans of matrix products: the kernel, its arguments and its work items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from treadle.base.caches import cached
+from treadle.base.symbolic import least, most
+from treadle.engines.native.codegen.contraction.blas import (
+    BLAS_FIELDS,
+    blas_address,
+    blas_fields,
+    blas_is_faster,
+    blas_kernel,
+)
+from treadle.engines.native.codegen.contraction.blocking import (
+    AT_ONCE,
+    Blocking,
+    choose,
+    grain,
+    tile_size,
+)
+from treadle.engines.native.codegen.contraction.dot import dot_function
+from treadle.engines.native.codegen.contraction.epilogue import Epilogue
+from treadle.engines.native.codegen.contraction.kernel import FIELDS, Structure, kernel
+from treadle.engines.native.codegen.contraction.machine import Machine, machine
+from treadle.engines.native.codegen.contraction.pack import (
+    copy_block,
+    pack_general,
+    pack_rows,
+    pack_transposed,
+)
+from treadle.engines.native.codegen.contraction.row import row_function
+from treadle.engines.native.codegen.contraction.source import size_of
+from treadle.engines.native.codegen.contraction.text import Function
+from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
+
+__all__ = ["MatmulPlan", "plan_matmul"]
+
+Triple = tuple[int, int, int]
+
+_PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}
+WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
+
+
+class Numbers(NamedTuple):
+    """What a plan says in numbers: arguments, work items, how many are a part, bytes
+    of scratch memory.
+    """
+
+    arguments: tuple[int, ...]
+    total: int
+    grain: int
+    scratch: int
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """A product ready to be compiled and run.
+
+    The arguments of the kernel are: the pointers of A, B and C (`swapped`: of B, A and
+    C), those of the epilogue, that of the scratch memory (`scratch` bytes for each
+    worker, on a 64 byte boundary), the addresses of `functions`, then `arguments` and
+    the integers of the epilogue.
+    """
+
+    name: str
+    text: str
+    functions: tuple[Function, ...]
+    arguments: tuple[int, ...]
+    total: int
+    grain: int
+    scratch: int
+    swapped: bool
+
+
+class _Problem(NamedTuple):
+    """A product as the kernel sees it: sizes m, n, k; strides in elements."""
+
+    machine: Machine
+    dtype: str
+    batch: int
+    sizes: Triple
+    a: Triple
+    b: Triple
+    c: Triple
+    plain: bool  # finished vectors are stored to C
+    sources: tuple[str, str]  # how A and B lie in memory
+    room: int = 0  # bytes of scratch memory for each worker, if these are few
+
+    @property
+    def size(self) -> int:
+        return size_of(self.dtype)
+
+    @property
+    def swaps(self) -> bool:
+        """Whether rows of the result are taken for its columns."""
+        (m, n, _), c = self.sizes, self.c
+        return self.plain and c[1] == 1 and (c[2] != 1 or n == 1 < m)
+
+    @property
+    def goes_to_blas(self) -> bool:
+        """Whether OpenBLAS is faster and can take it."""
+        return not any(self.narrow) and blas_is_faster(self.dtype, *self.sizes)
+
+    @property
+    def narrow(self) -> tuple[bool, bool]:
+        """Whether A and B lie in fewer bytes than they are computed with."""
+        a, b = self.sources
+        return a != self.dtype, b != self.dtype
+
+    def swap(self) -> _Problem:
+        """The transposed product: C^T = B^T A^T."""
+        (m, n, k), a, b, c = self.sizes, self.a, self.b, self.c
+        a, b, c = (b[0], b[2], b[1]), (a[0], a[2], a[1]), (c[0], c[2], c[1])
+        sources = self.sources[1], self.sources[0]
+        return self._replace(sizes=(n, m, k), a=a, b=b, c=c, sources=sources)
+
+
+def plan_matmul(
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    a: Triple,
+    b: Triple,
+    c: Triple,
+    dtype: str = "float",
+    epilogue: Epilogue | None = None,
+    accumulate: bool = False,
+    target: Machine | None = None,
+    blocking: Blocking | None = None,
+    blas: bool | None = None,
+    sources: tuple[str, str] | None = None,
+    room: int = 0,
+) -> MatmulPlan:
+    """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
+
+    Strides are in elements: a by batch, row, k; b by batch, k, column; c by batch, row,
+    column. dtype is "float" or "double"; of a float product `sources` may tell that A
+    and B lie in memory as "half", "bfloat" or "int8", such an A side by side along rows
+    or columns. The order of each sum depends on sizes, strides and machine, not on
+    threads or sources. blas: whether OpenBLAS takes what it can (None: where it is
+    faster). room: bytes of scratch memory that each worker should do with (0: any);
+    blocks are smaller where they have to be, with the same sums.
+    """
+    own, lie = target or machine(), sources or (dtype, dtype)
+    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie, room)
+    return _planned(given, epilogue, accumulate, blocking, blas)
+
+
+@cached(1024)
+def _planned(
+    given: _Problem,
+    epilogue: Epilogue | None,
+    accumulate: bool,
+    blocking: Blocking | None,
+    blas: bool | None,
+) -> MatmulPlan:
+    """The plan of a product, made once for equal ones."""
+    swapped = given.swaps
+    problem = given.swap() if swapped else given
+    wide = not any(problem.narrow)
+    if problem.goes_to_blas if blas is None else wide and blas:
+        found = _by_blas(problem, accumulate, swapped)
+        if found is not None:
+            return found
+    cut = _lawful(problem, blocking)
+    extra = epilogue or Epilogue("", lambda b, x, site: None)
+    structure = Structure(
+        problem.dtype,
+        problem.c[2] == 1,
+        accumulate,
+        extra.key or None,
+        extra.pointers,
+        extra.integers,
+    )
+    made = kernel(problem.machine, structure, epilogue)
+    return MatmulPlan(
+        made.name,
+        made.text,
+        _functions(problem, cut),
+        *_numbers(problem, cut),
+        swapped,
+    )
+
+
+def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
+    values = _fields(problem, cut)
+    total = problem.batch * values["blocks_m"] * values["blocks_n"]
+    return Numbers(
+        tuple([values[name] for name in FIELDS]),
+        total,
+        grain(problem.machine, (problem.batch, *problem.sizes), problem.size, total),
+        values["scratch"],
+    )
+
+
+def _lies(b: Triple) -> str:
+    """What is consecutive in B."""
+    return "rows" if b[2] == 1 else "columns" if b[1] == 1 else "nothing"
+
+
+def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan | None:
+    """The product by OpenBLAS, if that can do it."""
+    address = blas_address(problem.dtype) if problem.plain else 0
+    fields = blas_fields(problem.sizes, problem.a, problem.b, problem.c, address)
+    if fields is None:
+        return None
+    made = blas_kernel(problem.dtype, accumulate)
+    total = problem.batch * fields["blocks_m"] * fields["blocks_n"]
+    arguments = tuple(fields[name] for name in BLAS_FIELDS)
+    return MatmulPlan(made.name, made.text, (), arguments, total, 1, 0, swapped)
+
+
+def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
+    """The blocking asked for, as sizes and strides allow it, or the best known."""
+    (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
+    own, size = problem.machine, problem.size
+    cut = wanted or choose(own, size, (problem.batch, m, n, k), a, b)
+    tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
+    if tiles == "dot" and (a[1] != 1 or b[0] != 1):
+        tiles = "tall"
+    if tiles == "tall" and m // blocks_m <= tile_size(own, size, "flat")[0]:
+        tiles = "flat"
+    narrow_a, narrow_b = problem.narrow
+    block_n = most(1, least(cut.block_n, n))
+    packed = cut.packed or b[1] != 1
+    if narrow_b and not packed:  # else each tile widens it, whole vectors of it
+        few = m // blocks_m <= WIDENED * tile_size(own, size, tiles)[0]
+        packed = not few or not _fits(problem, block_n)
+    if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
+        tiles = "flat"
+    lawful = Blocking(
+        tiles,
+        blocks_m,
+        block_n,
+        most(1, k if tiles in AT_ONCE else least(cut.block_k, k)),
+        tiles != "dot" and packed,
+        (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
+        cut.held,
+        cut.ahead * (b[1] == 1),
+        cut.far,
+    )
+    return _narrowed(problem, lawful) if problem.room else lawful
+
+
+def _narrowed(problem: _Problem, cut: Blocking) -> Blocking:
+    """The blocking with lower blocks of rows, so that its scratch memory has room."""
+    m, least = problem.sizes[0], tile_size(problem.machine, problem.size, cut.tiles)[0]
+    while _fields(problem, cut)["scratch"] > problem.room:
+        if m // (2 * cut.blocks_m) < least:
+            break
+        cut = cut._replace(blocks_m=2 * cut.blocks_m)
+    return cut
+
+
+def _fits(problem: _Problem, block_n: int) -> bool:
+    """Whether columns are whole vectors, or the machine can mask the last one."""
+    lanes = problem.machine.lanes(problem.dtype)
+    return problem.machine.masks or not (problem.sizes[1] % lanes or block_n % lanes)
+
+
+def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
+    """What the kernel calls, in the order of FUNCTIONS."""
+    own, dtype = problem.machine, problem.dtype
+    pack = _PACKS[_lies(problem.b)]
+    a_lies, b_lies = problem.sources
+    if cut.tiles == "dot":
+        tile = dot_function(own, dtype, problem.sources)
+    elif cut.tiles == "row":
+        tile = row_function(own, dtype, b_lies)
+    else:
+        widths = FLAT if cut.tiles == "flat" else TALL
+        tile = tile_function(own, dtype, widths, dtype if cut.packed else b_lies)
+    return tile, pack(own, dtype, b_lies), copy_block(own, dtype, a_lies)
+
+
+def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
+    """The integers of the kernel by name."""
+    (m, n, k), size = problem.sizes, problem.size
+    tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
+    sizes = *map(size_of, problem.sources), size
+    strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
+    steps = [each * s for each, own in strides for s in own]
+    fields = dict(zip(FIELDS, steps, strict=False))
+    fields |= {"m": m, "n": n, "k": k, "tile_m": tile_m, "tile_n": tile_n}
+    fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
+    blocks_n = -(-n // cut.block_n)
+    fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
+    ragged = 2 if problem.machine.masks or cut.tiles in AT_ONCE else 1
+    direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
+    packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
+    width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
+    fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}
+    fields["ahead"] = -(-width * sizes[1] // size // 64) * cut.ahead
+    at_sums = cut.block_k * width if packed else 0
+    sums = _kept_sums(fields, cut, width)
+    fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}
+    scratch = at_sums + sums + fields.pop("bytes")
+    return fields | {"scratch": -(-scratch // 64) * 64}
+
+
+def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
+    """Bytes of the sums that do not go to C, with the steps between them filled in.
+
+    One tile if the sum has one block of k; else every tile of a block of C, or of its
+    last panel where only that is not written to C.
+    """
+    tile = fields["tile_m"] * width
+    several = fields["k"] > cut.block_k
+    rows = -(-fields["m"] // cut.blocks_m)
+    tiles = -(-rows // fields["tile_m"])
+    panel = tiles * tile if several else tile
+    all_panels = several and not fields["direct"]
+    fields["step_tile"] = tile if several else 0
+    fields["step_panel"] = panel if all_panels else 0
+    return panel * -(-cut.block_n // fields["tile_n"]) if all_panels else panel
+
+
+def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
+    """How the copy of a block of A lies: rows along k or m, an odd number of lines."""
+    size, along_k = problem.size, problem.a[2] == 1
+    rows = -(-problem.sizes[0] // cut.blocks_m)
+    outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
+    row = (-(-inner * size // 64) | 1) * 64  # odd, so that rows spread over the cache
+    return {
+        "copied": (2 if along_k else 1) if cut.copied else 0,
+        "copy_row": row if along_k else size,
+        "copy_k": size if along_k else row,
+        "bytes": row * outer if cut.copied else 0,
+    }

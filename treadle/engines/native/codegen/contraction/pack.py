@@ -1,0 +1,165 @@
+"""Copies of blocks of A and B into scratch memory, where tiles read them well.
+
+A panel of B is k rows of a few whole vectors of columns. Lanes past the last column
+hold anything: their sums are never stored. What lies in memory as `source` is widened.
+"""
+
+from __future__ import annotations
+
+from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.source import (
+    load_wide,
+    memory_type,
+    widened,
+)
+from treadle.engines.native.codegen.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    least,
+)
+from treadle.engines.native.codegen.contraction.transpose import transpose
+from treadle.engines.native.codegen.texts import lasting
+
+__all__ = ["copy_block", "pack_general", "pack_rows", "pack_transposed"]
+
+_PANEL = [
+    ("source", "ptr"),
+    ("k_b", "i64"),
+    ("column_b", "i64"),
+    ("k", "i64"),
+    ("columns", "i64"),
+    ("panel", "ptr"),
+    ("row", "i64"),
+]  # strides and `row`, the size of a row of the panel, in bytes
+_COPY = [
+    ("source", "ptr"),
+    ("step", "i64"),
+    ("rows", "i64"),
+    ("columns", "i64"),
+    ("target", "ptr"),
+    ("target_step", "i64"),
+]
+
+
+@lasting
+def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
+    """The panel of a B whose columns are consecutive: rows are copied."""
+    b = Builder("NAME", _PANEL)
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    kind = vector(dtype, count)
+
+    def copy(first: Value, vectors: int, mask: Value | None) -> None:
+        start = b.offset(arg["source"], first, memory_type(source))
+        panel = b.offset(arg["panel"], first, dtype)
+        with b.loop(b.i64(0), arg["k"], b.i64(1), [start, panel]) as over_k:
+            x, y = over_k.values
+            for j in range(vectors):
+                at = b.offset(x, b.i64(j * count), memory_type(source))
+                held = load_wide(b, kind, at, source, mask)
+                b.store(held, b.offset(y, b.i64(j), kind))
+            over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
+
+    one, two = b.i64(count), b.i64(2 * count)
+    pairs = b.sub(arg["columns"], b.srem(arg["columns"], two))
+    whole = b.sub(arg["columns"], b.srem(arg["columns"], one))
+    with b.loop(b.i64(0), pairs, two) as over:
+        copy(over.index, 2, None)
+    with b.loop(pairs, whole, one) as over:
+        copy(over.index, 1, None)
+    with b.loop(whole, arg["columns"], one) as over:
+        copy(over.index, 1, lanes_below(b, b.sub(arg["columns"], over.index), count))
+    b.ret()
+    return join("pack_rows", [b])
+
+
+@lasting
+def pack_general(machine: Machine, dtype: str, source: str) -> Function:
+    """The panel of a B of any strides, element by element."""
+    b = Builder("NAME", _PANEL)
+    arg = b.arguments
+    size = b.i64(machine.vector // machine.lanes(dtype))
+    with b.loop(b.i64(0), arg["k"], b.i64(1), [arg["source"], arg["panel"]]) as over_k:
+        x, y = over_k.values
+        with b.loop(b.i64(0), arg["columns"], b.i64(1), [x, y]) as over:
+            own, to = over.values
+            b.store(widened(b, b.load(memory_type(source), own), source), to)
+            over.next([b.offset(own, arg["column_b"], "i8"), b.offset(to, size, "i8")])
+        over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
+    b.ret()
+    return join("pack_general", [b])
+
+
+@lasting
+def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
+    """The panel of a B that is consecutive along k: squares are transposed."""
+    b = Builder("NAME", _PANEL)
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    kind, memory = vector(dtype, count), memory_type(source)
+    left = b.srem(arg["k"], b.i64(count))
+    whole = b.sub(arg["k"], left)
+    mask = lanes_below(b, left, count)
+    last = b.sub(arg["columns"], b.i64(1))
+    with b.loop(b.i64(0), arg["columns"], b.i64(count)) as over:
+        sources = []
+        for c in range(count):  # past the end, the last column again
+            column = least(b, b.add(over.index, b.i64(c)), last)
+            start = b.mul(column, arg["column_b"])
+            sources.append(b.offset(arg["source"], start, "i8"))
+        panel = b.offset(arg["panel"], over.index, dtype)
+        with b.loop(b.i64(0), whole, b.i64(count), [panel]) as over_k:
+            places = [b.offset(p, over_k.index, memory) for p in sources]
+            to = over_k.values[0]
+            rows = [load_wide(b, kind, p, source) for p in places]
+            for x in transpose(b, rows):
+                b.store(x, to)
+                to = b.offset(to, arg["row"], "i8")
+            over_k.next([to])
+        with b.when(b.compare("sgt", left, b.i64(0))):
+            places = [b.offset(p, whole, memory) for p in sources]
+            rows = [load_wide(b, kind, p, source, mask) for p in places]
+            _store_some(b, transpose(b, rows), over_k.values[0], left)
+    b.ret()
+    return join("pack_transposed", [b])
+
+
+def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
+    """Store the first `count` vectors, at least one, a row of the panel apart."""
+    done = b.label("done")
+    for i, x in enumerate(rows):
+        b.store(x, to)
+        to = b.offset(to, b.arguments["row"], "i8")
+        following = b.label("row")
+        b.branch_if(b.compare("sgt", count, b.i64(i + 1)), following, done)
+        b.start(following)
+    b.branch(done)
+    b.start(done)
+
+
+@lasting
+def copy_block(machine: Machine, dtype: str, source: str) -> Function:
+    """copy(source, step, rows, columns, target, target step): consecutive columns."""
+    b = Builder("NAME", _COPY)
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    kind, memory = vector(dtype, count), memory_type(source)
+    left = b.srem(arg["columns"], b.i64(count))
+    whole = b.sub(arg["columns"], left)
+    mask = lanes_below(b, left, count)
+    some = b.compare("sgt", left, b.i64(0))
+    start = [arg["source"], arg["target"]]
+    with b.loop(b.i64(0), arg["rows"], b.i64(1), start) as rows:
+        x, y = rows.values
+        with b.loop(b.i64(0), whole, b.i64(count)) as over:
+            held = load_wide(b, kind, b.offset(x, over.index, memory), source)
+            b.store(held, b.offset(y, over.index, dtype))
+        with b.when(some):
+            held = load_wide(b, kind, b.offset(x, whole, memory), source, mask)
+            b.store(held, b.offset(y, whole, dtype))
+        further = b.offset(y, arg["target_step"], "i8")
+        rows.next([b.offset(x, arg["step"], "i8"), further])
+    b.ret()
+    return join("copy_block", [b])

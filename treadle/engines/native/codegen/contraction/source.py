@@ -1,0 +1,50 @@
+"""How an operand lies in memory: as it is computed with, or in fewer bytes.
+
+Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost.
+"""
+
+from __future__ import annotations
+
+from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
+
+__all__ = ["load_wide", "memory_type", "size_of", "widened"]
+
+# By name: the LLVM type of an element in memory, and its bytes.
+_MEMORY = {
+    "float": ("float", 4),
+    "double": ("double", 8),
+    "half": ("half", 2),
+    "bfloat": ("i16", 2),
+    "int8": ("i8", 1),
+}
+
+
+def memory_type(source: str) -> str:
+    """The LLVM type of an element in memory."""
+    return _MEMORY[source][0]
+
+
+def size_of(source: str) -> int:
+    """The bytes of an element in memory."""
+    return _MEMORY[source][1]
+
+
+def widened(b: Builder, x: Value, source: str) -> Value:
+    """A loaded element, or a vector of them, as it is computed with."""
+    if source == "half":
+        return b.convert("fpext", x, "float")
+    if source == "int8":
+        return b.convert("sitofp", x, "float")
+    if source == "bfloat":
+        bits = b.convert("zext", x, "i32")
+        return b.convert("bitcast", b.shl(bits, b.constant(bits.type, 16)), "float")
+    return x
+
+
+def load_wide(
+    b: Builder, kind: str, place: Value, source: str, mask: Value | None = None
+) -> Value:
+    """A vector of type `kind` from memory in which elements lie as `source`."""
+    own = vector(memory_type(source), lanes(kind))
+    x = b.load(own, place) if mask is None else b.masked_load(own, place, mask)
+    return widened(b, x, source)

@@ -1,0 +1,84 @@
+"""Functions of one text, their names by content, and pieces of IR they share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.base.caches import Cache
+from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
+from treadle.engines.native.codegen.texts import Function, kept_text
+
+__all__ = [
+    "Function",
+    "join",
+    "kept",
+    "lanes_below",
+    "least",
+    "opaque",
+    "prefetch",
+    "shuffle",
+]
+
+MOST = 4096  # texts that are kept
+
+
+def join(kind: str, builders: Sequence[Builder]) -> Function:
+    """One text of several functions; "NAME" in them becomes `kind` and a hash."""
+    declared: dict[str, str] = {}
+    bodies = []
+    for b in builders:
+        declared |= b.declared
+        head = ", ".join(f"{t} %{n}" for n, t in b.parameters)
+        body = "\n".join(b.lines)
+        bodies.append(f"define {b.returns} @{b.name}({head}) {{\n{body}\n}}")
+    text = "\n".join([*sorted(declared.values()), *bodies])
+    name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return Function(name, text.replace("NAME", name))
+
+
+def kept(
+    known: Cache[Any, Function], key: Any, fact: str, make: Callable[[], Function]
+) -> Function:
+    """The function of a key, made once.
+
+    It is kept on disk by a `fact` that says the same in every process, if there is one.
+    """
+    found = known.get(key)
+    if found is None:
+        found = kept_text(fact, make) if fact else make()
+        known[key] = found
+    return found
+
+
+def opaque(b: Builder, x: Value) -> Value:
+    """x in a register, while the optimizer no longer knows where it came from."""
+    return b.define(x.type, f'call {x.type} asm "", "=r,0"({x})')
+
+
+def prefetch(b: Builder, place: Value, nearness: int, write: bool = False) -> None:
+    """Ask for the line of an address, into the first cache (3) or the second (2)."""
+    flags = [Value(str(int(x)), "i32") for x in (write, nearness, 1)]
+    b.call("llvm.prefetch.p0", "void", [place, *flags])
+
+
+def least(b: Builder, x: Value, y: Value) -> Value:
+    """The smaller of two integers."""
+    return b.select(b.compare("slt", x, y), x, y)
+
+
+def lanes_below(b: Builder, bound: Value, count: int) -> Value:
+    """The mask of `count` lanes that is true below a bound."""
+    edge = b.splat(b.convert("trunc", bound, "i32"), count)
+    return b.compare("slt", b.sequence("i32", count), edge)
+
+
+def shuffle(
+    b: Builder, x: Value, y: Value, pick: Callable[[int], int], count: int = 0
+) -> Value:
+    """Lane l of the result is lane pick(l) of x and y side by side."""
+    count = count or lanes(x.type)
+    body = ", ".join(f"i32 {pick(lane)}" for lane in range(count))
+    kind = vector(x.type.split()[-1].rstrip(">"), count)
+    return b.define(kind, f"shufflevector {x}, {y}, <{count} x i32> <{body}>")

@@ -1,0 +1,284 @@
+"""The register tile: h rows by v vectors of C, summed over k in registers.
+
+One machine function holds many heights and widths and is chosen into by a switch, so
+that no shape asks for new code. A is read by broadcast with any two strides, B by whole
+vectors, one row of the panel per step of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.source import load_wide, size_of
+from treadle.engines.native.codegen.contraction.text import (
+    Function,
+    join,
+    lanes_below,
+    least,
+    opaque,
+    prefetch,
+)
+from treadle.engines.native.codegen.texts import lasting
+
+__all__ = [
+    "FLAT",
+    "PARAMETERS",
+    "TALL",
+    "add_product",
+    "rows_of_tile",
+    "tile_function",
+]
+
+TERMS = 128  # of a sum in registers; longer ones are sums of such sums
+TALL = (1, 2)  # widths in vectors of the panels of tall products
+FLAT = (1, 2, 3, 4)  # and of those with few rows
+PARAMETERS = [
+    ("a", "ptr"),
+    ("row_a", "i64"),
+    ("k_a", "i64"),
+    ("b", "ptr"),
+    ("k_b", "i64"),
+    ("column_b", "i64"),
+    ("k", "i64"),
+    ("out", "ptr"),
+    ("row_out", "i64"),
+    ("again", "i64"),
+    ("ahead", "ptr"),
+    ("step_ahead", "i64"),
+    ("height", "i64"),
+    ("columns", "i64"),
+]
+
+
+def rows_of_tile(machine: Machine, width: int) -> int:
+    """The most rows of a tile `width` vectors wide: its sums fill the registers.
+
+    Left free are the vectors of B and one broadcast element of A.
+    """
+    held = width if machine.registers >= 32 else min(width, 2)
+    return min((machine.registers - 1 - held) // width, 14)
+
+
+@lasting
+def tile_function(
+    machine: Machine, dtype: str, widths: tuple[int, ...], source: str
+) -> Function:
+    """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
+
+    `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,
+    i < k, are prefetched into the second cache by all but the smallest tiles. Columns
+    of b and out lie side by side; where the machine has masks none past the last is
+    touched, elsewhere whole vectors are read and written. b lies in memory as `source`.
+
+    Rows cut evenly never make tiles of less than half the height, so the function for
+    tall products leaves those out.
+    """
+    tallest = rows_of_tile(machine, max(widths))
+    smallest = 1 if widths == FLAT else (tallest + 1) // 2
+    shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
+    b = Builder("NAME", PARAMETERS)
+    builders = [b]
+    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
+    cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
+    count = machine.lanes(dtype)
+    width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
+    shape = b.add(b.mul(b.arguments["height"], b.i64(16)), width)
+    b.emit(f"switch {shape}, label %none [{cases}]")
+    for h, v in shapes:
+        b.start(f"s{h}x{v}")
+        b.emit(f"tail call void @NAME.{h}x{v}({given})")
+        b.ret()
+        builders.append(_tile(machine, dtype, h, v, source))
+    b.start("none")
+    b.emit("unreachable")
+    return join("tile", builders)
+
+
+def _tile(
+    machine: Machine, dtype: str, height: int, width: int, source: str
+) -> Builder:
+    """One shape of tile as a function of its own."""
+    b = Builder(f"NAME.{height}x{width}", PARAMETERS, "internal void")
+    arg = b.arguments
+    count = machine.lanes(dtype)
+    kind = vector(dtype, count)
+    masks: list[Value | None] = [None] * width
+    if machine.masks:
+        edge = b.sub(arg["columns"], b.i64((width - 1) * count))
+        masks[-1] = lanes_below(b, edge, count)
+    places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
+    sums = _in_blocks(b, machine, (dtype, source), kind, height, masks)
+    load, fresh = b.label("load"), b.label("fresh")
+    b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
+    for again in (False, True):
+        b.start(load if again else fresh)
+        for i, (x, p) in enumerate(zip(sums, places, strict=True)):
+            mask = masks[i % width]
+            y = b.fadd(_load(b, kind, p, mask), x) if again else x
+            if mask is None:
+                b.store(y, p)
+            else:
+                b.masked_store(y, p, mask)
+        b.ret()
+    return b
+
+
+def _load(b: Builder, kind: str, place: Value, mask: Value | None) -> Value:
+    return b.load(kind, place) if mask is None else b.masked_load(kind, place, mask)
+
+
+def _places(
+    b: Builder, base: Value, step: Value, height: int, width: int, size: int
+) -> list[Value]:
+    """The address of every vector of the tile, row after row."""
+    found = []
+    row = base
+    for i in range(height):
+        if i:
+            row = b.offset(row, step, "i8")
+        for j in range(width):
+            found.append(b.offset(row, b.i64(j * size), "i8") if j else row)
+    return found
+
+
+def _in_blocks(
+    b: Builder,
+    machine: Machine,
+    sources: tuple[str, str],
+    kind: str,
+    height: int,
+    masks: Sequence[Value | None],
+) -> list[Value]:
+    """The sums over k: those of blocks of TERMS are added up in memory."""
+    arg, count = b.arguments, height * len(masks)
+    rows, twice = _row_pointers(b, height)
+    held = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
+    places = [b.offset(held, b.i64(i), kind) for i in range(count)]
+    zero = Value("zeroinitializer", kind)
+    several = b.compare("sgt", arg["k"], b.i64(TERMS))
+    with b.when(several):
+        for place in places:
+            b.store(zero, place)
+    carried = [arg["k"], arg["b"], arg["ahead"], *rows]
+    before, block, more, last = b.block, *map(b.label, ("block", "more", "last"))
+    b.branch(block)
+    b.start(block)
+    names = [b.define(x.type, "") for x in carried]
+    at = len(b.lines) - len(names)
+    own = least(b, names[0], b.i64(TERMS))
+    left = b.sub(names[0], own)
+    following, sums = _over_k(
+        b, machine, sources, own, names[1:], twice, [zero] * count, masks
+    )
+    b.branch_if(b.compare("sgt", left, b.i64(0)), more, last)
+    b.start(more)
+    for x, place in zip(sums, places, strict=True):
+        b.store(b.fadd(b.load(kind, place), x), place)
+    _close(b, names, carried, [left, *following], at, before)
+    b.branch(block)
+    b.start(last)
+    return _also(b, several, sums, places)
+
+
+def _also(
+    b: Builder, several: Value, sums: list[Value], places: Sequence[Value]
+) -> list[Value]:
+    """The sums of the last block, with those of others where there are several."""
+    before, add, end = b.block, b.label("add"), b.label("end")
+    b.branch_if(several, add, end)
+    b.start(add)
+    whole = [b.fadd(b.load(x.type, p), x) for x, p in zip(sums, places, strict=True)]
+    b.branch(end)
+    b.start(end)
+    return [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{add}]")
+        for x, y in zip(sums, whole, strict=True)
+    ]
+
+
+def _over_k(
+    b: Builder,
+    machine: Machine,
+    sources: tuple[str, str],
+    terms: Value,
+    pointers: list[Value],
+    twice: Value,
+    sums: list[Value],
+    masks: Sequence[Value | None],
+) -> tuple[list[Value], list[Value]]:
+    """The loop over some terms, tested at its end and left out for an empty sum: where
+    the next terms lie, and the sums.
+    """
+    arg, (dtype, source) = b.arguments, sources
+    step = machine.lanes(dtype) * size_of(source)
+    width = len(masks)
+    height = len(sums) // width
+    before, loop, end = b.block, b.label("loop"), b.label("end")
+    rows = pointers[2:]
+    b.branch_if(b.compare("sgt", terms, b.i64(0)), loop, end)
+    b.start(loop)
+    carried = [terms, *pointers, *sums]
+    names = [b.define(x.type, "") for x in carried]
+    at = len(b.lines) - len(names)
+    left, row_b, ahead = names[:3]
+    rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
+    if len(sums) >= 8 and width > 1:
+        prefetch(b, ahead, 2)
+    ys = [
+        load_wide(b, sums[0].type, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
+        for j, mask in enumerate(masks)
+    ]
+    after = []
+    for i in range(height):
+        place = rows_a[i // 3]
+        if i % 3:
+            place = b.offset(place, arg["row_a"] if i % 3 == 1 else twice, "i8")
+        x = b.splat(b.load(dtype, place), machine.lanes(dtype))
+        for j in range(width):
+            after.append(add_product(b, machine, x, ys[j], inner[i * width + j]))
+    following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
+    following += [b.offset(ahead, arg["step_ahead"], "i8")]
+    following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
+    _close(b, names, carried, [*following, *after], at, before)
+    b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
+    b.start(end)
+    found = [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{loop}]")
+        for x, y in zip(carried[1:], [*following[1:], *after], strict=True)
+    ]
+    return found[: len(pointers)], found[len(pointers) :]
+
+
+def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
+    """A pointer to every third row of A, and twice the row stride.
+
+    They are made opaque: else LLVM walks from row to row by one chain of additions,
+    which takes longer than the products of a narrow tile.
+    """
+    step = b.arguments["row_a"]
+    twice = b.shl(step, b.i64(1))
+    rows = [b.arguments["a"]]
+    for _ in range((height - 1) // 3):
+        rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
+    return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
+
+
+def _close(
+    b: Builder,
+    names: Sequence[Value],
+    first: Sequence[Value],
+    then: Sequence[Value],
+    at: int,
+    before: str,
+) -> None:
+    """Write the phi nodes of a loop of one block, whose lines were kept free."""
+    for k, (own, x, y) in enumerate(zip(names, first, then, strict=True)):
+        pairs = f"[{x.name}, %{before}], [{y.name}, %{b.block}]"
+        b.lines[at + k] = f"  {own.name} = phi {own.type} {pairs}"
+
+
+def add_product(b: Builder, machine: Machine, x: Value, y: Value, z: Value) -> Value:
+    """x y + z; in two roundings where the machine has no fused instruction."""
+    return b.fma(x, y, z) if machine.fused else b.fadd(b.fmul(x, y), z)

@@ -1,0 +1,76 @@
+"""What a plan is: kernels with their arguments, to run in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treadle.base.symbolic import most, truncated
+from treadle.engines.native.codegen.contraction.text import Function
+
+__all__ = ["Pointer", "Plan", "Step", "step"]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An operand by name and a shift in bytes.
+
+    "x", "w", "y"; "workspace" and "scratch", both on a 64 byte boundary; "extra", which
+    stands for all pointers of the epilogue.
+    """
+
+    name: str
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel and its arguments: pointers, addresses of `functions`, integers.
+
+    Where `pointers` has an "extra" the epilogue's integers follow the arguments, also
+    if it has no pointers. `scratch` bytes are for each worker. What is `constant` reads
+    nothing but w: the workspace it wrote stays good while w and the plan do.
+    """
+
+    name: str
+    text: str
+    functions: tuple[Function, ...]
+    pointers: tuple[Pointer, ...]
+    arguments: tuple[int, ...]
+    total: int
+    grain: int
+    scratch: int
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps to run in order; `workspace` bytes live from the first to the last."""
+
+    steps: tuple[Step, ...]
+    workspace: int
+
+
+def step(
+    made: Function,
+    functions: Sequence[Function],
+    pointers: Sequence[Pointer],
+    arguments: Sequence[int],
+    items: tuple[int, float],
+    scratch: int,
+    constant: bool = False,
+) -> Step:
+    """A step of `items` = (how many, seconds of all), some microseconds a part."""
+    total, seconds = items
+    grain = most(1, truncated(total * 4e-6 / max(seconds, 1e-9)))
+    return Step(
+        made.name,
+        made.text,
+        tuple(functions),
+        tuple(pointers),
+        tuple(arguments),
+        total,
+        grain,
+        scratch,
+        constant,
+    )

@@ -1,0 +1,213 @@
+"""The register tile over runs: sums over a list of places, not over one stretch of k.
+
+A convolution's sum is one over taps, each a stretch of channels, and its gradient's is
+one over rows of pixels. The sums stay in registers from the first run to the last.
+"""
+
+from __future__ import annotations
+
+from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.text import (
+    Function,
+    join,
+    opaque,
+    prefetch,
+)
+from treadle.engines.native.codegen.contraction.tile import (
+    FLAT,
+    TALL,
+    add_product,
+    rows_of_tile,
+)
+from treadle.engines.native.codegen.texts import lasting
+
+__all__ = ["RUN", "heights", "tile_function"]
+
+RUN = 3  # i64 of a run: where a begins, where b begins, both in bytes, and k
+_PARAMETERS = [
+    ("a", "ptr"),
+    ("row_a", "i64"),
+    ("k_a", "i64"),
+    ("b", "ptr"),
+    ("k_b", "i64"),
+    ("table", "ptr"),
+    ("runs", "i64"),
+    ("out", "ptr"),
+    ("row_out", "i64"),
+    ("again", "i64"),
+    ("ahead", "ptr"),
+    ("step_ahead", "i64"),
+    ("height", "i64"),
+    ("width", "i64"),
+]
+
+
+def heights(machine: Machine, widths: tuple[int, ...]) -> range:
+    """The heights of tiles there are; rows cut evenly need no smaller ones."""
+    tallest = rows_of_tile(machine, max(widths))
+    return range(1 if widths == FLAT else (tallest + 1) // 2, tallest + 1)
+
+
+@lasting
+def tile_function(
+    machine: Machine, dtype: str, flat: bool, lanes: bool = False
+) -> Function:
+    """out[i, :] (+)= sum over runs and k of a[i, k] b[k, :] for i < height.
+
+    With `lanes` a too is a vector: out[i, :] (+)= the sum of a[i, k, :] b[k, :].
+    Strides are in bytes, k of a run is positive, `width` counts whole vectors.
+    `again` asks for the sum with what out holds.
+    """
+    widths = FLAT if flat else TALL
+    shapes = [(h, v) for v in widths for h in heights(machine, widths)]
+    b = Builder("NAME", _PARAMETERS)
+    builders = [b]
+    given = ", ".join(f"{kind} %{name}" for name, kind in _PARAMETERS)
+    cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
+    shape = b.add(b.mul(b.arguments["height"], b.i64(16)), b.arguments["width"])
+    b.emit(f"switch {shape}, label %none [{cases}]")
+    for h, v in shapes:
+        b.start(f"s{h}x{v}")
+        b.emit(f"tail call void @NAME.{h}x{v}({given})")
+        b.ret()
+        builders.append(_Tile(machine, dtype, h, v, lanes).build())
+    b.start("none")
+    b.emit("unreachable")
+    return join("runs", builders)
+
+
+class _Tile:
+    """One shape of tile as a function of its own."""
+
+    def __init__(
+        self, machine: Machine, dtype: str, height: int, width: int, wide: bool
+    ) -> None:
+        self.machine = machine
+        self.wide = wide  # a is read by vectors
+        self.dtype = dtype
+        self.height = height
+        self.width = width
+        self.lanes = machine.lanes(dtype)
+        self.kind = vector(dtype, self.lanes)
+        self.b = Builder(f"NAME.{height}x{width}", _PARAMETERS, "internal void")
+
+    def build(self) -> Builder:
+        b, arg = self.b, self.b.arguments
+        sums = self._over_runs()
+        load, fresh = b.label("load"), b.label("fresh")
+        b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
+        for again in (False, True):
+            b.start(load if again else fresh)
+            row = arg["out"]
+            for i in range(self.height):
+                for j in range(self.width):
+                    at = self._beside(row, j)
+                    x = sums[i * self.width + j]
+                    b.store(b.fadd(b.load(self.kind, at), x) if again else x, at)
+                row = b.offset(row, arg["row_out"], "i8")
+            b.ret()
+        return b
+
+    def _beside(self, place: Value, j: int) -> Value:
+        b = self.b
+        return b.offset(place, b.i64(j * self.machine.vector), "i8") if j else place
+
+    def _over_runs(self) -> list[Value]:
+        """The loop over runs, around that over k."""
+        b, arg = self.b, self.b.arguments
+        count = self.height * self.width
+        zeros = [Value("zeroinitializer", self.kind)] * count
+        before, loop, end = b.block, b.label("runs"), b.label("end")
+        b.branch_if(b.compare("sgt", arg["runs"], b.i64(0)), loop, end)
+        b.start(loop)
+        first = [arg["runs"], arg["table"], arg["ahead"], *zeros]
+        names, at = self._phis(first)
+        left, table, ahead, sums = names[0], names[1], names[2], names[3:]
+        a, other, k = (
+            b.load("i64", b.offset(table, b.i64(i), "i64")) for i in range(RUN)
+        )
+        own = b.offset(arg["a"], a, "i8"), b.offset(arg["b"], other, "i8")
+        ahead, *after = self._over_k(*own, k, ahead, sums)
+        then = [
+            b.sub(left, b.i64(1)),
+            b.offset(table, b.i64(RUN), "i64"),
+            ahead,
+            *after,
+        ]
+        self._close(names, first, then, at, before)
+        b.branch_if(b.compare("sgt", then[0], b.i64(0)), loop, end)
+        last = b.block
+        b.start(end)
+        return [
+            b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{last}]")
+            for x, y in zip(zeros, after, strict=True)
+        ]
+
+    def _over_k(
+        self, a: Value, row_b: Value, k: Value, ahead: Value, sums: list[Value]
+    ) -> list[Value]:
+        """One run: a loop of one block, left at its end."""
+        b, arg = self.b, self.b.arguments
+        rows, twice = self._rows(a)
+        before, loop, end = b.block, b.label("loop"), b.label("end")
+        b.branch(loop)
+        b.start(loop)
+        first = [k, row_b, ahead, *rows, *sums]
+        names, at = self._phis(first)
+        left, place_b, line = names[:3]
+        rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
+        if len(sums) >= 8:
+            prefetch(b, line, 2)
+        ys = [b.load(self.kind, self._beside(place_b, j)) for j in range(self.width)]
+        after: list[Value] = []
+        for i in range(self.height):
+            place = rows_a[i // 3]
+            if i % 3:
+                place = b.offset(place, arg["row_a"] if i % 3 == 1 else twice, "i8")
+            for x, y in zip(self._a(place), ys, strict=True):
+                z = inner[len(after)]
+                after.append(add_product(b, self.machine, x, y, z))
+        then = [b.sub(left, b.i64(1)), b.offset(place_b, arg["k_b"], "i8")]
+        then.append(b.offset(line, arg["step_ahead"], "i8"))
+        then += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
+        self._close(names, first, [*then, *after], at, before)
+        b.branch_if(b.compare("sgt", then[0], b.i64(0)), loop, end)
+        b.start(end)
+        return [then[2], *after]
+
+    def _a(self, place: Value) -> list[Value]:
+        """What a row of b is multiplied with."""
+        b = self.b
+        if self.wide:
+            places = [self._beside(place, j) for j in range(self.width)]
+            return [b.load(self.kind, p) for p in places]
+        return [b.splat(b.load(self.dtype, place), self.lanes)] * self.width
+
+    def _rows(self, a: Value) -> tuple[list[Value], Value]:
+        """A pointer to every third row of a, opaque to LLVM, and twice the stride."""
+        b, step = self.b, self.b.arguments["row_a"]
+        twice = b.shl(step, b.i64(1))
+        rows = [a]
+        for _ in range((self.height - 1) // 3):
+            rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
+        return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
+
+    # -- phi nodes, written when the end of a loop is known --------------------------
+
+    def _phis(self, first: list[Value]) -> tuple[list[Value], int]:
+        names = [self.b.define(x.type, "") for x in first]
+        return names, len(self.b.lines) - len(names)
+
+    def _close(
+        self,
+        names: list[Value],
+        first: list[Value],
+        then: list[Value],
+        at: int,
+        before: str,
+    ) -> None:
+        b = self.b
+        for k, (own, x, y) in enumerate(zip(names, first, then, strict=True)):
+            pairs = f"[{x.name}, %{before}], [{y.name}, %{b.block}]"
+            b.lines[at + k] = f"  {own.name} = phi {own.type} {pairs}"

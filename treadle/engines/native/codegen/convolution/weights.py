@@ -1,0 +1,322 @@
+"""The plan of the gradient of weights: sums of chunks, then the sum of those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from treadle.engines.native.codegen.contraction.machine import Machine, machine
+from treadle.engines.native.codegen.convolution import blocking
+from treadle.engines.native.codegen.convolution.dense import (
+    Dimension,
+    ordered_taps,
+    steps_of,
+    strip_bytes,
+    strip_fields,
+    x_shift,
+)
+from treadle.engines.native.codegen.convolution.fill import fill_function
+from treadle.engines.native.codegen.convolution.gradient import FIELDS, gradient_kernel
+from treadle.engines.native.codegen.convolution.pack import SUM, cleared, sum_kernel
+from treadle.engines.native.codegen.convolution.problem import (
+    Dense,
+    apart,
+    forward,
+    merged,
+)
+from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step, step
+from treadle.engines.native.codegen.convolution.tile import RUN, tile_function
+from treadle.program.convolution import Convolution
+
+__all__ = ["plan_weights"]
+
+
+def plan_weights(problem: Convolution, target: Machine | None = None) -> Plan:
+    """w = the gradient of weights, from x and the gradient y of the result."""
+    own = merged(apart(forward(problem)), True)
+    names = ("x", "y")
+    if not own.o * own.c * own.h.taps * own.w.taps:
+        return Plan((), 0)
+    if not own.n * own.h.count * own.w.count:  # there is nothing to sum up
+        sizes = (problem.o, problem.c // problem.groups, *problem.kernel)
+        return Plan((*cleared("w", problem.w, sizes, own.size),), 0)
+    if _is_product(own) and _is_better_turned(own):
+        own, names = _turned(own), ("y", "x")
+    found = _Weights(own, names, target or machine())
+    last = [] if found.direct else [found.total()]
+    return Plan((found.sums(), *last), found.workspace)
+
+
+def _is_product(own: Dense) -> bool:
+    """Whether x and y are alike: a row of pixels of some channels."""
+    if own.lanes:
+        return False
+    alone = own.h.taps == own.w.taps == own.h.count == own.w.stride == 1
+    return alone and own.w.inside and own.h.inside
+
+
+def _is_better_turned(own: Dense) -> bool:
+    """Few outputs to copy are best; for few pixels, outputs side by side in w."""
+    if own.n * own.w.count > 2048:
+        return own.o > own.c
+    return own.of_w[2] == 1 and own.of_w[1] != 1
+
+
+def _turned(own: Dense) -> Dense:
+    """The same with x and y in each other's place."""
+    return replace(
+        own,
+        c=own.o,
+        o=own.c,
+        h=replace(own.h, x=own.h.y, y=own.h.x),
+        w=replace(own.w, x=own.w.y, y=own.w.x),
+        of_x=own.of_y,
+        of_w=(own.of_w[0], own.of_w[2], own.of_w[1]),
+        of_y=own.of_x,
+        at=(own.at[2], own.at[1], own.at[0]),
+    )
+
+
+class _Weights:
+    """A gradient of weights, with all that is decided about it."""
+
+    def __init__(self, own: Dense, names: tuple[str, str], target: Machine) -> None:
+        self.own = own
+        self.names = names
+        self.machine = target
+        self.lanes = target.lanes(own.dtype)
+        self.blocks = blocks = blocking.pixel_blocks(own)
+        self.channels = own.channels // blocks.c
+        self.rows = -(-own.h.count // blocks.p)
+        self.columns = -(-own.w.count // blocks.q)
+        self.images = -(-own.n // blocks.n)
+        lanes = self.lanes if own.lanes else 1
+        self.strip = blocking.strip_of(own, self.channels, self.columns, lanes, True)
+        self.segments = self._segments()
+        shortest = min((k for _, _, k in self.segments), default=1)
+        self.tiles = blocking.tiles_for(target, shortest)
+        self.panel = self.tiles.vectors * self.lanes
+        self.k_b = self.tiles.vectors * target.vector
+        self.panels = -(-own.o // self.panel)
+        self.k = own.h.taps * own.w.taps * (own.c // blocks.c)
+        self.part = self.k * self.k_b
+        self.cuts = blocking.cuts_of(own, blocks, self.panel)
+        self.items = own.groups * blocks.c * self.panels
+        self.direct = self._is_direct()
+        self.workspace = self.cuts.chunks * self.items * self.part
+        self.workspace *= not self.direct
+        adjacent = own.of_y[2] == 1 and own.o % self.lanes == 0
+        self.y_in_place = adjacent and self.k <= 4 * self.tiles.rows
+
+    def _segments(self) -> list[tuple[int, int, int]]:
+        """Rows of sums that lie side by side in a strip, as `pieces` gives them."""
+        own = self.own
+        if not own.lanes:
+            return blocking.pieces(own, self.strip, self.channels)
+        taps = blocking.taps_of(own, self.strip)
+        return [(*taps[i][:2], own.w.taps) for i in range(0, len(taps), own.w.taps)]
+
+    def _is_long(self) -> bool:
+        """Whether blocks of pixels are read one after the other where they lie."""
+        own = self.own
+        alone = own.h.count == self.images == self.blocks.c == own.of_x[2] == 1
+        return alone and self.strip.in_place and own.n == 1
+
+    def _is_direct(self) -> bool:
+        """Whether tiles can write w: whole vectors of it, at even steps."""
+        own, w = self.own, self.own.w
+        whole = own.of_w[1] == 1 and own.o % self.lanes == 0
+        even = w.w == self.channels * own.of_w[2]
+        even = even or all(k == self.channels for _, _, k in self.segments)
+        return (
+            not own.lanes
+            and whole
+            and even
+            and self.cuts.chunks == 1
+            and not self.strip.folded
+        )
+
+    def sums(self) -> Step:
+        """The step that sums over each chunk of windows."""
+        own, size = self.own, self.own.size
+        values = self._fields()
+        table = [x for s in self.segments for x in (s[0], self._row(s[1]), s[2])]
+        total = self.cuts.chunks * own.groups * self.blocks.c * values["blocks_o"]
+        x, y = self.names
+        return step(
+            gradient_kernel(),
+            [
+                tile_function(self.machine, own.dtype, self.tiles.flat, own.lanes),
+                fill_function(self.machine, own.dtype, *steps_of(own)),
+                fill_function(self.machine, own.dtype, own.of_y[2], own.w.y),
+            ],
+            [
+                Pointer(x, x_shift(own, self.strip)),
+                Pointer(y, own.at[2] * size),
+                Pointer("w", own.at[1] * size) if self.direct else Pointer("workspace"),
+                Pointer("scratch"),
+            ],
+            [*(values[name] for name in FIELDS), *table],
+            (total, blocking.seconds(own)),
+            values["scratch"],
+        )
+
+    def _row(self, row: int) -> int:
+        """Where the sums of a tap's first channel lie, by its number of a row."""
+        if not self.direct:
+            return row * self.k_b
+        own = self.own
+        i, j = divmod(row // self.channels, own.w.taps)
+        return (i * own.h.w + j * own.w.w) * own.size
+
+    def _fields(self) -> dict[str, int]:
+        """The integers of the kernel by name."""
+        own, size, blocks, strip = self.own, self.own.size, self.blocks, self.strip
+        image = strip_bytes(strip, self.rows)
+        values = {
+            "x_n": own.of_x[0] * size,
+            "x_group": own.of_x[1] * size,
+            "x_block": self.channels * own.of_x[2] * size,
+            "y_n": own.of_y[0] * size,
+            "y_group": own.of_y[1] * size,
+            "y_o": own.of_y[2] * size,
+            "y_p": own.h.y * size,
+            "y_q": own.w.y * size,
+            "images": own.n,
+            "groups": own.groups,
+            "counts_p": own.h.count,
+            "counts_q": own.w.count,
+            "channels": self.channels,
+            "outputs": own.o,
+            "size": size,
+            "blocks_n": blocks.n,
+            "blocks_p": blocks.p,
+            "blocks_q": blocks.q,
+            "chunks": self.cuts.chunks,
+            "blocks_c": blocks.c,
+            "blocks_o": -(-own.o // self.cuts.block_o),
+            "block_o": self.cuts.block_o,
+            "in_place": int(strip.in_place),
+            "a_n": own.of_x[0] * size if strip.in_place else image,
+            "a_p": strip.a_p,
+            "a_q": strip.a_q,
+            "row_a": self._row_of_x() * size,
+            "a_panel": self.panel * size if own.lanes else 0,
+            "tile_m": self.tiles.rows,
+            "lanes": self.lanes,
+            "panel": self.panel,
+            "segments": len(self.segments),
+            "ahead": strip.a_q if self._is_long() else 0,
+            "merged": int(blocks.q == 1 and own.h.y == own.w.count * own.w.y),
+        }
+        panels = self.cuts.block_o // self.panel
+        values |= self._places_of_y()
+        values["at_y"] = at = (not strip.in_place) * self.images * image
+        at += (not self.y_in_place) * panels * values["b_panel"]
+        values["at_table"] = at
+        values["at_spare"] = at = at + 8 * RUN * self.images * self.rows
+        at += 8 * max(strip.folds * self.channels, self.panel)
+        values["scratch"] = -(-at // 64) * 64
+        values |= self._places_of_sums()
+        one = own if own.lanes else replace(own, c=self.channels)
+        return values | strip_fields(one, strip)
+
+    def _row_of_x(self) -> int:
+        """From a row of a tile to the next, which are channels or, of lanes, taps."""
+        own = self.own
+        if own.lanes:
+            return own.w.dilation * self.strip.pixel_pitch // own.size
+        single = self.strip.in_place and own.h.taps * own.w.taps == 1
+        return own.of_x[2] if single else 1
+
+    def _places_of_y(self) -> dict[str, int]:
+        """How the panels of y lie: pixel after pixel in scratch memory, or in place."""
+        own, size = self.own, self.own.size
+        if self.y_in_place:
+            steps = (own.of_y[0], own.h.y, own.w.y, self.panel)
+            places = [s * size for s in steps]
+        else:
+            row = self.columns * self.k_b
+            panel = self.images * self.rows * row
+            places = [self.rows * row, row, self.k_b, panel]
+        found = dict(zip(("b_n", "b_p", "b_q", "b_panel"), places, strict=True))
+        return found | {"y_in_place": int(self.y_in_place)}
+
+    def _places_of_sums(self) -> dict[str, int]:
+        """How the sums of chunks lie, in the workspace or in w."""
+        own, size = self.own, self.own.size
+        if self.direct:
+            c = own.of_w[2]
+            steps = (0, own.of_w[0], self.channels * c, self.panel, c)
+            places = [s * size for s in steps]
+        else:
+            block = self.panels * self.part
+            group = self.blocks.c * block
+            places = [own.groups * group, group, block, self.part, self.k_b]
+        names = ("out_chunk", "out_group", "out_block", "out_panel", "row_out")
+        return dict(zip(names, places, strict=True))
+
+    # -- from sums to weights --------------------------------------------------------
+
+    def total(self) -> Step:
+        """The step that adds the chunks and puts the sums where w wants them."""
+        own, size = self.own, self.own.size
+        by_output = own.of_w[1] != 1
+        values = {
+            "chunks": self.cuts.chunks,
+            "chunk_bytes": self.items * self.part,
+            "part_bytes": self.part,
+            "part_vectors": self.part // self.machine.vector,
+            "w_group": own.of_w[0] * size,
+            "w_block": self.channels * own.of_w[2] * size,
+            "w_panel": self.panel * own.of_w[1] * size,
+            "blocks": self.blocks.c,
+            "panels": self.panels,
+            "panel": self.panel,
+            "outputs": own.o,
+            "by_output": int(by_output),
+        }
+        values |= self._copies(by_output)
+        spare = 8 * max(values["folds"] * values["channels"], self.panel)
+        values["scratch"] = -(-spare // 64) * 64
+        return step(
+            sum_kernel(self.machine, own.dtype),
+            [fill_function(self.machine, own.dtype, 1, 1 if by_output else 0)],
+            [Pointer("w", own.at[1] * size), Pointer("workspace"), Pointer("scratch")],
+            [values[name] for name in SUM],
+            (self.items, self.workspace / 10e9),
+            values["scratch"],
+        )
+
+    def _copies(self, by_output: bool) -> dict[str, int]:
+        """The copies of one panel of sums, and the loops around them.
+
+        A copy takes outputs for positions and up to two dimensions of w that lie side
+        by side; or, where outputs lie side by side in w, it takes those.
+        """
+        size = self.own.size
+        single = replace(self.own, c=self.own.c // self.blocks.c)
+        dims, _, _ = ordered_taps(single, self.strip.folded, False)
+        values = {"folds": 1, "step_fold": 0, "channels": 1, "step_channel": size}
+        if by_output:
+            pitch = self.own.of_w[1] * size
+            values |= {"step": size, "count": 0, "pitch": pitch}
+            side = 1
+            for name, step_ in (("channels", "step_channel"), ("folds", "step_fold")):
+                if dims[0].source == side and dims[0].count > 1:
+                    one = dims.pop(0)
+                    values |= {name: one.count, step_: one.target * self.k_b}
+                    side *= one.count
+                else:
+                    break
+        else:
+            one = dims.pop(0)
+            values |= {"step": one.target * self.k_b, "count": one.count}
+            values["pitch"] = one.source * size
+        dims += [Dimension(1, 0, 0)] * (3 - len(dims))
+        for i, one in enumerate(
+            dims, 1
+        ):  # what is a source of weights is a target here
+            values[f"count_{i}"] = one.count
+            values[f"source_{i}"] = one.target * self.k_b
+            values[f"target_{i}"] = one.source * size
+        return values

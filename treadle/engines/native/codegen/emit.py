@@ -1,0 +1,318 @@
+"""From a kernel to LLVM IR: its loops, with each value computed where it first can be.
+
+The function reads its pointers and integers from `args`. Leading parallel loops become
+one range of work items, begin .. end, taken apart into the steps of each loop. A vector
+loop runs full vectors first and then once more under a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.engines.native.codegen.access import Access
+from treadle.engines.native.codegen.builder import (
+    F64,
+    I64,
+    PTR,
+    Builder,
+    Value,
+    lanes,
+    vector,
+)
+from treadle.engines.native.codegen.elements import compute_type
+from treadle.engines.native.codegen.scalars import apply
+from treadle.engines.native.system.host import host
+from treadle.graph.op import Op
+from treadle.loops.index import Axis, Parameter
+from treadle.loops.kernel import (
+    Accumulator,
+    Apply,
+    Counter,
+    Expression,
+    Fetch,
+    Fold,
+    Folded,
+    Inside,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    expressions,
+    replacing,
+    statements,
+)
+
+__all__ = ["SIGNATURE", "emit"]
+
+SIGNATURE = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]
+HEAVY = 24  # ops: a longer loop body is written once, under a mask
+
+
+class Emitter(Access):
+    """The state of one function that is being written."""
+
+    def __init__(
+        self, kernel: Kernel, name: str, builder: Builder | None = None
+    ) -> None:
+        super().__init__(kernel, builder or Builder(name, SIGNATURE))
+        self.carried: dict[Accumulator, Value] = {}
+        self.crossing: list[Accumulator] = []  # folds that run across lanes
+        for x in kernel.expressions:
+            if isinstance(x, Literal) and isinstance(x.value, Parameter):
+                self.scopes[0][x] = self._number(x)
+
+    # -- expressions -----------------------------------------------------------------
+
+    def value(self, x: Expression) -> Value:
+        """The value of an expression, computed now unless an outer loop has it."""
+        found = self.cached(x)
+        if found is not None:
+            return found
+        waiting = [x]
+        while waiting:  # bodies of loops are deep
+            last = waiting[-1]
+            inputs = last.inputs if isinstance(last, Apply) else ()
+            missing = [v for v in inputs if self.cached(v) is None]
+            if missing:
+                waiting += reversed(missing)
+                continue
+            waiting.pop()
+            if self.cached(last) is None:
+                self.scopes[-1][last] = self._compute(last)
+        return self.scopes[-1][x]
+
+    def _number(self, x: Literal) -> Value:
+        """A literal among the arguments; a float passes as the bits of a double."""
+        value, kind = self.integer(x.value), compute_type(x.dtype)
+        if x.dtype.kind == "i":
+            return value if kind == I64 else self.b.convert("trunc", value, kind)
+        value = self.b.bitcast(value, F64)
+        return value if kind == F64 else self.b.convert("fptrunc", value, kind)
+
+    def _compute(self, x: Expression) -> Value:
+        b = self.b
+        if isinstance(x, Literal):
+            return b.constant(compute_type(x.dtype), x.value)
+        if isinstance(x, Load):
+            return self.load(x)
+        if isinstance(x, Counter):
+            return self.counter(x)
+        if isinstance(x, Inside):
+            return self.inside(x.guards)
+        if isinstance(x, Folded):
+            return self.carried[x.accumulator]
+        values = self.even([self.value(v) for v in x.inputs])
+        return apply(b, x.op, values, [v.dtype for v in x.inputs], x.dtype)
+
+    def even(self, values: Sequence[Value]) -> list[Value]:
+        """The values as vectors if one of them is one."""
+        count = max((lanes(v.type) for v in values), default=0)
+        return [v if lanes(v.type) else self.b.splat(v, count) for v in values]
+
+    def combine(self, op: Op, x: Value, y: Value, dtype: Any) -> Value:
+        x, y = self.even([x, y])
+        return apply(self.b, op, [x, y], [dtype, dtype], dtype)
+
+    # -- statements ------------------------------------------------------------------
+
+    def run(self, body: Sequence[Statement]) -> None:
+        new: list[Fold] = []
+        for k, s in enumerate(body):
+            if isinstance(s, Fold):
+                if s not in new:  # those that are replaced side by side are so at once
+                    new = replacing(body[k:])
+                    for t in new:
+                        self.value(t.value)
+                self._fold(s)
+            elif isinstance(s, Store):
+                self.store(s)
+            elif isinstance(s, Fetch):
+                self.fetch(s)
+            elif s.kind == "vector":
+                self._vector_loop(s)
+            else:
+                self._serial_loop(s)
+
+    def store(self, s: Store) -> None:
+        value = self.value(s.value)
+        dtype = self.kernel.arguments[s.buffer].dtype
+        if s.combine is not None:
+            before = self.load(Load(s.buffer, s.index, dtype, s.guards))
+            value = self.combine(s.combine, before, value, dtype)
+        self.put(s, value)
+
+    def _fold(self, s: Fold) -> None:
+        own = s.accumulator
+        before = self.carried[own]
+        value = self.value(s.value)
+        if own.combine is None:
+            after = self.even([before, value])[1]
+        else:
+            after = self.combine(own.combine, before, value, own.dtype)
+        if self.mask is not None and own in self.crossing:
+            after = self.b.select(self.mask, after, self.even([before, after])[0])
+        self.carried[own] = after
+
+    # -- loops -----------------------------------------------------------------------
+
+    def hoist(self, body: Sequence[Statement], axis: Axis) -> None:
+        """Compute what a loop needs that does not change in it, before it starts."""
+        changing = {s.axis for s in statements(tuple(body)) if isinstance(s, Loop)}
+        changing.add(axis)
+        folding = {
+            s.accumulator for s in statements(tuple(body)) if isinstance(s, Fold)
+        }
+        moving: set[Expression] = set()
+        for x in expressions(tuple(body)):
+            if self.moves(x, changing, moving) or (
+                isinstance(x, Folded) and x.accumulator in folding
+            ):
+                moving.add(x)
+            elif not isinstance(x, (Literal, Inside)):
+                known = not isinstance(x, Folded) or x.accumulator in self.carried
+                if known:
+                    self.value(x)
+                else:
+                    moving.add(x)
+        self.hoist_pointers(body, changing)
+
+    def _starts(self, loop: Loop) -> None:
+        """Set the accumulators that begin with a loop to where they start."""
+        inside = [s for s in statements((loop,)) if isinstance(s, Loop)]
+        count = self.lanes or max([s.lanes for s in inside])
+        vectors = [t for s in inside if s.lanes for t in statements(s.body)]
+        crossing = {t.accumulator for t in vectors if isinstance(t, Fold)}
+        for a in loop.folds:
+            kind = compute_type(a.dtype)
+            wide = vector(kind, count) if self.lanes or a in crossing else kind
+            self.carried[a] = self.b.constant(wide, a.start)
+
+    def _ends(self, loop: Loop) -> None:
+        """Fold the lanes of accumulators together, in halves."""
+        if self.lanes:  # a vector of rows: each lane has a fold of its own
+            return
+        for a in loop.folds:
+            if a.combine is None:  # one value, and no lanes to join
+                continue
+            x = self.carried[a]
+            count = lanes(x.type)
+            while count > 1:
+                count //= 2
+                low, high = self.b.part(x, 0, count), self.b.part(x, count, count)
+                x = self.combine(a.combine, low, high, a.dtype)
+            self.carried[a] = self.b.lane(x, 0) if lanes(x.type) else x
+
+    def _carry(self, loop: Loop) -> list[Accumulator]:
+        """The accumulators that change in a loop, in a fixed order."""
+        inside = list(statements(loop.body))
+        begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
+        found = [s.accumulator for s in inside if isinstance(s, Fold)]
+        known = [a for a in found if a in self.carried and a not in begun]
+        return list(dict.fromkeys(known))
+
+    def _turns(
+        self, loop: Loop, start: Value, stop: Value, step: Value, own: list[Accumulator]
+    ) -> None:
+        """The loop itself, carrying accumulators from turn to turn."""
+        first = [self.carried[a] for a in own]
+        with self.b.loop(start, stop, step, first) as turn:
+            self.enter(loop.axis, turn.index)
+            self.carried.update(zip(own, turn.values, strict=True))
+            self.run(loop.body)
+            self.leave(loop.axis)
+            turn.next([self.carried[a] for a in own])
+        self.carried.update(zip(own, turn.values, strict=True))
+
+    def _range(self, loop: Loop) -> tuple[Value, Value]:
+        """Where a loop begins and ends: never outside of its extent."""
+        begin, end = self.b.i64(0), self.integer(loop.axis.extent)
+        if loop.start is not None:
+            begin = self.b.intrinsic("smax", self.index(loop.start), begin)
+        for stop in loop.stop:
+            end = self.b.intrinsic("smin", self.index(stop), end)
+        return begin, end
+
+    def _serial_loop(self, loop: Loop) -> None:
+        self.hoist(loop.body, loop.axis)
+        self._starts(loop)
+        own = self._carry(loop)
+        self._turns(loop, *self._range(loop), self.integer(loop.stride), own)
+        self._ends(loop)
+
+    def _vector_loop(
+        self, loop: Loop, begin: Value | None = None, end: Value | None = None
+    ) -> None:
+        b, step = self.b, self.b.i64(loop.lanes)
+        self.hoist(loop.body, loop.axis)
+        start, stop = self._range(loop)
+        start, stop = begin or start, end or stop
+        self._starts(loop)
+        own = self._carry(loop)
+        ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
+        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, own
+        if ops <= HEAVY:  # else it is written once, always under a mask
+            length = b.sub(stop, start)
+            whole = b.sub(length, b.srem(length, step))
+            middle = b.add(start, whole)
+            self._turns(loop, start, middle, step, own)
+            start = middle
+        self.limit = stop
+        self._turns(loop, start, stop, step, own)
+        self.limit = None
+        self.vector, self.lanes = None, 0
+        self._ends(loop)
+
+    # -- the function ----------------------------------------------------------------
+
+    def function(self) -> str:
+        """The text of the whole kernel."""
+        b = self.b
+        axes: list[Axis] = []
+        body = self.kernel.body
+        while (
+            len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel"
+        ):
+            axes.append(body[0].axis)
+            body = body[0].body
+        begin, end = b.arguments["begin"], b.arguments["end"]
+        first = body[0] if body else None
+        if axes:
+            self._rows(axes, body, begin, end)
+        elif len(body) == 1 and isinstance(first, Loop) and first.kind == "vector":
+            if first.folds:
+                with b.when(b.compare("slt", begin, end)):
+                    self.run(body)
+            else:
+                self._vector_loop(first, begin, end)
+        else:
+            with b.when(b.compare("slt", begin, end)):
+                self.run(body)
+        self.report()
+        if b.metadata and host().triple.startswith(("x86_64", "amd64")):
+            b.call("llvm.x86.sse.sfence", "void", [])  # others may read from now on
+        b.ret()
+        return b.text()
+
+    def _rows(
+        self, axes: list[Axis], body: Sequence[Statement], begin: Value, end: Value
+    ) -> None:
+        """Work items in order, each taken apart into a step of each parallel loop."""
+        b = self.b
+        extents = [self.integer(a.extent) for a in axes]
+        with b.loop(begin, end, b.i64(1)) as turn:
+            self.scopes.append({})
+            rest = turn.index
+            for axis, extent in zip(axes[:0:-1], extents[:0:-1], strict=True):
+                self.bind(axis, b.urem(rest, extent))
+                rest = b.udiv(rest, extent)
+            self.bind(axes[0], rest)
+            self.run(body)
+            self.scopes.pop()
+
+
+def emit(kernel: Kernel, name: str) -> str:
+    """LLVM IR of a function `name` that runs a kernel without sizes."""
+    return Emitter(kernel, name).function()

@@ -1,0 +1,85 @@
+"""Texts of functions, written once for all processes.
+
+Machine code is found on disk by its text, and to write that text takes longer than to
+read the code. So a text lies there too, by what it is written from: a kernel's digest,
+the host, and the state of the package's own files, which is told as Python tells
+whether its bytecode is up to date: by their sizes and the times they were changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from typing import ParamSpec, cast
+
+import treadle
+from treadle.base.caches import cached
+from treadle.engines.native.codegen.cache import disk_cache, key
+from treadle.engines.native.system.host import host
+
+__all__ = ["Function", "kept_text", "lasting"]
+
+_P = ParamSpec("_P")
+
+
+@dataclass(frozen=True)
+class Function:
+    """LLVM IR that defines `name`; what else it defines is internal to it."""
+
+    name: str
+    text: str
+
+
+def kept_text(fact: str, write: Callable[[], Function]) -> Function:
+    """The function that `write` makes, found on disk where it was made before.
+
+    `fact` says all that it is made from, but for the host and the package itself.
+    """
+    cache, sources = disk_cache(), _sources()
+    if cache is None or not sources:
+        return write()
+    place = key("text", treadle.__version__, sources, repr(host()), fact)
+    content = cache.read(place)
+    if content is not None:
+        name, _, text = content.decode().partition("\n")
+        return Function(name, text)
+    made = write()
+    cache.write(place, f"{made.name}\n{made.text}".encode())
+    return made
+
+
+def lasting(write: Callable[_P, Function]) -> Callable[_P, Function]:
+    """A function of plain facts that writes a text, which is kept here and on disk."""
+    own = f"{write.__module__}.{write.__qualname__}"
+
+    @wraps(write)
+    def found(*given: _P.args, **more: _P.kwargs) -> Function:
+        fact = f"{own}{given!r}{more!r}"
+        return kept_text(fact, lambda: write(*given, **more))
+
+    return cast(Callable[_P, Function], cached(256)(found))
+
+
+@cache
+def _sources() -> str:
+    """The files that texts are written by, as they are now; empty if none is seen."""
+    root = Path(__file__).resolve().parents[3]
+    try:
+        return " ".join(_stamps(os.fspath(root)))
+    except OSError:  # in an archive, say
+        return ""
+
+
+def _stamps(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as lying:
+        entries = sorted(lying, key=lambda e: e.name)
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            about = entry.stat()
+            yield f"{entry.name} {about.st_size} {about.st_mtime_ns}"
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield f"{entry.name}/"
+            yield from _stamps(entry.path)

@@ -1,0 +1,1 @@
+"""Execution: memory, threads and the runner of native programs."""

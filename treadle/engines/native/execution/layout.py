@@ -1,0 +1,107 @@
+"""What the steps of a program need beside buffers, and how they lie in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.symbolic import most
+from treadle.engines.native.codegen.builder import LINE
+from treadle.engines.native.codegen.code import Code, coded
+from treadle.program.program import Fallback, Program
+
+__all__ = [
+    "ProgramTable",
+    "blocks",
+    "codes_of",
+    "constants_of",
+    "lines",
+    "memory_beside",
+    "scratch_of",
+]
+
+
+class ProgramTable(NamedTuple):
+    """Integers of a program: records of steps, their arguments one after the other, and
+    which of these are addresses: where, of which buffer, and how far into it.
+    """
+
+    records: Any
+    table: Any
+    slots: Any
+    which: Any
+    shifts: Any
+
+
+def codes_of(
+    program: Program,
+    room: int = 0,
+    known: Mapping[int, tuple[Code, ...]] | None = None,
+) -> list[tuple[Code, ...]]:
+    """The code of each step, with so much room as `coded` takes it, or as it is `known`
+    by the identity of steps."""
+    if known is not None:
+        return [known[id(s)] for s in program.steps]
+    return [() if isinstance(s, Fallback) else coded(s, room) for s in program.steps]
+
+
+def memory_beside(
+    program: Program, codes: Sequence[Sequence[Code]]
+) -> tuple[dict[int, int], dict[int, int], dict[int, tuple[int, int]]]:
+    """The numbers of the workspaces of steps, and of the scratch memory of those in
+    chains; of each its step and its bytes.
+    """
+    workspaces: dict[int, int] = {}
+    scratches: dict[int, int] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    for k, own in enumerate(codes):
+        needs = [(workspaces, _most([c.workspace for c in own]))]
+        if k in program.chain_of:
+            needs.append((scratches, _most([c.scratch for c in own])))
+        for numbers, size in needs:
+            if size:
+                n = numbers[k] = len(program.buffers) + len(sizes)
+                sizes[n] = k, size
+    return workspaces, scratches, sizes
+
+
+def scratch_of(program: Program, codes: Sequence[Sequence[Code]]) -> int:
+    """The bytes of scratch memory of a worker: chains have their own."""
+    chained = program.chain_of
+    shared = [c for k, own in enumerate(codes) if k not in chained for c in own]
+    return _most([c.scratch for c in shared])
+
+
+def _most(sizes: Sequence[int]) -> int:
+    return reduce(most, sizes, 0)
+
+
+def constants_of(
+    program: Program, count: int
+) -> tuple[dict[int, np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The constants of a program, and addresses that are the same in every run, of so
+    many; the last are of scratch memory and the status.
+    """
+    found = {n: np.asarray(x, order="C") for n, x in program.constants}
+    fixed = np.zeros(count, np.int64)
+    for n, x in found.items():
+        fixed[n] = x.ctypes.data
+    return found, fixed
+
+
+def blocks(program: Program) -> int:
+    """The bytes that a loop needs so that what it carries goes from block to block."""
+    found = [0]
+    for step in program.steps:
+        carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
+        sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
+        found.append(sum(map(lines, sizes)))
+    return max(found)
+
+
+def lines(bytes: int) -> int:
+    """So many bytes, up to a whole cache line."""
+    return -(-bytes // LINE) * LINE

@@ -1,0 +1,400 @@
+"""A program with machine code and memory: what one native call runs.
+
+All pointers and sizes of all steps stand in one table of integers. A run takes a lease
+of the arena, fills in the addresses in one array expression, and calls the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.caches import Cache, lazy
+from treadle.base.errors import OutOfMemoryError, TreadleError
+from treadle.base.symbolic import most
+from treadle.core import native
+from treadle.engines.base import are_below
+from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution.kept import Kept, Packed
+from treadle.engines.native.execution.layout import (
+    ProgramTable,
+    blocks,
+    codes_of,
+    constants_of,
+    memory_beside,
+    scratch_of,
+)
+from treadle.engines.native.execution.pool import arrived
+from treadle.engines.native.execution.run import FIELDS, Run, beside
+from treadle.engines.native.execution.small import small
+from treadle.engines.native.execution.tables import Tables
+from treadle.engines.native.execution.timing import Key, Told, told
+from treadle.graph.body import bodies
+from treadle.graph.claim import Claim, InPlace
+from treadle.graph.origin import Origin
+from treadle.graph.tensor import Tensor
+from treadle.program.lives import Lives, lives
+from treadle.program.memory import Plan
+from treadle.program.positions import Need, needs
+from treadle.program.program import Fallback, Launch, Program, Region, title
+from treadle.rewrite.record import stage
+
+__all__ = ["Linked"]
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+
+
+class Piece(NamedTuple):
+    """Steps `first` to `stop` that run at once: their first record, and how many.
+
+    A fallback has none.
+    """
+
+    first: int
+    stop: int
+    record: int
+    records: int
+
+
+LAZY = ("small", "needs", "dying")  # that are found anew for other sizes
+
+
+class Linked:
+    """A program whose arena is planned and, once linked, whose kernels are compiled.
+
+    room: bytes of scratch memory that products should do with, a worker; 0: any.
+    known: the code of each step by its identity, where it is known already.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        room: int = 0,
+        known: Mapping[int, tuple[Code, ...]] | None = None,
+    ) -> None:
+        self.program = program
+        self.plain = program  # with its steps in order
+        # Places of what an earlier program could have kept, and what inside of calls.
+        self.again: Sequence[int] = ()
+        self.inside: Sequence[tuple[int, int, int]] = ()
+        # The extents of its graph, and what makes it for others, if that is known.
+        self.extents: tuple[int, ...] = ()
+        self.variant: Any = None
+        self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
+        with stage("write code"):
+            codes = self.codes = codes_of(program, room, known)
+        # Of each step with bodies, by the number of the body: its program, and what
+        # that is given.
+        self.inner = {
+            k: {
+                body.number: (Linked(own.program, room), own.given)
+                for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
+            }
+            for k, s in enumerate(program.steps)
+            if isinstance(s, Fallback) and s.bodies
+        }
+        self.within: list[Linked] = [
+            x for own in self.inner.values() for x, _ in own.values()
+        ]
+        every = [c for own in codes for c in own]
+        texts: dict[str, str] = {
+            name: text for c in every for name, text in c.texts.items()
+        }
+        for inner in self.within:
+            texts |= inner.texts
+        self.texts: dict[str, str] = texts
+        self.scratch = scratch_of(program, codes)
+        # Of each step: its first record, and how many it has. A region has one before.
+        self.spans: list[tuple[int, int]] = []
+        starts = {r.first for r in program.regions}
+        at = 0
+        for k, own in enumerate(codes):
+            at += k in starts
+            self.spans.append((at, len(own)))
+            at += len(own)
+        with stage("plan memory"):
+            self._place_buffers(codes)
+        self.kept = Kept(self._packed(codes))
+
+    def link(self) -> None:
+        """Compile the kernels: what only plans does not need them."""
+        if hasattr(self, "functions"):
+            return
+        with stage("machine code"):
+            self._fill(compile_functions(self.texts))
+
+    def _fill(self, functions: dict[str, int]) -> None:
+        # Kept: the code of a function goes with the last of its addresses.
+        self.functions = functions
+        for inner in self.within:
+            inner._fill(functions)
+        self._fill_table(self.codes, self.functions)
+        self.told: list[Told] | None = None
+        self.pieces = self._pieces()
+        self.runs = _merged(self.pieces)
+        self.tables: list[Tables] = []  # of no run at this moment
+        self.copies = {
+            step.written[0]: self.spans[k][0]
+            for k, step in enumerate(self.program.steps)
+            if isinstance(step, Launch) and step.copies
+        }
+
+    def workspace(self, threads: int) -> int:
+        """The bytes that a run needs beside arguments and results."""
+        inner = max((x.workspace(threads) for x in self.within), default=0)
+        inner += blocks(self.program)
+        return self.plan.size + self.scratch * threads + inner
+
+    @property
+    def arena(self) -> int:
+        """The bytes of planned memory: a loop has that of its body beside its own."""
+        return self.plan.size + max((x.arena for x in self.within), default=0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables and the constants, which stay between runs."""
+        tables = self.records, self.table, self.slots, self.which, self.shifts
+        own = sum(x.nbytes for x in (*tables, *self.constants.values()))
+        return own + sum(x.nbytes for x in self.within)
+
+    # -- what never changes ----------------------------------------------------------
+
+    def _place_buffers(self, codes: Sequence[Sequence[Code]]) -> None:
+        """Plan the arena, by the first and the last step of each of its buffers."""
+        buffers = self.program.buffers
+        # Of steps, by number; and the same of scratch memory, in chains.
+        self.workspaces, self.scratches, sizes = memory_beside(self.program, codes)
+        self._plan_as(lives(self.program, sizes))
+        self.placed = np.array(list(self.lives.place), np.intp)
+        self.places = np.array(list(self.lives.place.values()), np.intp)
+        self.results = [b for b in buffers if b.place == "result"]
+        self.constants, self.fixed = constants_of(
+            self.program, len(buffers) + len(sizes) + 2
+        )
+
+    def _plan_as(self, found: Lives) -> None:
+        """Take over a plan of the arena."""
+        self.lives, self.ranges, self.plan = found, found.ranges, found.plan
+        self.sizes = [r.bytes for r in self.ranges]
+
+    @lazy
+    def dying(self) -> list[list[int]]:
+        """Of each step the ranges whose bytes nobody has after it."""
+        found: list[list[int]] = [[] for _ in self.program.steps]
+        for k, r in enumerate(self.ranges):
+            found[r.last].append(k)
+        for region in self.program.regions:  # a chain may have used memory again
+            ends = self.lives.dying(region.first, region.stop)
+            found[region.first : region.stop] = [[]] * sum(region.chains)
+            found[region.stop - 1] = ends
+        return found
+
+    def _fill_table(
+        self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
+    ) -> None:
+        """The records of the steps, and the table of their arguments."""
+        made = self.written(codes, functions)
+        count = len(made.records)
+        self.records = np.array(made.records, np.int64).reshape(count, FIELDS)
+        self.table = np.array(made.table or [0], np.int64)
+        self.slots = np.array(made.slots, np.intp)
+        self.which = np.array(made.which, np.intp)
+        self.shifts = np.array(made.shifts, np.int64)
+
+    def written(
+        self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
+    ) -> ProgramTable:
+        """The records of steps with some code, and the table of their arguments."""
+        count = len(self.fixed)
+        found = ProgramTable([], [], [], [], [])
+        records, table, slots, which, shifts = found
+        regions = {r.first: r for r in self.program.regions}
+        for k, own in enumerate(codes):
+            if k in regions:
+                records.append(self._region(regions[k], len(table)))
+                table += self._chains(regions[k])
+            special = {"status": count - 1}
+            special["workspace"] = self.workspaces.get(k, -1)
+            special["scratch"] = self.scratches.get(k, count - 2)
+            for code in own:
+                start = functions[code.name], len(table)
+                records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
+                for x in code.arguments:
+                    if type(x) is int:
+                        table.append(x)
+                    elif isinstance(x, tuple):
+                        slots.append(len(table))
+                        which.append(special[x[0]] if isinstance(x[0], str) else x[0])
+                        shifts.append(x[1])
+                        table.append(0)
+                    else:
+                        table.append(functions[x] if isinstance(x, str) else x)
+        return found
+
+    def arrays(self) -> ProgramTable:
+        """The same of this program, as arrays."""
+        return ProgramTable(
+            self.records, self.table, self.slots, self.which, self.shifts
+        )
+
+    def resized(
+        self,
+        program: Program,
+        ranges: tuple[int, ...],
+        numbers: ProgramTable,
+        scratch: int,
+        packed: Sequence[int],
+        plans: Cache[Any, Plan],
+        inner: dict[int, dict[int, tuple[Linked, Any]]],
+    ) -> Linked:
+        """This program for other sizes: the same steps on buffers of other types.
+
+        `ranges` are the bytes of those of the arena, `numbers` arrays of what `written`
+        tells, `packed` the bytes of the packed weights, `plans` those of memory
+        that were made, `inner` the programs of bodies by step and number.
+        """
+        made = object.__new__(Linked)
+        made.__dict__ |= {k: x for k, x in vars(self).items() if k not in LAZY}
+        made.program = made.plain = program
+        made._plan_as(self.lives.resized(ranges, plans))
+        made.records, made.table, _, _, made.shifts = numbers
+        made.scratch, made.inner = scratch, inner
+        made.within = [x for own in inner.values() for x, _ in own.values()]
+        made.results = [b for b in program.buffers if b.place == "result"]
+        made.constants, made.fixed = constants_of(program, len(self.fixed))
+        pairs = zip(self.kept.packed, packed, strict=True)
+        made.kept = Kept([replace(own, bytes=size) for own, size in pairs])
+        made.tables, made.told = [], None
+        return made
+
+    def _region(self, region: Region, place: int) -> list[int]:
+        """The record of a region, whose arguments begin at a place of the table."""
+        inside = sum(count for _, count in self.spans[region.first : region.stop])
+        return [0, place, len(region.chains), 1, inside, 0, 0, 0]
+
+    def _chains(self, region: Region) -> list[int]:
+        """Where the chains of a region begin and end, in records after the region's."""
+        base = self.spans[region.first][0]
+        ends = [sum(self.spans[stop - 1]) for _, stop in region.bounds]
+        return [0, *(end - base for end in ends)]
+
+    def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
+        """The workspaces that hold nothing but weights which are arguments."""
+        found = []
+        for k, workspace in self.workspaces.items():
+            first = self.spans[k][0]
+            of = [(first + i, c.packs) for i, c in enumerate(codes[k])]
+            records = tuple(record for record, packs in of if packs is not None)
+            sources = {packs for _, packs in of if packs is not None}
+            if len(sources) == 1 and sources <= set(self.program.arguments):
+                size = max(c.workspace for c in codes[k])
+                found.append(Packed(workspace, sources.pop(), size, records))
+        return found
+
+    def _pieces(self) -> list[Piece]:
+        """The steps one by one, but for regions, which are one piece."""
+        found: list[Piece] = []
+        starts = {r.first: r for r in self.program.regions}
+        k = 0
+        while k < len(self.spans):
+            record, records = self.spans[k]
+            stop = k + 1
+            if k in starts:
+                stop = starts[k].stop
+                record -= 1
+                records = sum(self.spans[stop - 1]) - record
+            found.append(Piece(k, stop, record, records))
+            k = stop
+        return found
+
+    @lazy
+    def small(self) -> Any:
+        """The program as the core runs it; None where it is not small: nothing else of
+        Python runs meanwhile."""
+        return None if native is None else small(self)
+
+    @lazy
+    def needs(self) -> tuple[Need, ...] | None:
+        """As `positions.needs` tells it."""
+        return needs(self.program)
+
+    def finds_nothing_wrong(self, values: Sequence[Any]) -> bool:
+        """Whether that follows from the arguments that are there already."""
+        if self.needs is None:
+            return False
+        pairs = [(values[k], extent) for k, extent in self.needs]
+        return all(type(x) is np.ndarray and are_below(x, n) for x, n in pairs)
+
+    def located(self, error: OutOfMemoryError, number: int) -> OutOfMemoryError:
+        """The error of memory for a buffer, or for the whole arena (-1), with the step
+        that was to write it, or the largest of the arena.
+        """
+        place = self.lives.place
+        if number < 0 and place:
+            number = max(place, key=lambda n: self.sizes[place[n]])
+        owners = {n: k for k, n in (*self.workspaces.items(), *self.scratches.items())}
+        for k, step in enumerate(self.program.steps):
+            if number in step.written or owners.get(number) == k:
+                types = [self.program.buffers[n].type for n in step.written]
+                error.origins = self.program.about[k].origins
+                return error.located(title(step), ", ".join(map(repr, types)))
+        return error
+
+    def lined(self, error: OutOfMemoryError, order: Sequence[Tensor]) -> TreadleError:
+        """An error with the line of a run's own nodes, which are in this order."""
+        keys = [(id(code), offset) for code, offset in error.origins]
+        where = [order[self.lines[x]].line for x in keys if x in self.lines]
+        return error.located("", "", where[0] if where else "")
+
+    def about(self) -> list[Told]:
+        """What is told of each record to those who watch."""
+        if self.told is None:
+            self.told = told(self.program, self.spans)
+        return self.told
+
+    def run(
+        self,
+        arrays: Arrays,
+        spent: Set[int] = frozenset(),
+        lines: Mapping[Key, Origin] | None = None,
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        """The results for the values of the arguments, in the program's order.
+
+        Arguments numbered in `spent` may be overwritten, of which a `claim` is told, or
+        are `held` in their place: what is written there is not among the results;
+        `lines` as in `Timing.tell`.
+        """
+        with Run(self, lines) as run:
+            return run(arrays, spent, held, claim)
+
+    def begin(
+        self,
+        arrays: Arrays,
+        spent: Set[int] = frozenset(),
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        """As `run`, beside the caller where that can be: the results as Futures."""
+        if len(self.runs) == 1 and self.runs[0].records and beside():
+            return Run(self).begin(arrays, spent, held, claim)
+        arrived()  # arguments may be results of what goes on
+        return self.run(arrays, spent, None, held, claim)
+
+
+def _merged(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same with native pieces that follow each other as one."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and found[-1].records and piece.records:
+            last = found[-1]
+            records = last.records + piece.records
+            found[-1] = Piece(last.first, piece.stop, last.record, records)
+        else:
+            found.append(piece)
+    return found

@@ -1,0 +1,363 @@
+"""A program running: memory leased, addresses filled in, steps carried out in order."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.errors import OutOfMemoryError
+from treadle.base.events import span, watchers
+from treadle.base.options import current, modes
+from treadle.base.types import TupleType
+from treadle.engines.base import Failed
+from treadle.engines.native.execution.arena import Arena, Lease, Results
+from treadle.engines.native.execution.control import Control, runs_natively
+from treadle.engines.native.execution.kept import Kept, Panels
+from treadle.engines.native.execution.limits import Held, Limit
+from treadle.engines.native.execution.pool import pool
+from treadle.engines.native.execution.tables import Tables, memory_under
+from treadle.engines.native.execution.timing import Key, Timing
+from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.claim import Claim, InPlace
+from treadle.graph.meaning import compute_at
+from treadle.graph.origin import Origin
+from treadle.graph.resident import Futures
+from treadle.program.layout import laid
+from treadle.program.program import Fallback, title
+
+if TYPE_CHECKING:
+    from treadle.engines.native.execution.linked import Linked
+
+__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
+
+Array = np.ndarray[Any, Any]
+# Integers of a step record: function, arguments, total, grain, records of a region,
+# and zeros.
+FIELDS = 8
+AHEAD = Limit("programs", 8 << 20)  # bytes of those that go on beside Python
+
+
+class Memory:
+    """Arenas and results of one mode."""
+
+    def __init__(self, mode: str) -> None:
+        self.arena = Arena(mode)
+        self.results = Results(mode)
+
+
+_memories: dict[str, Memory] = {}
+
+
+def memory_of(mode: str) -> Memory:
+    """The memory that programs share in a mode: "fast", "poison" or "guard"."""
+    if mode not in _memories:
+        _memories[mode] = Memory(mode)
+    return _memories[mode]
+
+
+def beside() -> bool:
+    """Whether a run may go on beside the caller: nobody watches it, no memory is to be
+    found out about, and there are workers.
+    """
+    now = current()
+    if watchers or now.arena != "fast" or modes.get().transactions:
+        return False
+    return pool(now.threads).helped
+
+
+class PositionError(Failed):
+    """A position read from data was out of range; the reference engine says which."""
+
+
+class Run:
+    """A run of a program, or the runs of a body one after another, on one thread.
+
+    Between calls stays what they share: memory, and arguments that come again.
+    """
+
+    def __init__(
+        self, linked: Linked, lines: Mapping[Key, Origin] | None = None
+    ) -> None:
+        options = current()
+        self.linked, self.lines = linked, lines
+        self.memory = memory_of(options.arena)
+        self.keeps = not options.workspace  # packed weights, from run to run
+        self.kept = linked.kept if self.keeps else Kept(())
+        self.threads = pool(options.threads)
+        try:
+            self.tables = linked.tables.pop()
+        except IndexError:  # the first run, or others go on at the same time
+            self.tables = Tables(linked)
+        self.tables.status.value = 0
+        self.addresses = self.tables.addresses
+        self.scratch = -(-linked.scratch * self.threads.threads // 64) * 64
+        self.given: list[Any] = [None] * len(linked.program.arguments)
+        self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
+        self.lease: Lease | None = None
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+        self.linked.tables.append(self.tables)
+
+    def _release(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
+
+    def __call__(
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int] = frozenset(),
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        """The results for the values of the arguments; those in `spent` may go, of
+        which a `claim` is told, or are `held` in their place."""
+        alive, panels, idle = self._placed(arrays, spent, held)
+        if held is not None:
+            held.next_turn()
+        careful = type(self.lease) is not Lease
+        found = self._found(alive)
+        if claim is not None:
+            claim.expect(found)
+        try:
+            self._execute(alive, idle, self.lease if careful else None, claim)
+        finally:
+            if careful:  # what a step has done with is gone for good
+                self._release()
+        if self.tables.status.value:
+            raise PositionError
+        panels.done()
+        return found
+
+    def begin(
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int] = frozenset(),
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        """The same as Futures, and the run is over when they are there: its one piece
+        is queued. It is left by then. What lies `held` in its place is not among them.
+        """
+        linked, tables, types = self.linked, self.tables, self.linked.program.results
+        own = Held(linked.plan.size + self.scratch, AHEAD)
+        self.threads.make_room(own)
+        alive, panels, idle = self._placed(arrays, spent, held)
+        found, futures = self._found(alive), Futures()
+        values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
+        runs = None if held is None else held.begin_run()
+        if claim is not None:
+            claim.expect(values)
+
+        def done(well: bool) -> None:
+            futures.done(well)
+            if runs is not None:
+                runs.done(well)
+            if well:
+                panels.done()
+            self.__exit__()
+
+        self._write()
+        self.given = [memory_under(x) for x in self.given if x is not None]
+        self.own = {}
+        (piece,) = linked.runs
+        place = tables.records(idle) + piece.record * FIELDS * 8
+        pointers = tables.arguments, tables.flag
+        given = place, piece.records, *pointers, done, own, claim
+        futures.ticket = self.threads.queue(*given)
+        if runs is not None:
+            runs.ticket = futures.ticket
+        return values
+
+    def _placed(
+        self,
+        arrays: Sequence[Array],
+        spent: Set[int],
+        held: InPlace | None = None,
+    ) -> tuple[dict[int, Array], Panels, list[int]]:
+        """Arguments and results by their buffers, with memory and addresses; which
+        records have nothing to do. What is `held` has the addresses of before.
+        """
+        linked, addresses = self.linked, self.addresses
+        memory = self.memory
+        over = self.tables.over(held)
+        places = range(len(arrays)) if over is None else over.rest
+        fresh = [k for k in places if arrays[k] is not self.given[k]]
+        if fresh:
+            for k in fresh:  # until it has its address: an interrupt may come
+                self.given[k] = None
+            self.tables.take(fresh, arrays, self.own)
+            for k in fresh:
+                self.given[k] = arrays[k]
+        alive = self.own.copy()
+        if over is None:
+            results, idle = self._shared(alive, spent)
+            if held is not None and len(results) == len(spent):
+                self.tables.know(held, spent, results, idle)
+        else:
+            results, idle = over.results, over.idle
+        number = -1
+        try:
+            for b in linked.results:
+                number, t = b.number, b.type
+                if number not in alive and number not in results:
+                    shape = [t.shape[k] for k in b.order] if b.order else t.shape
+                    x, addresses[number] = memory.results.lend(shape, t.dtype)
+                    alive[number] = laid(x, b.order) if b.order else x
+            number = -1
+            if self.lease is None:
+                self.lease = memory.arena.lease(linked.sizes, linked.plan, self.scratch)
+        except OutOfMemoryError as error:
+            raise linked.located(error, number) from error.__cause__
+        addresses[-2] = self.lease.scratch
+        addresses[linked.placed] = self.lease.addresses[linked.places]
+        changing = results.values()
+        panels = self.kept.place(alive, changing, addresses, memory.results.lend)
+        if held is None:
+            alive |= {result: alive[argument] for result, argument in results.items()}
+        return alive, panels, idle + panels.ready
+
+    def _shared(
+        self, alive: Mapping[int, Array], spent: Set[int]
+    ) -> tuple[dict[int, int], list[int]]:
+        """The results that are written over arguments, with these, which have their
+        addresses then; and copies from a buffer to itself.
+        """
+        linked, addresses = self.linked, self.addresses
+        found, idle = {}, []
+        free = {linked.program.arguments[k] for k in spent}
+        for result, argument in linked.program.shared:
+            if argument in free and alive[argument].flags.c_contiguous:
+                found[result], addresses[result] = argument, addresses[argument]
+                if result in linked.copies:
+                    idle.append(linked.copies[result])
+        return found, idle
+
+    def _found(self, alive: Mapping[int, Array]) -> dict[int, Any]:
+        """The results by serial, but for those that nobody has to be told of."""
+        linked, found = self.linked, {}
+        for serial, n, t in linked.program.results:
+            x = alive.get(n)
+            if x is None:
+                x = linked.constants.get(n)
+            # A new object, where an old array is written over: it is another version.
+            if x is not None:
+                found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+        return found
+
+    def _execute(
+        self,
+        alive: dict[int, Array],
+        idle: list[int],
+        careful: Lease | None,
+        claim: Claim | None,
+    ) -> None:
+        """All steps but the idle ones; `careful` is told what is dead after each. What
+        is written over is by the last piece."""
+        linked, tables = self.linked, self.tables
+        self._write()
+        records, arguments = tables.records(idle), tables.arguments
+        flag = tables.flag
+        pieces = linked.runs if careful is None else linked.pieces
+        for piece in pieces:
+            last = claim if piece is pieces[-1] else None
+            place = records + piece.record * FIELDS * 8
+            if not piece.records:
+                if watchers or careful or not self._controlled(piece.first):
+                    self._fallback(piece.first, alive)
+            elif watchers and careful is None:
+                stop = piece.record + piece.records
+                steps = tables.steps[piece.record : stop]
+                self._timed(steps, piece.record, arguments, flag, last)
+            else:
+                given = place, piece.records, arguments, flag, 0, last
+                brief = careful is None and piece.record in tables.brief
+                self.threads.run(*given, brief)
+            if careful is not None:
+                for k in range(piece.first, piece.stop):
+                    for n in linked.dying[k]:
+                        careful.poison(n)
+            if tables.status.value:
+                return
+
+    def _write(self) -> None:
+        """Write the addresses where the steps read them."""
+        linked = self.linked
+        where = self.addresses[linked.which] + linked.shifts
+        self.tables.table[linked.slots] = where
+
+    def _timed(
+        self, records: Array, first: int, arguments: int, flag: int, claim: Claim | None
+    ) -> None:
+        """Run records, the first of them with a number, and tell when they ran."""
+        timing = Timing(records, self.threads.threads)
+        pointers = arguments, flag, timing.address
+        self.threads.run(records.ctypes.data, len(records), *pointers, claim)
+        timing.tell(self.linked.about()[first:], self.lines)
+
+    def _controlled(self, k: int) -> bool:
+        """One step that is a branch or loop, by the core; whether it can be."""
+        key, controls = (k, self.keeps), self.tables.controls
+        if key not in controls:
+            native = runs_natively(self.linked, k)
+            controls[key] = Control(self.linked, *key) if native else None
+        control = controls[key]
+        if control is None:
+            return False
+        try:
+            found = control.run(self.addresses, self.memory.arena, self.threads)
+        except OutOfMemoryError as error:
+            raise self.linked.located(error, -1) from error.__cause__
+        if not found:
+            raise PositionError
+        return True
+
+    def _fallback(self, k: int, alive: dict[int, Array]) -> None:
+        """One step by the NumPy rule of its op, whose bodies are programs."""
+        linked = self.linked
+        step = linked.program.steps[k]
+        assert isinstance(step, Fallback)
+
+        def array(n: int) -> Array:
+            if n in alive or n in linked.constants:
+                return alive[n] if n in alive else linked.constants[n]
+            b = linked.program.buffers[n]
+            t, order = b.type, b.order or tuple(range(b.type.ndim))
+            raw: Any = (ctypes.c_uint8 * t.nbytes).from_address(int(self.addresses[n]))
+            flat = np.frombuffer(raw, np.uint8).view(t.dtype)
+            return laid(flat.reshape([t.shape[k] for k in order]), order)
+
+        with ExitStack() as stack:
+
+            def running(body: Body) -> Body:
+                inner, given = linked.inner[k][body.number]
+                return Called(body, _bound(stack.enter_context(Run(inner)), given))
+
+            op = with_bodies(step.op, running) if step.bodies else step.op
+            arrays = [array(n) for n in step.read]
+            if watchers:
+                stack.enter_context(span(title(step), "numpy", (step.origin,)))
+            found = compute_at(op, step.type, arrays, step.origin)
+            several = found if isinstance(step.type, TupleType) else (found,)
+            for n, x in zip(step.written, several, strict=True):
+                if math.prod(x.shape):
+                    array(n)[...] = x
+
+
+def _bound(run: Run, given: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:
+    """The outputs of a body from its arguments; `given` as a BodyProgram has it."""
+
+    def call(arrays: Sequence[Array]) -> tuple[Array, ...]:
+        found = run([arrays[x] if isinstance(x, int) else x for x in given])
+        return tuple([found[k] for k in range(len(found))])
+
+    return call

@@ -1,0 +1,79 @@
+"""Programs so small that the core runs them while it holds Python's lock.
+
+Nothing can come between then: no thread, no signal handler. So nobody has to be told
+of what is about to be written, and memory need be nobody's own: one program runs at a
+time. How small is counted, not timed: by parts that would be worth a thread, and bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.base.arrays import Numbers
+from treadle.base.types import TupleType
+from treadle.core import native
+from treadle.engines.native.system.host import cores
+
+if TYPE_CHECKING:
+    from treadle.engines.native.execution.linked import Linked
+
+__all__ = ["is_brief", "small", "workers"]
+
+PARTS = 256  # of some microseconds each: less than Python lets a thread wait
+BYTES = 1 << 20  # of arena and scratch, which stay with the process
+RESULT = 1 << 16  # bytes: larger results have memory that is used again
+
+
+@cache
+def workers() -> int:
+    """How many threads of a pool may run a small program: each has its scratch."""
+    return cores()
+
+
+def is_brief(records: Numbers) -> bool:
+    """Whether steps take no longer than Python lets a thread wait for its lock.
+
+    They keep it: a loop that lets go of it at every turn, and takes it again at once,
+    starves the threads that wait (CPython wakes them too late, each time).
+    """
+    parts = records[:, 2] / np.maximum(records[:, 3], 1)
+    return len(records) <= PARTS and bool(parts.sum() <= PARTS)
+
+
+def small(linked: Linked) -> Any:
+    """A program for the core; None where it is too large, or not one native piece."""
+    program, records = linked.program, linked.records
+    buffers = program.buffers
+    if len(linked.runs) != 1 or not linked.runs[0].records:
+        return None
+    scratch = linked.scratch * workers()
+    if linked.plan.size + scratch > BYTES or not is_brief(records):
+        return None
+    if any(buffers[n].order for n in program.arguments):
+        return None
+    over = dict(program.shared)
+    results = []
+    for number, n, t in program.results:
+        b = buffers[n]
+        if isinstance(t, TupleType) or b.order or t.nbytes > RESULT:
+            return None
+        argument, copy = over.get(n, -1), linked.copies.get(n, -1)
+        constant = linked.constants.get(n)
+        results.append((number, n, argument, copy, t.shape, b.type.dtype, constant))
+    numbers = (
+        linked.fixed,
+        linked.table,
+        linked.slots,
+        linked.which,
+        linked.shifts,
+        linked.records.ravel(),
+        program.arguments,
+        linked.placed,
+        linked.plan.table[linked.places],
+    )
+    as_numbers = tuple([np.array(x, np.int64) for x in numbers])
+    kept = linked.functions, linked.constants  # what addresses lead to
+    return native.program(as_numbers, results, linked.plan.size, scratch, kept)

@@ -1,0 +1,135 @@
+"""What a program fills in for a run: where its arguments lie, which steps are idle."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.engines.native.execution.addresses import addresses_of
+from treadle.engines.native.execution.pool import arrived
+from treadle.engines.native.execution.small import is_brief
+from treadle.graph.claim import InPlace
+from treadle.program.layout import laid
+
+if TYPE_CHECKING:
+    from treadle.engines.native.execution.linked import Linked
+
+__all__ = ["Over", "Tables", "memory_under", "straight"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Over:
+    """What runs that write over the same arrays, where these lie, have in common."""
+
+    of: weakref.ref[InPlace]
+    rest: list[int]  # the other arguments
+    results: dict[int, int]  # the buffers of the results, with those of arguments
+    idle: list[int]
+
+
+class Tables:
+    """The integers of a program for one run at a time; the next one takes them again.
+
+    Every run fills in all addresses but those of constants.
+    """
+
+    def __init__(self, linked: Linked) -> None:
+        self.addresses = linked.fixed.copy()
+        self.status = ctypes.c_int64()
+        self.flag = ctypes.addressof(self.status)
+        self.addresses[-1] = self.flag
+        self.table = linked.table.copy()
+        self.arguments = int(self.table.ctypes.data)
+        self._made = linked.records
+        # By argument: the array of the last run, if it was read where it lies.
+        self._known: list[weakref.ref[Array] | None]
+        self._known = [None] * len(linked.program.arguments)
+        self._buffers = linked.program.buffers
+        self._arguments = linked.program.arguments
+        self._idle: list[int] = []
+        self._over: Over | None = None
+        self.constants: Sequence[Array] = ()  # that addresses lead to
+        self.controls: dict[tuple[int, bool], Any] = {}  # branches and loops, by step
+        self.steps = linked.records
+        # By their first records: the runs of steps that keep Python's lock.
+        self.brief = {
+            x.record
+            for x in linked.runs
+            if x.records and is_brief(linked.records[x.record : x.record + x.records])
+        }
+        self._place = int(linked.records.ctypes.data)
+
+    def take(
+        self, places: Sequence[int], arrays: Sequence[Array], own: dict[int, Array]
+    ) -> None:
+        """Put arguments into `own` by their buffers, as kernels read them, and fill in
+        their addresses."""
+        numbers, found, now = [], [], []
+        for k in places:
+            x, n, known = arrays[k], self._arguments[k], self._known[k]
+            if known is not None and known() is x:
+                own[n] = x
+                continue
+            order = self._buffers[n].order
+            if order:  # it lies as an earlier program has left it
+                flat = straight(x.transpose(order))
+                own[n] = laid(flat, order)
+            else:
+                own[n] = flat = straight(x)
+            numbers.append(n)
+            found.append(flat)
+            self._known[k] = None  # until it has its address: an interrupt may come
+            now.append((k, weakref.ref(x) if flat is x else None))
+        if found:
+            self.addresses[numbers] = addresses_of(found)
+            for k, ref in now:
+                self._known[k] = ref
+
+    def over(self, held: InPlace | None) -> Over | None:
+        """What is known of runs over these arrays, if the last run was one: they have
+        the addresses that they had then."""
+        found = self._over
+        if found is not None and (held is None or found.of() is not held):
+            found = self._over = None
+        return found
+
+    def know(
+        self, held: InPlace, spent: Set[int], results: dict[int, int], idle: list[int]
+    ) -> None:
+        """Know of a run over arrays, which its spent arguments are, all of them."""
+        rest = [k for k in range(len(self._arguments)) if k not in spent]
+        self._over = Over(weakref.ref(held), rest, results, idle)
+
+    def records(self, idle: list[int]) -> int:
+        """The address of the records, of which those `idle` have nothing to do."""
+        if idle != self._idle:
+            self._idle = idle
+            self.steps = self._made.copy()
+            self.steps[idle, 2] = 0
+            self._place = int(self.steps.ctypes.data)
+        return self._place
+
+
+def straight(x: Array) -> Array:
+    """An array in C order: what is copied for that has to be there."""
+    if not x.flags.c_contiguous:
+        arrived()
+    elif type(x) is np.ndarray:
+        return x
+    return np.asarray(x, order="C")
+
+
+def memory_under(x: Array) -> Any:
+    """What holds the memory of an array while a run reads it, and is no array that
+    somebody looks at: an update may lie where weights do that are being read.
+    """
+    while type(x) is np.ndarray and x.base is not None:
+        x = x.base
+    return x

@@ -1,0 +1,1 @@
+"""Programs: graphs translated for this machine, kept by structure and by size."""

@@ -1,0 +1,212 @@
+"""Programs for sizes never seen: compiled once with symbolic extents.
+
+Graphs that differ in extents alone are a family. The first of them is compiled as it
+is. At the second, extents that moved become symbols (those that always were equal, one
+symbol), and the program is compiled for all sizes that its guards admit; a size that
+none of the family's programs admits is compiled so as well, with what moved until then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.locks import lock
+from treadle.base.symbolic import LEAST, SymbolicTrace, guards_of
+from treadle.engines.lowered import Served
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation.symbolic import SymbolicProgram
+from treadle.engines.native.translation.variants import Variants
+from treadle.graph.extents import Open
+from treadle.program.instantiate import Unsized
+
+__all__ = ["Families", "Translated"]
+
+SEEN = 8  # extents of a family that are remembered
+VARIANTS = 24
+MANY = 6  # programs of a family, and speed alone is worth no other one
+NEAR = 2  # an extent is another one and so many more, where it always was
+STEPS = 1 << 14  # of all programs kept
+
+Extents = tuple[int, ...]
+Entry = tuple[Linked, list[int]]
+
+
+class Translated(NamedTuple):
+    """A graph as a program, linked or to be, and places in the graph."""
+
+    program: Any
+    leaves: list[int]
+    again: list[int]  # of what an earlier program could have kept
+    inside: tuple[tuple[int, int, int], ...]  # what of that is inside of calls
+
+
+class _Variant:
+    """A program of a family, for extents that move as some have moved."""
+
+    def __init__(
+        self,
+        seen: Sequence[Extents],
+        make: Callable[..., Translated | None],
+        lanes: int,
+        family: _Family,
+    ) -> None:
+        """Compiled for the last extents seen; may raise Unsized."""
+        self.family = family
+        self.here = here = seen[-1]
+        self.places, self.like = _alike(seen)
+        self.trace = trace = SymbolicTrace([here[k] for k in self.places])
+        symbols = dict(zip(self.places, trace.symbols, strict=True))
+        given = [
+            n if k is None else symbols[k] + more
+            for n, (k, more) in zip(here, self.like, strict=True)
+        ]
+        try:
+            made = make(given)
+            if made is None:
+                raise Unsized
+            self.sized = SymbolicProgram(trace, made.program, made.inside, lanes)
+        finally:
+            trace.open = False
+        self.again, self.leaves = made.again, made.leaves
+
+    def sizes(self, extents: Extents) -> list[int] | None:
+        """The values of the symbols, if these may be such extents."""
+        for n, own, (k, more) in zip(extents, self.here, self.like, strict=True):
+            if n != (own if k is None else extents[k] + more):
+                return None
+        found = [extents[k] for k in self.places]
+        return found if min(found) >= LEAST else None
+
+    def values(self, extents: Extents, loosely: bool = False) -> Sequence[Any] | None:
+        """Of the program's integers, if it is one for some extents; `loosely`: with the
+        same results, though another one might be faster.
+        """
+        sizes = self.sizes(extents)
+        if sizes is None:
+            return None
+        return (self.sized.loosely if loosely else self.sized.values)(sizes)
+
+    def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
+        """The program for some extents, if it is one for them."""
+        values = self.values(extents, loosely)
+        if values is None:
+            return None
+        linked, inside = self.sized.linked(values)
+        linked.again, linked.inside = list(self.again), inside
+        linked.variant, linked.extents = self, extents
+        return linked, list(self.leaves)
+
+
+def _alike(seen: Sequence[Extents]) -> tuple[list[int], list[tuple[int | None, int]]]:
+    """Which extents are symbols; and of each extent which of them it is, and how much
+    more, or None where it never moved.
+    """
+    columns = np.array(seen, np.int64).T
+    moves = columns - columns[:, :1]
+    symbols: dict[bytes, list[int]] = {}  # that move alike
+    like: list[tuple[int | None, int]] = []
+    for k, own in enumerate(moves):
+        if not own.any():
+            like.append((None, 0))
+            continue
+        known = symbols.setdefault(own.tobytes(), [])
+        for first in known:
+            more = int(columns[k, 0] - columns[first, 0])
+            if abs(more) <= NEAR:
+                like.append((first, more))
+                break
+        else:
+            known.append(k)
+            like.append((k, 0))
+    return sorted(k for own in symbols.values() for k in own), like
+
+
+class _Family:
+    """The extents that graphs of one form had, and programs for more of them."""
+
+    def __init__(self) -> None:
+        self.seen: list[Extents] = []
+        self.variants: Variants[_Variant] = Variants(VARIANTS)
+
+    @property
+    def steps(self) -> int:
+        """Of all its programs."""
+        return sum(v.sized.steps for v in self.variants.all)
+
+    def made(self, extents: Extents) -> Entry | None:
+        """The program of the first variant that admits some extents, loosely where
+        there are many.
+        """
+        found = self.variants.find(lambda v: v.at(extents))
+        if found is None and len(self.variants.all) >= MANY:
+            found = self.variants.find(lambda v: v.at(extents, loosely=True))
+        return found
+
+    def traced(
+        self, extents: Extents, make: Callable[..., Translated | None], lanes: int
+    ) -> Entry | None:
+        """A program for some extents that may serve others too, if there can be one."""
+        seen = [x for x in self.seen if x != extents]
+        self.seen = [*seen, extents][-SEEN:]
+        if not seen:
+            return None
+        variant = partial(_Variant, self.seen, make, lanes, self)
+        return self.variants.add(variant, lambda v: v.at(extents))
+
+
+class Families:
+    """Programs for many sizes, by what their graphs are without extents."""
+
+    def __init__(self) -> None:
+        self._table: OrderedDict[Any, _Family] = OrderedDict()
+        self._steps = 0
+        self._lock = lock()
+
+    def made(
+        self, graph: Open, make: Callable[..., Translated | None], lanes: int
+    ) -> Entry | None:
+        """The program of a graph, to be linked, if it is of one for many sizes.
+
+        `graph` is what `family` tells of it; `make` compiles it for symbolic extents.
+        """
+        key, extents = graph
+        if not extents:
+            return None
+        with self._lock:
+            family = self._table.setdefault(key, _Family())
+            self._table.move_to_end(key)
+        found = family.made(extents)
+        if found is not None:
+            return found
+        before = family.steps
+        found = family.traced(extents, make, lanes)
+        with self._lock:
+            if self._table.get(key) is family:  # nobody has let go of it meanwhile
+                self._steps += family.steps - before
+            while self._steps > STEPS and len(self._table) > 1:
+                _, gone = self._table.popitem(last=False)
+                self._steps -= gone.steps
+        return found
+
+    def served(self, graph: Open) -> Served | None:
+        """What is told of the programs for graphs like one, if there were any."""
+        with self._lock:
+            family = self._table.get(graph[0])
+        if family is None:
+            return None
+        variants = family.variants
+        one = next((v for v in variants.all if v.values(graph[1]) is not None), None)
+        guards = guards_of(one.trace) if one is not None else ()
+        failed = [f"{type(e).__name__}: {e}" for e in variants.failed]
+        return Served(len(variants.all), tuple(guards), tuple(failed))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._table.clear()
+            self._steps = 0

@@ -1,0 +1,95 @@
+"""Programs by the structure of their graphs: bounded, counted, safe in threads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from treadle.base.locks import lock
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation.families import Families
+
+__all__ = ["Entry", "Programs"]
+
+PROGRAMS = 256
+BYTES = 256 << 20  # of tables and constants
+Entry = tuple[Linked, list[int]]
+
+
+class Programs:
+    """Compiled programs; those not used for longest go when there are too many.
+
+    Threads that miss the same key wait for one of them to compile it.
+    """
+
+    def __init__(self, limit: int = PROGRAMS, most_bytes: int = BYTES) -> None:
+        self.limit, self.most_bytes = limit, most_bytes
+        self.hits = self.misses = 0
+        self.families = Families()
+        self._table: OrderedDict[Any, Entry] = OrderedDict()
+        self._bytes = 0
+        self._lock = lock()
+        self._under_way: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
+        """The program of a key, made if it is not there."""
+        found = self.find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            gate = self._under_way.setdefault(key, lock())
+        try:
+            with gate:
+                found = self.find(key)  # another thread may have made it meanwhile
+                if found is None:
+                    found = make()
+                    self._insert(key, found)
+            return found
+        finally:
+            self._under_way.pop(key, None)
+
+    def find(self, key: Any) -> Entry | None:
+        """The program of a key, if it is there: it was used now."""
+        with self._lock:
+            found = self._table.pop(key, None)
+            if found is not None:
+                self.hits += 1
+                self._table[key] = found  # the newest
+            return found
+
+    def peek(self, key: Any) -> Entry | None:
+        """The program of a key, if it is there, for somebody who does not run it."""
+        with self._lock:
+            return self._table.get(key)
+
+    def _insert(self, key: Any, entry: Entry) -> None:
+        with self._lock:
+            self.misses += 1
+            self._table[key] = entry
+            self._bytes += entry[0].nbytes
+            while len(self._table) > 1 and (
+                len(self._table) > self.limit or self._bytes > self.most_bytes
+            ):
+                _, (old, _) = self._table.popitem(last=False)
+                self._bytes -= old.nbytes
+
+    def clear(self) -> None:
+        """Forget all programs; those that run at this moment end as they would."""
+        with self._lock:
+            self._table.clear()
+            self._bytes = 0
+        self.families.clear()
+
+    @property
+    def bytes(self) -> int:
+        """What the tables and constants of all take."""
+        return self._bytes
+
+    def values(self) -> list[Entry]:
+        """The programs, the longest unused first."""
+        with self._lock:
+            return list(self._table.values())
+
+    def __len__(self) -> int:
+        return len(self._table)

@@ -1,0 +1,209 @@
+"""What a program keeps for the gradient that is asked for after it.
+
+The first gradient after a value computes again what it reads. It tells which nodes
+these were; from then on the program that made the value keeps them, as long as
+gradients follow. So who never derives keeps nothing. What a call computes inside has no
+node in the graph: it is kept as results of another call, beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from treadle.base.caches import Cache
+from treadle.base.locks import lock
+from treadle.base.types import TupleType
+from treadle.engines.native.translation.keys import Structure
+from treadle.graph.body import effect_of
+from treadle.graph.frame import tracing
+from treadle.graph.tensor import Tensor, settle
+from treadle.ops.call import inside
+from treadle.ops.families import Output
+
+__all__ = ["Beside", "Residuals", "gathered", "known"]
+
+Key = tuple[int, ...]
+PROGRAMS = 256
+BYTES = 256 << 20
+IDLE = 8  # runs without a gradient after which nothing is kept any more
+# The mark of a value: the key it was made under, the places, and what had values.
+NOTE = "program"
+INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
+
+
+@dataclass
+class _Wish:
+    """Places of nodes to be kept, and how many runs no gradient has followed.
+
+    `inside` has pairs of the place of a call and that of a node in its body.
+    """
+
+    places: set[int] = field(default_factory=set)
+    inside: set[tuple[int, int]] = field(default_factory=set)
+    idle: int = 0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A call, nodes of its body, and the nodes that stand for them in a run."""
+
+    call: Tensor
+    inner: tuple[int, ...]
+    nodes: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(call: Tensor, inner: Iterable[int]) -> Beside:
+        wanted = tuple(sorted(inner))
+        with tracing("what is kept"):
+            return Beside(call, wanted, tuple(inside(call, wanted)))
+
+    def all(self) -> list[Tensor]:
+        """These nodes, after the call whose results they are."""
+        return [self.nodes[0].inputs[0], *self.nodes]
+
+
+def known(made: Structure) -> list[Beside]:
+    """What calls that are yet to be derived have computed inside, with values."""
+    found = []
+    for node in made.nodes if made.recipes else ():
+        values = (node.mark or {}).get(INSIDE)
+        if values:
+            own = Beside.of(node, values)
+            for place, x in zip(own.inner, own.nodes, strict=True):
+                settle(x, values[place])
+            found.append(own)
+    return found
+
+
+def _effects(nodes: Sequence[Tensor]) -> set[int]:
+    """The places of nodes that are seen from outside, or of their single results."""
+    several: set[int] = set()
+    found = set()
+    for k, node in enumerate(nodes):
+        if isinstance(node.op, Output):
+            if node.inputs and node.inputs[0].serial in several:
+                found.add(k)
+        elif effect_of(node.op) == "each":
+            if isinstance(node.type, TupleType):
+                several.add(node.serial)
+            else:
+                found.add(k)
+    return found
+
+
+class Residuals:
+    """The nodes to be kept, by the key of the program that makes them."""
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
+        self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
+
+    def kept(self, key: Key, made: Structure) -> tuple[set[int], list[Beside]]:
+        """What a run keeps besides what is asked for: serials, and inside calls."""
+        with self._lock:
+            places = self._seen_in(key, made)
+            inner: set[tuple[int, int]] = set()
+            wish = self._wishes.get(key)
+            if wish is not None:
+                wish.idle += 1
+                if wish.idle > IDLE:
+                    del self._wishes[key]
+                else:
+                    places, inner = places | wish.places, set(wish.inside)
+        if not places and not inner:
+            return set(), []
+        calls: dict[int, list[int]] = {}
+        for place, own_place in sorted(inner):
+            calls.setdefault(place, []).append(own_place)
+        beside = [Beside.of(made.nodes[k], own) for k, own in calls.items()]
+        return {made.nodes[k].serial for k in places}, beside
+
+    def _seen_in(self, key: Key, made: Structure) -> set[int]:
+        """The places of what has an effect: for a gradient, too, that is there once."""
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = _effects(made.nodes)
+        return found
+
+    def wanted(self, key: Key) -> Callable[[], bool]:
+        """Whether what is kept by a program is what it is now, asked at each run."""
+        wish = self._wishes.get(key)
+        before = None if wish is None else (set(wish.places), set(wish.inside))
+
+        def still() -> bool:
+            if before is None:
+                return key not in self._wishes
+            with self._lock:
+                now = self._wishes.get(key)
+                if now is None:
+                    return False
+                now.idle += 1
+                return now.idle <= IDLE and (now.places, now.inside) == before
+
+        return still
+
+    def renew(self, nodes: Iterable[Tensor]) -> None:
+        """Know that gradients of evaluated nodes have followed."""
+        keys = {x.mark[NOTE][0] for x in nodes if x.mark and NOTE in x.mark}
+        with self._lock:
+            for wish in map(self._wishes.get, keys):
+                if wish is not None:
+                    wish.idle = 0
+
+    def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
+        """Tell evaluated nodes how they were made, for a gradient to come."""
+        for serial in keep:
+            node = made.nodes[made.place[serial]]
+            if node.inputs:
+                made_by = key, made.place, made.leaves
+                node.mark = {**(node.mark or {}), NOTE: made_by}
+
+    def ask(
+        self,
+        made: Structure,
+        wanted: Iterable[int],
+        inner: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """After a gradient: what was computed again is kept the next time.
+
+        `inner` has places of calls, those of nodes in their bodies, and their bytes.
+        """
+        again = [made.nodes[k].serial for k in wanted]
+        calls = [(made.nodes[k].serial, place) for k, place, _ in inner]
+        size = sum(made.nodes[k].type.nbytes for k in wanted)
+        size += sum(nbytes for _, _, nbytes in inner)
+        for serial in made.recipes:
+            mark = made.nodes[made.place[serial]].mark
+            if not mark or NOTE not in mark:
+                continue
+            key, places, leaves = mark[NOTE]
+            computed = places.keys() - leaves
+            own = {places[s] for s in again if s in computed}
+            inside = {(places[s], n) for s, n in calls if s in computed}
+            if size > BYTES:  # more than is kept: it is computed again each time
+                continue
+            with self._lock:
+                wish = self._wishes.get(key)
+                if wish is None and (own or inside):
+                    wish = self._wishes[key] = _Wish()
+                if wish is not None:
+                    wish.places |= own
+                    wish.inside |= inside
+                    wish.idle = 0
+
+
+def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
+    """Put what calls computed inside, by place, under complements of their serials."""
+    for own in beside:
+        arrays: dict[int, np.ndarray[Any, Any]] = {
+            place: found.pop(x.serial)
+            for place, x in zip(own.inner, own.nodes, strict=True)
+            if x.serial in found
+        }
+        if arrays:
+            found[~own.call.serial] = arrays

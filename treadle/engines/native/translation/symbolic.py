@@ -1,0 +1,213 @@
+"""A program for many sizes: compiled once with symbolic ones, the same in numbers.
+
+Everything that a size decides is an integer of the program or a guard: for other sizes
+one function (`base/symbolic/writer.py`) holds the guards and gives the integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.arrays import Numbers
+from treadle.base.caches import Cache, lazy
+from treadle.base.symbolic import Symbolic, SymbolicTrace, compiled, plain
+from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.execution.layout import (
+    ProgramTable,
+    codes_of,
+    memory_beside,
+    scratch_of,
+)
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation.workspace import abreast
+from treadle.graph.body import bodies
+from treadle.program.instantiate import Slots, maker
+from treadle.program.lives import ranges_of
+from treadle.program.memory import Plan
+from treadle.program.positions import needs
+from treadle.program.program import Fallback, Program
+
+__all__ = ["SymbolicProgram"]
+
+PLANS = 16  # of memory, of a program
+
+Values = Sequence[Any]
+
+
+class Rest(NamedTuple):
+    """What of a program besides its buffers and its table differs from size to size."""
+
+    ranges: tuple[int, ...]  # bytes of those of the arena
+    scratch: int
+    packed: tuple[int, ...]  # bytes of weights that are kept in another form
+    needs: Any
+
+
+class SymbolicProgram:
+    """A program for all sizes that its guards admit."""
+
+    def __init__(
+        self, trace: SymbolicTrace, program: Program, more: Any = (), lanes: int = 1
+    ) -> None:
+        """`program` was made in a trace, which ends here; `more` may hold symbolic
+        integers too. Raises Unsized.
+        """
+        slots = Slots()
+        codes = codes_of(program)
+        first, order = _first(program, codes, slots, lanes)
+        program = replace(
+            program,
+            steps=tuple([program.steps[k] for k in order]),
+            about=tuple([program.about[k] for k in order]),
+            regions=first.program.regions,
+        )
+        self.whole = _Template(first, program, [codes[k] for k in order], slots)
+        self.more, self._more = more, maker(more, slots)
+        trace.open = False
+        self.trace, self._wanted = trace, slots.wanted
+        self.values = compiled(trace, slots.wanted)
+
+    @lazy
+    def loosely(self) -> Callable[[Sequence[int]], Values | None]:
+        """As `values`, whatever another program might do faster."""
+        return compiled(self.trace, self._wanted, "bits")
+
+    @lazy
+    def unguarded(self) -> Callable[[Sequence[int]], Values | None]:
+        """As `values`, of any sizes."""
+        return compiled(self.trace, self._wanted, "none")
+
+    @property
+    def steps(self) -> int:
+        """How many it has."""
+        return len(self.whole.first.program.steps)
+
+    def linked(self, values: Values) -> tuple[Linked, Any]:
+        """The program for some values of the integers, and what more there is."""
+        more = self._more(values) if self._more else self.more
+        return self.whole.linked(values), more
+
+
+class _Template:
+    """A program, or that of a body in it, whose numbers differ from size to size."""
+
+    def __init__(
+        self,
+        first: Linked,
+        program: Program,
+        codes: Sequence[tuple[Code, ...]],
+        slots: Slots,
+    ) -> None:
+        """`first` is the program for the sizes at hand."""
+        self.first = first
+        # Of each body, by step and number: its program, what that is given, and that
+        # for other sizes.
+        self.inner: dict[int, dict[int, tuple[_Template, Any, Any]]] = {}
+        for k, step in enumerate(program.steps):
+            if not isinstance(step, Fallback) or not step.bodies:
+                continue
+            each = self.inner[k] = {}
+            for body, own in zip(bodies(step.op).values(), step.bodies, strict=True):
+                linked, given = first.inner[k][body.number]
+                made = _Template(linked, own.program, codes_of(own.program), slots)
+                each[body.number] = made, given, maker(own.given, slots)
+        numbers = first.written(codes, first.functions)
+        self.numbers = [_Numbers(list(_flat(x)), slots) for x in numbers]
+        memory = memory_beside(program, codes)
+        self.rest = Rest(
+            tuple([r.bytes for r in ranges_of(program, memory[2])[0]]),
+            scratch_of(program, codes),
+            tuple([memory[2][x.workspace][1] for x in first.kept.packed]),
+            needs(program),
+        )
+        self._program, self._rest = maker(program, slots), maker(self.rest, slots)
+        self._plans: Cache[Any, Plan] = Cache("plans of memory for sizes", PLANS)
+
+    def linked(self, values: Values) -> Linked:
+        """The program for some values of the integers."""
+        rest = self.rest_at(values)
+        program = self._program(values) if self._program else self.first.program
+        sizes = rest.ranges, self.written(values), rest.scratch, rest.packed
+        inner = {
+            k: {
+                n: (own.linked(values), make(values) if make else given)
+                for n, (own, given, make) in each.items()
+            }
+            for k, each in self.inner.items()
+        }
+        made = self.first.resized(program, *sizes, self._plans, inner)
+        made.needs = rest.needs
+        return made
+
+    def rest_at(self, values: Values) -> Rest:
+        """The rest for some values of the integers."""
+        return self._rest(values) if self._rest else self.rest
+
+    def written(self, values: Values) -> ProgramTable:
+        """The records and the table for some values of the integers."""
+        numbers = zip(self.numbers, self.first.arrays(), strict=True)
+        return ProgramTable(*[own.at(values, like) for own, like in numbers])
+
+
+def _first(
+    program: Program,
+    codes: Sequence[tuple[Code, ...]],
+    slots: Slots,
+    lanes: int,
+) -> tuple[Linked, list[int]]:
+    """The program for the sizes at hand, with machine code, and the order in which it
+    has the steps.
+    """
+    own = maker(program, slots)
+    parts = [maker(tuple(map(_integers, c)), slots) for c in codes]
+    values = [plain(x) for x in slots.wanted]
+    first = own(values) if own else program
+    made = [
+        tuple(map(_with, c, part(values))) if part else c
+        for c, part in zip(codes, parts, strict=True)
+    ]
+    at = {id(s): k for k, s in enumerate(first.steps)}
+    linked, _ = abreast(first, lanes, dict(zip(at, made, strict=True)))
+    linked.link()
+    return linked, [at[id(s)] for s in linked.program.steps]
+
+
+class _Numbers:
+    """Which of some integers are symbolic, and where their values are found."""
+
+    def __init__(self, integers: Sequence[Any], slots: Slots) -> None:
+        pairs = [(k, x) for k, x in enumerate(integers) if type(x) is Symbolic]
+        self.places = np.array([k for k, _ in pairs], np.intp)
+        self.slots = [slots.place(x) for _, x in pairs]
+
+    def at(self, values: Sequence[Any], like: Numbers) -> Numbers:
+        """The integers, where they are numbers as those of `like`."""
+        if not self.slots:
+            return like
+        found = like.copy()
+        found.reshape(-1)[self.places] = [values[k] for k in self.slots]
+        return found
+
+
+def _flat(x: Sequence[Any]) -> Iterator[Any]:
+    """The integers in lists of integers, or of lists of them."""
+    for part in x:
+        if type(part) is list:
+            yield from part
+        else:
+            yield part
+
+
+def _integers(code: Code) -> tuple[Any, ...]:
+    """What of a code differs from size to size."""
+    return code.arguments, code.total, code.grain, code.scratch, code.workspace
+
+
+def _with(code: Code, numbers: tuple[Any, ...]) -> Code:
+    made: Any = Code
+    found: Code = made(code.name, code.texts, *numbers, code.packs)
+    return found

@@ -1,0 +1,163 @@
+"""From a graph to a program that fits: what the native engine compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from treadle.base.caches import cached
+from treadle.base.options import current
+from treadle.base.types import TupleType, Type
+from treadle.engines.native.codegen.scalars import supports
+from treadle.engines.native.system.host import host
+from treadle.engines.native.translation.keys import lies
+from treadle.engines.native.translation.workspace import fitting
+from treadle.graph.body import Body, bodies
+from treadle.graph.frame import tracing
+from treadle.graph.op import Op
+from treadle.graph.origin import held
+from treadle.graph.tensor import Tensor
+from treadle.loops.lower import combiner, has_rule, wide
+from treadle.loops.recurrence import may_be_recurrence
+from treadle.ops.families import Elementwise, Reduction
+from treadle.ops.loop import Scan
+from treadle.program.arrange import PRODUCTS
+from treadle.program.build import Draft, drafts
+from treadle.program.convolution import is_direct
+from treadle.program.program import BodyProgram
+from treadle.program.single import KERNELS, Bodies
+from treadle.rewrite import pipeline
+from treadle.rewrite.expand import Expanded
+from treadle.rewrite.pipeline import Stage, Ways, prepare
+from treadle.rewrite.record import recording
+
+_type = attrgetter("type")
+Made = TypeVar("Made")
+
+__all__ = ["claimed", "direct", "supported", "translated"]
+
+
+def supported(node: Tensor) -> bool:
+    """Whether kernels can compute a node."""
+    return _computes(node.op, node.type, *map(_type, node.inputs))
+
+
+@cached(4096)
+def _computes(op: Op, *types: Type) -> bool:
+    """Whether kernels can compute an op: its result is the first of the types."""
+    if any(isinstance(t, TupleType) for t in types):
+        return False
+    dtype, *dtypes = [t.dtype for t in types]
+    if any(d.kind == "c" for d in [*dtypes, dtype]):
+        return False
+    if isinstance(op, Reduction):
+        dtype = wide(dtype)
+        return supports(combiner(op, dtypes[0]), [dtype, dtype], dtype)
+    if isinstance(op, Elementwise):
+        return supports(op, dtypes, dtype)
+    return has_rule(op, len(dtypes))
+
+
+def direct(node: Tensor) -> bool:
+    """Whether a convolution has kernels of its own."""
+    return is_direct(node) and node.type.dtype in PRODUCTS
+
+
+def claimed(op: Op) -> bool:
+    """Whether an op is not written out: it has kernels of its own, or an effect."""
+    return bool(op.traits.effect) or type(op) in KERNELS
+
+
+WAYS = Ways(claimed, direct, may_be_recurrence)
+
+
+def programs(op: Op) -> tuple[BodyProgram, ...]:
+    """The programs of an op's bodies."""
+    return tuple(body_program(body) for body in bodies(op).values())
+
+
+def graph_of(op: Scan) -> Expanded | None:
+    """The graph of a loop's body as it is compiled; None where that is by NumPy."""
+    graph = prepared(op.body)
+    own = [x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)]
+    return graph if all(map(supported, own)) else None
+
+
+INNER = Bodies(programs, graph_of)
+
+
+def prepared(body: Body) -> Expanded:
+    """A body's graph as it is compiled."""
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    keep = {y.serial for y in body.outputs}
+    return prepare(body.nodes, place, keep, WAYS, stages())
+
+
+def body_program(body: Body) -> BodyProgram:
+    """The program of a body, remembered for the options it was made under."""
+    now = current()
+    key = now.compilation, host()
+    known: tuple[Any, BodyProgram] | None = body.memo.get("program")
+    if known is not None and known[0] == key and recording() is None:
+        return known[1]
+    place = {x.serial: k for k, x in enumerate(body.arguments)}
+    graph = prepared(body)
+    roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
+    width = host().vector_bytes
+    nodes = graph.nodes()
+    found = drafts(
+        graph.arguments, roots, nodes, supported, width, now.optimize, inner=INNER
+    )
+    given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
+    made = BodyProgram(next(found).build(), given)
+    body.memo["program"] = key, made
+    return made
+
+
+def stages() -> Sequence[Stage]:
+    """What a graph is taken through, by the options."""
+    return pipeline.PIPELINE if current().optimize else pipeline.REQUIRED
+
+
+def translated(
+    nodes: Sequence[Tensor],
+    feeds: Mapping[int, Any],
+    keep: Set[int],
+    place: Mapping[int, int] | None = None,
+    more: Set[int] = frozenset(),
+    recipes: Set[int] = frozenset(),
+    choose: Callable[[Iterator[Draft]], Made] = fitting,  # type: ignore[assignment]
+) -> tuple[Made, Expanded]:
+    """The program of a graph that is chosen among drafts, and the graph as it was
+    compiled: if nothing is said, the first that fits in memory, planned.
+
+    Roots are known by `place`, or by their serials; those in `more` lie as they are
+    computed, and so do what has both a value and one of the `recipes`.
+    """
+    optimize = bool(current().optimize)
+    # What rules build here is never run.
+    with tracing("a program"), held():
+        graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
+        name = place.__getitem__ if place is not None else int
+        roots = {name(serial): root for serial, root in graph.roots.items()}
+        if place is not None:  # `keep` has no order
+            roots = dict(sorted(roots.items()))
+        replaced = {name(k): x for k, x in graph.replaced.items()}
+        leaves = zip(graph.arguments, graph.leaves, strict=True)
+        given = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
+        made = choose(
+            drafts(
+                graph.arguments,
+                roots,
+                graph.nodes(),
+                supported,
+                host().vector_bytes,
+                optimize,
+                replaced,
+                INNER,
+                {serial: order for serial, order in given.items() if order},
+                {name(serial) for serial in more},
+            )
+        )
+    return made, graph

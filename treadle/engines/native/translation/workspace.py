@@ -1,0 +1,97 @@
+"""The program to run: the first that needs no more memory than the options allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+
+from treadle.base.errors import WorkspaceError
+from treadle.base.options import current
+from treadle.base.sizes import as_text
+from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.pool import pool
+from treadle.program.build import Draft
+from treadle.program.chains import side_by_side
+from treadle.program.program import Program
+from treadle.program.timeline import Demand
+from treadle.rewrite.record import stage
+
+__all__ = ["abreast", "fitting"]
+
+NEAR = 1.1  # a plan is not made where so many times the limit is foreseen
+LAST = 3  # but for so many, the smallest, if nothing else fits
+NAMED = 5  # of what is held at the fullest step, in an error
+
+
+def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
+    """The first of ever smaller programs that fits in the workspace, to be linked.
+
+    Its small steps run side by side in so many lanes, if that fits as well.
+    """
+    limit = current().workspace
+    found: list[tuple[int, Draft]] = []
+    large: list[Draft] = []
+
+    def fits(draft: Draft) -> Linked | None:
+        linked, needed = abreast(draft.build(), lanes)
+        if limit and needed > limit:
+            found.append((needed, draft))
+            return None
+        return linked
+
+    for draft in drafts:
+        if limit and draft.demand.bytes > NEAR * limit:
+            large.append(draft)
+            continue
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    for draft in large[: -LAST - 1 : -1]:
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    least, smallest = min(found, key=itemgetter(0))
+    raise _refusal(limit, least, smallest.demand)
+
+
+def abreast(
+    program: Program,
+    lanes: int,
+    known: Mapping[int, tuple[Code, ...]] | None = None,
+) -> tuple[Linked, int]:
+    """A program with its small steps side by side, and the bytes that it needs.
+
+    `known` has the code of each of its steps, as Linked takes it.
+
+    In order, if these would be more than the options allow otherwise.
+    """
+    limit, threads = current().workspace, pool(current().threads).threads
+    with stage("side by side"):
+        made = side_by_side(program, lanes)
+    for one in [made, program] if made.regions else [program]:
+        linked = Linked(one, known=known)
+        needed = linked.workspace(threads)
+        if limit and needed > limit:  # products copy smaller blocks, at the least
+            left = limit - needed + linked.scratch * threads
+            linked = Linked(one, max(left // threads, 1))
+            needed = linked.workspace(threads)
+        if not limit or needed <= limit:
+            break
+    linked.plain = program
+    return linked, needed
+
+
+def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:
+    held = ", ".join(
+        f"{x.type!r} ({as_text(x.type.nbytes)})" for x in demand.held[:NAMED]
+    )
+    lines = [x.line for x in demand.held[:1] if x.line]
+    error = WorkspaceError(
+        f"the graph does not run in a workspace of {limit:,} bytes "
+        f"({as_text(limit)}), even with values computed again: it needs {least:,} "
+        f"({as_text(least)}); at its fullest step it holds {held}",
+        hint=f"td.options(workspace={least}) would do, and so might smaller batches",
+    )
+    error.needed = least
+    return error.located("workspace", "", lines[0] if lines else "")
