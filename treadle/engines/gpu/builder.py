@@ -1,0 +1,66 @@
+"""The instructions of a work item: a Builder with memory of devices, lanes, barriers.
+
+Values, arithmetic and control are those of the native engine's Builder, so scalar ops
+and elementary functions are the very code that runs on the CPU. A driver whose language
+is LLVM IR derives from it and adds what is abstract here; `text.py` writes C-like text.
+All values are scalars: what a vector is on a CPU are the items of a group.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from treadle.engines.native.builder import Builder, Value
+
+__all__ = ["DeviceBuilder"]
+
+
+class DeviceBuilder(Builder):
+    """One kernel under construction, run by every item of every work group.
+
+    `buffer(k)` and `shared(...)` give pointers for `offset`, `load` and `store`;
+    indices are i64 as on the CPU, whatever the device counts by.
+    """
+
+    @abstractmethod
+    def buffer(self, k: int) -> Value:
+        """The pointer to buffer number k of the work."""
+
+    @abstractmethod
+    def slot(self, k: int, kind: str) -> Value:
+        """Number k of the launch, as a value of a kind: "i64", "float" or "double"."""
+
+    @abstractmethod
+    def group(self) -> Value:
+        """The number of this work group, an i64."""
+
+    @abstractmethod
+    def item(self) -> Value:
+        """The number of this item in its group, an i64."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait for all items of the group; what they stored is seen after it."""
+
+    @abstractmethod
+    def shared(self, kind: str, count: int) -> Value:
+        """The pointer to memory for `count` elements that the group shares."""
+
+    @abstractmethod
+    def private(self, kind: str, count: int = 1) -> Value:
+        """The pointer to memory for `count` elements that this item has of its own."""
+
+    def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
+        """What lies at a pointer where a condition holds, and 0 elsewhere, unread."""
+        own = self.private(kind)
+        self.store(self.constant(kind, 0), own)
+        with self.when(condition):
+            self.store(self.load(kind, pointer), own)
+        return self.load(kind, own)
+
+    def halves(self, parts: Sequence[Value], lanes: int) -> Sequence[Value] | None:
+        """None: `fold_lanes` goes through shared memory. A driver with shuffles may
+        fold up to so many lanes otherwise, in halves as well, or bits would differ.
+        """
+        return None

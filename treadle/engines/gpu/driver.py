@@ -1,0 +1,110 @@
+"""What a driver does for the GPU engine: memory, copies, kernels and launches.
+
+The engine plans memory and launches; a driver knows one API (OpenCL, WebGPU, CUDA) and
+nothing of graphs. All calls of one driver come from one thread at a time, and what is
+launched runs in the order of the calls: a copy waits for the launches before it.
+
+A kernel reaches a driver as `Work` (`work.py`), which has no sizes. The driver gives
+it a builder of its own, a `DeviceBuilder` (`builder.py`): `work.write(builder)` appends
+the whole kernel to that, and `builder.text()` is what the driver's compiler reads. So
+what a kernel computes, item by item, is written once for all drivers.
+
+    entry = driver.compile(work)                 # once for all sizes
+    numbers = driver.numbers(work, values)       # once for each size
+    driver.launch(entry, groups, [(memory, 0), (memory, 4096)], numbers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from treadle.engines.gpu.work import Work
+
+__all__ = ["Device", "Driver", "Memory", "Place"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device and what kernels may ask of it.
+
+    name: as its vendor calls it; api: the driver's name; memory: its bytes, 0 where
+    they are not told; vector_bytes: what lanes of a fold are counted by, 128 where 32
+    work items go in step; group: the most work items of a work group; local: bytes of
+    the memory that a group shares; buffers: the most that a kernel may have; alignment:
+    of what begins within an allocation, in bytes; dtypes: the names of those that
+    kernels load, store and compute with (a 16-bit float is computed as float32).
+    """
+
+    name: str
+    api: str
+    memory: int
+    vector_bytes: int
+    group: int
+    local: int
+    buffers: int
+    alignment: int
+    dtypes: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.api}: {self.name}"
+
+
+class Memory(Protocol):
+    """An allocation; it is freed by `Driver.free` and in no other way."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+
+
+Place = tuple[Memory, int]  # an allocation, and a byte of it where a buffer begins
+
+
+class Driver(Protocol):
+    """One device behind one API.
+
+    Every method raises RunError where the device refuses or is lost, with what the API
+    said, and OutOfMemoryError where it has no memory left: nothing has happened then.
+    """
+
+    device: Device
+
+    def allocate(self, bytes: int) -> Any:
+        """Memory of so many bytes, at least 1, its content anything."""
+
+    def free(self, memory: Any) -> None:
+        """Give memory back, as soon as what has been launched is done with it."""
+
+    def upload(self, array: np.ndarray[Any, Any], memory: Any, offset: int) -> None:
+        """Copy a contiguous array of the host to `offset`; it may change afterwards."""
+
+    def download(self, memory: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
+        """Fill a contiguous array of the host from `offset`, after all before."""
+
+    def copy(self, source: Place, target: Place, bytes: int) -> None:
+        """Copy within the device; the two do not overlap."""
+
+    def fill(self, place: Place, bytes: int, byte: int) -> None:
+        """Set bytes to a value; they and where they begin are multiples of 4."""
+
+    def compile(self, work: Work) -> Any:
+        """The kernel of some work as it is launched; the driver keeps what it has."""
+
+    def numbers(self, work: Work, values: Sequence[int]) -> Any:
+        """The integers of a launch, in a form that is used many times: `values` has
+        one for each of `work.slots`, as `Work.encoded` gives them.
+        """
+
+    def launch(
+        self, entry: Any, groups: int, buffers: Sequence[Place], numbers: Any
+    ) -> None:
+        """Run `groups` work groups of `work.items` items each: `buffers` has one for
+        each of `work.buffers`, in their order.
+        """
+
+    def synchronize(self) -> None:
+        """Be there until all that was launched is done; raises what went wrong."""
