@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from treadle.engines.native.builder import Builder, Value
+from treadle.engines.native.codegen.builder import Builder, Value
 
 __all__ = ["DeviceBuilder"]
 
