@@ -6,6 +6,7 @@ import copy
 import inspect
 import multiprocessing
 import pickle
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,25 @@ def test_joblib_hashes_and_sends() -> None:
     x = td.asarray([1.0, 2.0])
     assert joblib.hash(x) == joblib.hash(td.asarray([1.0, 2.0]))
     net = network().eval()
-    calls = [joblib.delayed(predicted)(net, X)]
-    (found,) = joblib.Parallel(n_jobs=1)(calls)
-    assert np.array_equal(found, net(X).numpy())
+    calls = [joblib.delayed(predicted)(net, part) for part in (X, X[:2])]
+    for jobs in (1, 2):
+        found = joblib.Parallel(n_jobs=jobs)(calls)
+        assert np.array_equal(found[0], net(X).numpy())
+        assert np.array_equal(found[1], net(X[:2]).numpy())
+
+
+_kept: list[td.Model] = []
+
+
+def predicted_by_kept(x: Any) -> Any:
+    return _kept[0].predict(x)
+
+
+def test_a_pool_of_processes_predicts_with_one_model() -> None:
+    model = td.Model(network(), "mse")
+    model.fit(X, Y, verbose=0)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, context, _kept.append, (model,)) as pool:
+        found = list(pool.map(predicted_by_kept, [X[:2], X[2:]]))
+    for part, values in zip([X[:2], X[2:]], found, strict=True):
+        assert np.array_equal(values, model.predict(part))

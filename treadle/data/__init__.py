@@ -14,6 +14,7 @@ from treadle.data.dataset import (
     ScaleFirst,
     permutation,
 )
+from treadle.data.draws import generator
 from treadle.data.listops import generate_listops, listops_value
 from treadle.data.loader import Loader
 from treadle.data.padding import pad
@@ -36,6 +37,7 @@ __all__ = [
     "Vocabulary",
     "WordVectors",
     "generate_listops",
+    "generator",
     "listops_value",
     "load_images",
     "pad",

@@ -7,12 +7,14 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing import get_all_start_methods
 from typing import Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, StateError
 from treadle.data.dataset import Dataset, permutation
+from treadle.data.workers import Task, Workers, make
 
 __all__ = ["Loader"]
 
@@ -33,6 +35,12 @@ class Loader:
     counts, or an array with one number an example. The whole epoch is sorted, or `pool`
     batches at a time. `prefetch` batches are made ahead by a thread. The first
     `warm_up` batches, counted through the epochs, grow linearly to `batch_size`.
+
+    With `workers` as many processes make the batches, the same ones in the same order,
+    and leave their arrays in shared memory; `prefetch` is then 2 a worker, if it is not
+    said. `start` is "fork", "spawn" or "forkserver" (Python's choice, if it is not
+    said): a fork has the data set as it is, the others are sent its pickle. They live
+    for one iteration, `persistent` ones until `close()` or as long as the loader.
 
     `shard`, (rank, ranks) or (rank, ranks, shards), leaves the batches of one of
     several ranks: of each `shards` batches in order (one a rank, if it is not said) a
@@ -64,6 +72,9 @@ class Loader:
         prefetch: int = 0,
         warm_up: int = 0,
         shard: Sequence[int] = (0, 1),
+        workers: int = 0,
+        start: str | None = None,
+        persistent: bool = False,
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise ArgumentError(
@@ -78,6 +89,12 @@ class Loader:
         for name, value in counts:
             if not _is_count(value, 0):
                 raise ArgumentError(f"{name} is a number of batches, not {value!r}")
+        if not _is_count(workers, 0):
+            raise ArgumentError(f"workers is a number of processes, not {workers!r}")
+        if start not in (None, *(methods := get_all_start_methods())):
+            raise ArgumentError(
+                f"start is one of {', '.join(methods)} here, not {start!r}"
+            )
         if pool and length is None:
             raise ArgumentError("pool goes with length")
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -90,6 +107,10 @@ class Loader:
         self.pool = pool
         self.prefetch = prefetch
         self.warm_up = warm_up
+        self.workers = workers
+        self.start = start
+        self.persistent = persistent
+        self._workers: Workers | None = None
         self._rank, self._share, self._shards = _part(shard)
         self.epoch = 0
         self.position = 0
@@ -157,8 +178,11 @@ class Loader:
         self._check_turn(turn)
         if self.position and self.position == len(self):
             self.epoch, self.position = self.epoch + 1, 0
-        left = self._own(self.batches(self.epoch))[self.position :]
-        made = self._made_ahead(left) if self.prefetch else map(self._made, left)
+        keys = [
+            ((self.seed, self.epoch, number), examples)
+            for number, examples in enumerate(self.batches(self.epoch))
+        ]
+        made = self._made(self._own(keys)[self.position :])
         for position, batch in enumerate(made, self.position + 1):
             # Before the batch is handed out: a state saved after it counts it.
             self.position = position
@@ -167,23 +191,28 @@ class Loader:
         self.epoch += 1
         self.position = 0
 
-    def _own(self, batches: list[Array]) -> list[Array]:
+    def _own(self, batches: list[Task]) -> list[Task]:
         """Of the batches of all ranks, those of this one."""
         ends = range(self._shards, len(batches) + 1, self._shards)
         first = self._rank * self._share - self._shards
         starts = [end + first for end in ends]
         return [x for k in starts for x in batches[k : k + self._share]]
 
-    def _made(self, numbers: Array) -> Any:
-        return self.dataset[numbers]
+    def _made(self, left: Sequence[Task]) -> Iterator[Any]:
+        """The batches in their order, here, by a thread or by processes."""
+        if self.workers and left:
+            return self._made_by_workers(left)
+        if self.prefetch:
+            return self._made_ahead(left)
+        return (make(self.dataset, task) for task in left)
 
-    def _made_ahead(self, left: Sequence[Array]) -> Iterator[Any]:
+    def _made_ahead(self, left: Sequence[Task]) -> Iterator[Any]:
         """The batches in their order, of which a thread makes a few ahead."""
         waiting: deque[Future[Any]] = deque()
         thread = ThreadPoolExecutor(1, "treadle-loader")
         try:
-            for numbers in left:
-                waiting.append(thread.submit(self._made, numbers))
+            for task in left:
+                waiting.append(thread.submit(make, self.dataset, task))
                 if len(waiting) > self.prefetch:
                     yield waiting.popleft().result()
             while waiting:
@@ -191,6 +220,22 @@ class Loader:
         finally:
             # Not waited for: the collector may end this in that very thread.
             thread.shutdown(wait=False, cancel_futures=True)
+
+    def _made_by_workers(self, left: Sequence[Task]) -> Iterator[Any]:
+        """The batches in their order, made by processes."""
+        if self._workers is None or not self._workers.alive:
+            self._workers = Workers(self.dataset, self.workers, self.start)
+        workers = self._workers
+        try:
+            yield from workers.batches(left, self.prefetch or 2 * self.workers)
+        finally:
+            if not self.persistent:
+                workers.close()
+
+    def close(self) -> None:
+        """End the workers, which the next iteration starts anew."""
+        if self._workers is not None:
+            self._workers.close()
 
     def _check_turn(self, turn: int) -> None:
         if turn != self._turn:
