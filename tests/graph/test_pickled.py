@@ -182,6 +182,10 @@ def test_joblib_hashes_and_sends() -> None:
 _kept: list[td.Model] = []
 
 
+def keep(model: td.Model) -> None:
+    _kept.append(model)
+
+
 def predicted_by_kept(x: Any) -> Any:
     return _kept[0].predict(x)
 
@@ -190,7 +194,7 @@ def test_a_pool_of_processes_predicts_with_one_model() -> None:
     model = td.Model(network(), "mse")
     model.fit(X, Y, verbose=0)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, context, _kept.append, (model,)) as pool:
+    with ProcessPoolExecutor(2, context, keep, (model,)) as pool:
         found = list(pool.map(predicted_by_kept, [X[:2], X[2:]]))
     for part, values in zip([X[:2], X[2:]], found, strict=True):
         assert np.array_equal(values, model.predict(part))
