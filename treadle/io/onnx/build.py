@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ModelFileError, TreadleError
+from treadle.base.errors import ModelFileError, TraceError, TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body
-from treadle.graph.leaves import Leaf, as_tensor, constant_node
+from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable
 from treadle.io.files import guarded
 from treadle.io.onnx.file import CODES
@@ -22,7 +24,7 @@ from treadle.io.onnx.parse import Graph
 from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
-__all__ = ["Value", "run"]
+__all__ = ["Asked", "Value", "asking", "run"]
 
 Array = np.ndarray[Any, Any]
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.
@@ -38,6 +40,34 @@ _WRONG = (
     ZeroDivisionError,
     AttributeError,
 )
+
+
+@dataclass
+class Asked:
+    """The inputs, of a graph that is traced, whose values its structure depends on.
+
+    `arguments` has their names by the serials of the trace's arguments. `others` tells
+    whether values of anything else were asked for.
+    """
+
+    arguments: dict[int, str] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    others: bool = False
+
+
+asking: ContextVar[Asked | None] = ContextVar("asking", default=None)
+
+
+def note_asked(x: Value) -> None:
+    """Note that a value was asked for which only a call will know."""
+    asked = asking.get()
+    if asked is None or not isinstance(x, (Tensor, Variable)):
+        return
+    for node in reach([as_tensor(x)]):
+        if isinstance(node.op, Argument):
+            name = asked.arguments.get(node.serial)
+            asked.others |= name is None
+            asked.names.update(() if name is None else (name,))
 
 
 def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Value]:
@@ -73,6 +103,9 @@ def _results(
     except ModelFileError as error:  # of a node of a subgraph
         raise ValueError(error.message.partition(": ")[2]) from None
     except TreadleError as error:
+        if isinstance(error, TraceError):
+            for x in operands:
+                note_asked(x)
         raise ValueError(error.message) from None
     except _WRONG as error:
         raise ValueError(str(error) or type(error).__name__) from None
@@ -109,6 +142,7 @@ def value_of(x: Value, k: int) -> Array:
         try:
             return np.asarray(x.numpy())
         except TreadleError:
+            note_asked(x)
             raise ValueError(
                 f"input {k} depends on data, but must be known before: call the "
                 "module with arrays, outside of a computation or function"

@@ -1,0 +1,102 @@
+"""Calls of a network of an ONNX file: traced once, anew where structure differs."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+
+pytest.importorskip("onnx")
+
+from onnx import helper
+
+from tests.io.onnx.models import save
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+W = np.arange(12, dtype=np.float32).reshape(3, 4)
+NODES = [helper.make_node("MatMul", ["x", "w"], ["h"])]
+
+
+def linear(path: Path) -> Any:
+    """A product with a weight, then a Relu; the batch is open."""
+    nodes = [*NODES, helper.make_node("Relu", ["h"], ["y"])]
+    return td.from_onnx(save(path / "m.onnx", nodes, {"x": X}, {"w": W}, open_=("x",)))
+
+
+def relu(x: Any) -> Any:
+    return np.maximum(x @ W, 0)
+
+
+def test_a_network_is_traced_once_for_each_shape(tmp_path: Path) -> None:
+    net = linear(tmp_path)
+    for rows in (2, 1, 2, 1, 2):
+        np.testing.assert_array_equal(net(X[:rows]).numpy(), relu(X[:rows]))
+    assert net._traced.count == 2
+
+
+def test_a_call_of_what_is_not_computed_yet_is_a_part_of_its_graph(
+    tmp_path: Path,
+) -> None:
+    net = linear(tmp_path)
+    x = td.param("x", init=X)
+    (g,) = td.grad(td.sum(net(x * 2.0)), [x])
+    want = 2 * (X @ W > 0) @ W.T
+    np.testing.assert_allclose(g.numpy(), want, rtol=1e-6)
+
+
+def test_a_weight_that_is_replaced_is_read(tmp_path: Path) -> None:
+    net = linear(tmp_path)
+    net(X).numpy()
+    net.weights["w"].assign(td.asarray(2 * W))
+    np.testing.assert_array_equal(net(X).numpy(), 2 * relu(X))
+    net.weights["w"] = td.Parameter(3 * W)
+    np.testing.assert_array_equal(net(X).numpy(), 3 * relu(X))
+
+
+def test_a_network_that_was_called_is_pickled_and_copied(tmp_path: Path) -> None:
+    net = linear(tmp_path)
+    net(X).numpy()
+    for other in (pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
+        np.testing.assert_array_equal(other(X).numpy(), relu(X))
+
+
+def test_a_whole_number_that_a_choice_depends_on_is_a_part_of_the_signature(
+    tmp_path: Path,
+) -> None:
+    def branch(weight: str) -> Any:
+        y = helper.make_empty_tensor_value_info("b")
+        node = helper.make_node("MatMul", ["x", weight], ["b"])
+        return helper.make_graph([node], weight, [], [y])
+
+    # The other branch is one for another width of x: it cannot be built.
+    nodes = [
+        helper.make_node("Equal", ["rate", "sixteen"], ["c"]),
+        helper.make_node(
+            "If", ["c"], ["y"], then_branch=branch("w"), else_branch=branch("narrow")
+        ),
+    ]
+    weights = {"w": W, "narrow": W[:2], "sixteen": np.array(16)}
+    net = td.from_onnx(
+        save(tmp_path / "m.onnx", nodes, {"x": X, "rate": np.array(16)}, weights)
+    )
+    for _ in range(3):
+        np.testing.assert_array_equal(net(X, np.array(16)).numpy(), X @ W)
+    with pytest.raises(td.ModelFileError, match="do not meet"):
+        net(X, np.array(8))
+    assert net._settings == {"rate"}
+    assert not net._varies
+
+
+def test_a_structure_that_depends_on_data_is_built_at_each_call(tmp_path: Path) -> None:
+    nodes = [*NODES, helper.make_node("NonZero", ["h"], ["y"])]
+    net = td.from_onnx(save(tmp_path / "m.onnx", nodes, {"x": X}, {"w": W}))
+    for x in (X, np.zeros_like(X), X + 1):
+        got = net(x)
+        np.testing.assert_array_equal(np.asarray(got), np.stack(np.nonzero(x @ W)))
+    assert net._varies
