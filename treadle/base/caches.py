@@ -1,4 +1,4 @@
-"""Caches: bounded tables of what can be made again, listed and emptied in one place."""
+"""Caches: bounded tables that memoize, listed and emptied in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows there is room for: few numbers, so that programs are reused."""
+"""Size buckets: numbers of rows rounded up to few, so that programs are reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells that are no functions, as rows of one body each: what `grow.py` finds.
+"""Inferred cells: repeated subgraphs that no function marks, as rows of one body.
 
 A tree network written op by op has a dozen nodes for each node of a tree. Those of a
 cell are one unit, as the call of a function is; cells that do the same are one kind.

@@ -1,4 +1,4 @@
-"""A graph as rows: which unit is which row of its signature, and what it reads."""
+"""The batched form of a graph: the row of each unit, and the rows that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node does to which operands, as a key: nodes with one key are rows of one."""
+"""Batching signatures: the key of nodes that are rows of one batched op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives as nodes of the graph: what all ranks compute together.
+"""Collectives (all-reduce, all-gather, ...) as nodes of the graph.
 
 They have an effect, which is that other ranks wait: in a run each is carried out once,
 in the order in which it was written, and is not merged with an equal one. What no run

@@ -1,4 +1,4 @@
-"""What calls come to: nodes that are made again by a plan, not by running Python.
+"""The inline cache of calls: nodes made by a recorded plan, not by running Python.
 
 A loop that builds its graph anew calls the same functions with operands of the same
 types, thousands of times between two runs. What such a call makes is put down as a

@@ -1,4 +1,4 @@
-"""Versions that a run takes away from their Variables, to write over their values.
+"""Donation: versions a run takes from their Variables, to write over their values.
 
 A reference count says who refers to a version now, not who is about to. So a run first
 gives its Variables their next versions, in one step; nobody comes to those before any

@@ -1,4 +1,4 @@
-"""How a graph looks: its structure as a key."""
+"""The structural key of a graph: ops, types and operands as numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that lie elsewhere, or are yet to come, until somebody looks at them."""
+"""Resident values (in an engine's memory) and futures, copied home when read."""
 
 from __future__ import annotations
 

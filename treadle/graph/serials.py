@@ -1,4 +1,4 @@
-"""The numbers that order all nodes, and how many were made since something ran."""
+"""Serials: the creation order of nodes, which is a topological order."""
 
 from __future__ import annotations
 

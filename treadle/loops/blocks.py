@@ -1,4 +1,4 @@
-"""Long sums done in blocks, so that their rounding does not grow with their length.
+"""Compensated summation in blocks: rounding does not grow with the length of a sum.
 
 A block is added up by itself, and then to the blocks before it, with what that addition
 rounds away kept beside (Knuth's two-sum). The error is that of one block, however many

@@ -1,4 +1,4 @@
-"""Kernels by their content: a digest that is the same in every process.
+"""Fingerprints of kernels: a digest of the content, the same in every process.
 
 All that code is written from goes into it. What is shared is named once, so the text
 grows with the number of expressions, however often each of them is read.

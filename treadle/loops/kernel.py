@@ -1,4 +1,4 @@
-"""The Kernel IR: what it is made of.
+"""The Kernel IR: loops, expressions, loads and stores.
 
 A kernel is a tree of loops over statements. Expressions are shared: the same object is
 the same value, computed once in the innermost loop it depends on. Buffers are numbered;

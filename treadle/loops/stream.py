@@ -1,4 +1,4 @@
-"""Arrays that no cache holds: how a kernel reads and writes them; no value changes.
+"""Streaming of arrays that no cache holds: non-temporal stores and prefetch.
 
 Results are written past the caches. A row that later passes read back waits in memory
 that each worker has of its own. What is to come is fetched ahead: a processor foresees

@@ -1,4 +1,4 @@
-"""What may be written over memory that nobody will read again."""
+"""Buffer reuse: results written over operands that nobody will read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion: which nodes one kernel computes together.
+"""Fusion clusters, here called units: which nodes one kernel computes together.
 
 Nodes are taken in order and join a unit of one of their producers where that keeps the
 loops one nest: every member is read at the very step that computes it. Reductions join

@@ -1,4 +1,4 @@
-"""When what lies in the arena of a program lives, and where it lies."""
+"""Liveness: when each buffer of a program is live, and its place in the arena."""
 
 from __future__ import annotations
 

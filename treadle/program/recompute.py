@@ -1,4 +1,4 @@
-"""Which cheap values are computed anew wherever they are read, instead of being kept.
+"""Duplication of cheap values into the kernels that read them, in place of storing.
 
 An image less its mean, say, is as quickly computed from the image as it is read, if the
 image lies in memory anyway: nothing is written, and nothing is kept for the gradient.

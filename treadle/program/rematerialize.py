@@ -1,4 +1,4 @@
-"""What is computed a second time instead of being kept, so that less memory does.
+"""Rematerialization: values computed a second time instead of being kept in memory.
 
 At the step that needs the most memory, everything that lies there for later costs its
 bytes, and everything that could be computed again from the rest costs its time. With a

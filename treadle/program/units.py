@@ -1,4 +1,4 @@
-"""Units: nodes that one step computes, what they wait for, and when two are one."""
+"""Units (fusion clusters): nodes of one step, their dependences, and merging two."""
 
 from __future__ import annotations
 

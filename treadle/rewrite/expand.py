@@ -1,4 +1,4 @@
-"""A graph written in the ops that kernels know: calls inlined, composites written out.
+"""Inlining of calls, expansion of composites, common subexpression elimination.
 
 The result is a graph of its own, over arguments. Equal expressions become one node:
 they are numbered by op, type and operands in a table that dies with the compilation.

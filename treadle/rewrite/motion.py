@@ -1,4 +1,4 @@
-"""What of the body of a loop is done before it, in it and after it (code motion)."""
+"""Loop-invariant code motion: parts of a body done before and after the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that look like one before: their programs at once, on the values of now.
+"""The trace cache of runs: a graph that looks like one before follows its plan.
 
 A loop that builds its graph anew has the graph of the iteration before, but for the
 values. What the run of a graph came to is recorded as a plan (`steps.py`), by how the

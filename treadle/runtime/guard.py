@@ -1,4 +1,4 @@
-"""What a traced function took from around it, and whether that is still there."""
+"""Guards of traces: what a function took from around it, and whether that holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluated nodes keep for derivatives to come.
+"""Residuals: what evaluated nodes keep for derivatives to come.
 
 A recipe stays as long as its node can be reached. Values that only a gradient reads are
 a cache: the oldest are dropped, and computed again where they are asked for.

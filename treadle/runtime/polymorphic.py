@@ -1,4 +1,4 @@
-"""Plans for sizes never seen: those of graphs that differ in extents alone.
+"""Shape polymorphism of plans: graphs that differ in extents alone share one.
 
 Of such graphs the plans differ in the program, and so does that in numbers alone
 (`engines/native/translation/families.py`). Two that are alike but for it tell which

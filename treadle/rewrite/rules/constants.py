@@ -1,4 +1,4 @@
-"""Constants: what is known from the structure alone, and neutral elements."""
+"""Constant folding: what is known from the structure alone, and neutral elements."""
 
 from __future__ import annotations
 

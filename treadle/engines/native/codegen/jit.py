@@ -1,4 +1,4 @@
-"""Machine code in memory: found, read from disk, or compiled and loaded.
+"""The just-in-time compiler: code found in memory, read from disk, or compiled.
 
 Code is known by what it was made from: the same text under the same host and versions
 is one entry, whatever program asks. Entries not used for longest leave the table when

@@ -1,4 +1,4 @@
-"""Pools of blocks of memory, which keep idle ones."""
+"""Pools of memory blocks: a free list of idle ones for each size class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers in pages of their own, between pages that no one may touch."""
+"""Guard pages: buffers in pages of their own, between pages that no one may touch."""
 
 from __future__ import annotations
 

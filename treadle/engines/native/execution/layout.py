@@ -1,4 +1,4 @@
-"""What the steps of a program need beside buffers, and how they lie in a table."""
+"""The ABI of program steps: tables of addresses, sizes and numbers for machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native threads that run the steps of a program.
+"""The thread pool that runs the steps of a program.
 
 One native call runs all steps and lets go of Python's lock. Workers are Python threads
 that enter native code once and stay there: they spin for some tens of microseconds (a

@@ -1,4 +1,4 @@
-"""Programs for sizes never seen: compiled once with symbolic extents.
+"""Shape polymorphism: programs compiled once with symbolic extents.
 
 Graphs that differ in extents alone are a family. The first of them is compiled as it
 is. At the second, extents that moved become symbols (those that always were equal, one
