@@ -244,3 +244,57 @@ def test_mistakes_are_told_in_one_line(
     shown = capsys.readouterr()
     assert message in shown.err and shown.err.startswith("treadle"), shown.err
     assert shown.err.count("\n") == 1 and "Traceback" not in shown.err
+
+
+def test_view_writes_a_page(capsys: pytest.CaptureFixture[str], net: str) -> None:
+    target = ["view", f"{net}:forward", "--shape", "5,6"]
+    assert said(capsys, *target, "--html", "g.html") == "wrote g.html\n"
+    page = Path("g.html").read_text()
+    assert "Softmax" in page and f"<title>{net}:forward</title>" in page
+    out = said(capsys, *target, "--html", "b.html", "--optimized", "--output", "g.txt")
+    assert out == "wrote g.txt\nwrote b.html\n"
+    assert '"compiled"' in Path("b.html").read_text()
+
+
+def test_an_onnx_file_is_viewed_and_run(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    layers = td.nn.Linear(6, 4), td.nn.ReLU(), td.nn.Linear(4, 2)
+    x = np.ones((3, 6), np.float32)
+    y = td.nn.Sequential(*layers)(x).numpy()
+    td.to_onnx(td.nn.Sequential(*layers), "m.onnx", x, inputs=["x"],
+               dynamic={"x": {0: "batch"}})  # fmt: skip
+    assert "placeholder 'x' : float32[1, 6]" in said(capsys, "view", "m.onnx")
+    out = said(capsys, "view", "m.onnx", "--shape", "x=5,6")
+    assert "placeholder 'x' : float32[5, 6]" in out
+    assert "float32[7, 6]" in said(capsys, "view", "m.onnx", "--shape", "7,6")
+    said(capsys, "view", "m.onnx", "--html", "m.html")
+    assert "<title>m.onnx</title>" in Path("m.html").read_text()
+    assert "float32[batch, 6]" in said(capsys, "run", "m.onnx")
+    np.save("x.npy", x)
+    out = said(capsys, "run", "m.onnx", "--input", "x=x.npy", "--output", "y.npy")
+    assert out == "wrote y.npy: output\n"
+    np.testing.assert_allclose(np.load("y.npy"), y, rtol=1e-5, atol=1e-6)
+    assert "output: float32[3, 2]" in said(capsys, "run", "m.onnx", "--input", "x.npy")
+
+
+ONNX_MISTAKES = [
+    (["run", "m.onnx", "--input", "z=[1]"], "takes x, got", 1),
+    (["run", "m.onnx", "--code"], "an ONNX file has no machine code", 2),
+    (["run", "none.onnx"], "none.onnx", 1),
+    (["view", "m.onnx", "--shape", "z=3"], "there is no input 'z'", 2),
+    (["view", "m.onnx", "--shape", "x=3,4"], "x", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "code"), ONNX_MISTAKES, ids=lambda x: str(x)[:24]
+)
+def test_what_is_wrong_with_an_onnx_file_is_told(
+    words: list[str], told: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    x = td.placeholder((2, 3), name="x")
+    td.to_onnx(td.computation(x @ td.param("w", (3, 2)), x), "m.onnx")
+    assert main(words) == code
+    error = capsys.readouterr().err
+    assert error.startswith("treadle: ") and error.count("\n") == 1 and told in error

@@ -10,9 +10,11 @@ import numpy as np
 
 from treadle.base.errors import ModelFileError
 from treadle.base.options import options
+from treadle.cli.network import is_onnx, network_of
 from treadle.cli.parser import UsageError, command
 from treadle.cli.tables import show
 from treadle.cli.values import arrays_of
+from treadle.graph.frame import no_grad
 from treadle.io.atomic import write_atomically
 from treadle.io.files import guarded
 from treadle.io.graph import load_computation
@@ -21,7 +23,8 @@ from treadle.runtime.computation import Computation
 
 __all__ = ["add"]
 
-ABOUT = """Run a computation that td.save wrote, and print or write what it returns.
+ABOUT = """Run a computation that td.save wrote, or the network of an ONNX file,
+and print or write what it returns.
 
 A file is data: its graph is checked, no code in it runs. What it assigns to Variables
 is not written back. Without --input a table tells what it takes and returns."""
@@ -31,7 +34,9 @@ def add(commands: Any) -> None:
     """Say what words the command takes."""
     parser = command(commands, "run", "a computation that was saved", ABOUT)
     words = parser.add_argument
-    words("file", metavar="FILE", help="of td.save(FILE, td.computation(...))")
+    words(
+        "file", metavar="FILE", help="of td.save(FILE, td.computation(...)), or .onnx"
+    )
     words("--input", action="append", default=[], metavar="[NAME=]VALUE",
           help="FILE.npy, numbers as in x=[1,2], or FILE.npz by names")  # fmt: skip
     words("--output", metavar="FILE", help="write to FILE.npy, .npz or .safetensors")
@@ -50,19 +55,47 @@ def run(arguments: argparse.Namespace) -> int:
         ".safetensors",
     ):
         raise UsageError(f"{output}: it ends in .npy, .npz or .safetensors")
-    call = load_computation(arguments.file, code=arguments.code)
-    if not arguments.input and call.placeholders:
-        _describe(call)
-        return 0
     given, named = arrays_of(arguments.input)
     with options(**({} if arguments.seed is None else {"seed": arguments.seed})):
-        results = dict(_named(call(*given, **named), ""))
+        if is_onnx(arguments.file):
+            found = _answer(arguments, given, named)
+        else:
+            call = load_computation(arguments.file, code=arguments.code)
+            if not arguments.input and call.placeholders:
+                _describe(call)
+                return 0
+            found = call(*given, **named)
+        if found is None:
+            return 0
+        results = dict(_named(found, ""))
     if output is None:
         _print(results)
         return 0
     _write(output, results)
     print(f"wrote {output}: {', '.join(results)}")
     return 0
+
+
+def _answer(
+    arguments: argparse.Namespace, given: list[Any], named: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The outputs of an ONNX file's network by name; of no inputs, what it takes."""
+    if arguments.code:
+        raise UsageError(f"{arguments.file}: an ONNX file has no machine code")
+    net = network_of(arguments.file)
+    if not arguments.input and net.inputs:
+        sizes = [", ".join(str("?" if n is None else n) for n in p.shape)
+                 for p in net.inputs]  # fmt: skip
+        rows = [
+            ("takes", port.name, f"{port.dtype or 'any'}[{size}]")
+            for port, size in zip(net.inputs, sizes, strict=True)
+        ]
+        show([*rows, *(("returns", name, "") for name in net.outputs)])
+        return None
+    with no_grad():
+        found = net(*given, **named)
+    outputs = found if len(net.outputs) > 1 else (found,)
+    return dict(zip(net.outputs, outputs, strict=True))
 
 
 def _describe(call: Computation) -> None:

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,30 @@ from treadle.base import trees
 from treadle.base.errors import TreadleError
 from treadle.base.options import options
 from treadle.base.sizes import as_text
+from treadle.cli.network import is_onnx, network_of
 from treadle.cli.parser import CommandError, UsageError, command
 from treadle.cli.tables import show
 from treadle.cli.values import placeholder_of
 from treadle.graph.inspect import stats
 from treadle.graph.operators import Operand
 from treadle.graph.text import text
+from treadle.graph.variable import Placeholder
 from treadle.io.graph import load_computation
 from treadle.runtime.computation import Computation
 from treadle.runtime.memory import NAMED, Memory, memory
 from treadle.viz.dot import to_dot
 from treadle.viz.memory import show_memory
+from treadle.viz.show import page_of
 from treadle.viz.show import show as picture_of
 
 __all__ = ["add"]
 
 ABOUT = """Show the graph of TARGET and the memory that it takes; nothing of it runs.
 
-TARGET is a file that td.save wrote of a computation, or module:name, where name is a
-function, a module of layers, a tensor or a computation. A function is called with a
-placeholder for each --shape, and with its defaults."""
+TARGET is a file that td.save wrote of a computation, an ONNX file, or module:name,
+where name is a function, a module of layers, a tensor or a computation. A function is
+called with a placeholder for each --shape, and with its defaults. Of an ONNX file
+--shape says the sizes of inputs, by name or in order; open dimensions are 1 else."""
 KINDS = (".svg", ".dot", ".txt")
 
 
@@ -48,9 +53,10 @@ def add(commands: Any) -> None:
     words("--shape", action="append", default=[], metavar="[NAME=]SIZES[:DTYPE]",
           help="of an argument, as in 32,784 or ids=8,20:int64")  # fmt: skip
     words("--output", metavar="FILE", help="write the graph to FILE.svg, .dot or .txt")
+    words("--html", metavar="FILE", help="write the graph as a page to walk about in")
     words("--memory", metavar="FILE", help="write the memory over steps to FILE.svg")
     words("--optimized", action="store_true",
-          help="also the graph that is compiled, in FILE.svg")  # fmt: skip
+          help="also the graph that is compiled, in FILE.svg or the page")  # fmt: skip
     words("--workspace", metavar="BYTES", default="0",
           help="plan under this limit, as in 512MB")  # fmt: skip
     parser.set_defaults(run=view)
@@ -63,22 +69,29 @@ def view(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{output}: it ends in {', '.join(KINDS)}")
     if drawn is not None and Path(drawn).suffix != ".svg":
         raise UsageError(f"{drawn}: it ends in .svg")
-    if arguments.optimized and (output is None or Path(output).suffix != ".svg"):
-        raise UsageError("--optimized goes with --output FILE.svg")
+    if arguments.optimized and not (arguments.html or str(output).endswith(".svg")):
+        raise UsageError("--optimized goes with --output FILE.svg or --html FILE")
+    written: dict[str, str] = {}
     with options(workspace=arguments.workspace):
         graph = _graph(arguments.target, arguments.shape)
         with told(arguments.target):
-            report = memory(graph)
-            whole = _written(graph, output, arguments.optimized)
-            picture = "" if drawn is None else show_memory(report).svg
-    for name, content in ((output, whole), (drawn, picture)):
-        if name is not None:
-            try:
-                Path(name).write_text(content, encoding="utf-8")
-            except OSError as error:
-                raise CommandError(f"{name}: {error.strerror or error}") from None
-            print(f"wrote {name}")
-    if output is None and drawn is None:
+            if output is not None:
+                written[output] = _written(graph, output, arguments.optimized)
+            if arguments.html is not None:
+                title = Path(arguments.target).name
+                page = page_of(graph, title, optimized=arguments.optimized)
+                written[arguments.html] = page.html
+            if drawn is not None:
+                written[drawn] = show_memory(graph).svg
+            elif not written:
+                report, whole = memory(graph), text(graph)
+    for name, content in written.items():
+        try:
+            Path(name).write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{name}: {error.strerror or error}") from None
+        print(f"wrote {name}")
+    if not written:
         print(whole)
         print()
         print(stats(graph))
@@ -102,9 +115,9 @@ def show_report(report: Memory) -> None:
         show(found, (f"largest {where}", "type", "of", "line"), right=(0,))
 
 
-def _written(graph: list[Any], output: str | None, optimized: bool) -> str:
+def _written(graph: list[Any], output: str, optimized: bool) -> str:
     """The graph in the form that the name of the file asks for."""
-    kind = ".txt" if output is None else Path(output).suffix
+    kind = Path(output).suffix
     if kind == ".svg":
         return picture_of(graph, optimized=optimized).svg
     return to_dot(graph) + "\n" if kind == ".dot" else text(graph)
@@ -133,8 +146,10 @@ def _graph(target: str, shapes: Sequence[str]) -> list[Any]:
     """The tensors that are to be shown."""
     module, colon, name = target.rpartition(":")
     if os.path.exists(target) or not (colon and _is_name(module) and _is_name(name)):
+        if is_onnx(target) and os.path.exists(target):
+            return _network(target, shapes)
         if shapes:
-            raise UsageError("--shape goes with module:function")
+            raise UsageError("--shape goes with module:function or an ONNX file")
         if not os.path.exists(target) and "." not in target:
             raise UsageError(f"{target!r} is neither a file nor module:function")
         return _tensors(load_computation(target), target)
@@ -144,6 +159,27 @@ def _graph(target: str, shapes: Sequence[str]) -> list[Any]:
     elif shapes:
         raise UsageError(f"--shape goes with a function, {target} is none")
     return _tensors(found, target)
+
+
+def _network(target: str, shapes: Sequence[str]) -> list[Any]:
+    """What the network of an ONNX file makes of placeholders."""
+    net = network_of(target)
+    names = [port.name for port in net.inputs]
+    sizes: dict[str, str] = {}
+    for name, word in zip_longest(names, shapes, fillvalue=""):
+        own, equals, size = word.rpartition("=")
+        if size:
+            sizes[own if equals else name] = size
+    if unknown := sorted(sizes.keys() - set(names)):
+        raise UsageError(f"{target}: there is no input {unknown[0]!r} among {names}")
+    given = []
+    for port in net.inputs:
+        shape = [n if isinstance(n, int) else 1 for n in port.shape]
+        if port.name in sizes:
+            shape = list(placeholder_of(sizes[port.name], "x").shape)
+        given.append(Placeholder(tuple(shape), port.dtype, name=port.name))
+    with told(target):
+        return _tensors(net(*given), target)
 
 
 def _is_name(word: str) -> bool:

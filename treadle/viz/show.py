@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError
+from treadle.base.notebook import in_notebook
 from treadle.engines.lowered import Outlined, Piece
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, stages, users
 from treadle.runtime.explain import explain
+from treadle.runtime.profile import Profile
 from treadle.viz.boxes import (
     COLLAPSE,
     Box,
@@ -27,8 +29,11 @@ from treadle.viz.boxes import (
     describe,
     draw,
     keys_of,
+    notes_of,
 )
 from treadle.viz.dot import FORMS, PALETTE, block_color
+from treadle.viz.explorer import entries_of, explorer, steps_of
+from treadle.viz.page import Page
 
 __all__ = ["show"]
 
@@ -38,6 +43,30 @@ STEPS = 150  # steps of a program above which neighbors share a box
 WIDE = 44  # characters of a line in a box
 
 
+@overload
+def show(
+    y: Any,
+    *,
+    by: str = ...,
+    values: bool = ...,
+    gradients: bool = ...,
+    optimized: bool = ...,
+    path: str | Path | None = ...,
+    browser: Literal[False] = ...,
+    profile: Profile | None = ...,
+) -> Picture: ...
+@overload
+def show(
+    y: Any,
+    *,
+    by: str = ...,
+    values: bool = ...,
+    gradients: bool = ...,
+    optimized: bool = ...,
+    path: str | Path | None = ...,
+    browser: bool,
+    profile: Profile | None = ...,
+) -> Page: ...
 def show(
     y: Any,
     *,
@@ -46,7 +75,9 @@ def show(
     gradients: bool = False,
     optimized: bool = False,
     path: str | Path | None = None,
-) -> Picture:
+    browser: bool = False,
+    profile: Profile | None = None,
+) -> Picture | Page:
     """The graph of `y` as a picture; with values and gradients of a scalar y if asked.
 
     `by` is "op"; "stage": a row for each stage, of nodes that do not depend on each
@@ -55,6 +86,11 @@ def show(
     Above 200 nodes those of one module, or of one of the user's lines, become one box.
     With `optimized` the graph that is compiled stands beside the one that was built.
     With `path` the SVG is written there too.
+
+    With `browser`, or a `path` that ends in .html, it is a page instead, with all it
+    needs in it: to pan, zoom and search, to open and close modules, and to click on a
+    node for its type, line, memory and, with the `profile` of a run, time. Without a
+    path, and where no notebook shows it, it is opened in the browser.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -68,6 +104,14 @@ def show(
         raise ArgumentError(f"a picture is by one of {', '.join(FORMS)}, not {by!r}")
     leaves = trees.flatten(y)[0]
     roots = functions.written_out([as_tensor(leaf) for leaf in leaves])
+    if browser or (path is not None and Path(path).suffix == ".html"):
+        title = "graph" if path is None else Path(path).stem
+        page = page_of(leaves, title, by, values, gradients, optimized, profile)
+        if path is not None:
+            page.save(path)
+        elif not in_notebook():
+            page.open()
+        return page
     if by == "memory":
         drawings = [memory(*explain(*roots).lowered.outline())]
     else:
@@ -78,6 +122,30 @@ def show(
     if path is not None:
         picture.save(path)
     return picture
+
+
+def page_of(
+    leaves: Sequence[Any],
+    title: str,
+    by: str = "op",
+    values: bool = False,
+    gradients: bool = False,
+    optimized: bool = False,
+    profile: Profile | None = None,
+) -> Page:
+    """The graph of tensors as a page, under a title."""
+    recorded = [as_tensor(leaf) for leaf in leaves]
+    roots = functions.written_out(recorded)
+    if by == "memory":
+        lowered = explain(*roots).lowered
+        forms = {"program": steps_of(*lowered.outline(), profile)}
+    else:
+        notes = notes_of(reach(roots), roots, values, gradients)
+        forms = {"recorded": entries_of(roots, recorded, notes, by, profile)}
+    if optimized:
+        after = list(explain(*roots).after)
+        forms["compiled"] = entries_of(after, by=by, profile=profile)
+    return explorer(forms, title)
 
 
 def form(roots: list[Tensor], by: str, values: bool, gradients: bool) -> Drawing:

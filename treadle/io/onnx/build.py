@@ -14,6 +14,7 @@ import numpy as np
 from treadle.base.errors import ModelFileError, TraceError, TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body
+from treadle.graph.frame import metadata
 from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -74,7 +75,8 @@ def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Va
     """The outputs of a graph; `values` has its inputs and what is visible around it."""
     known: ChainMap[str, Value] = ChainMap({"": None}, dict(graph.constants), values)
     for node in graph.nodes:
-        with guarded(place, ModelFileError, f"node {node.name!r} ({node.kind})"):
+        where = f"node {node.name!r} ({node.kind})"
+        with guarded(place, ModelFileError, where), metadata(onnx=node.name):
             results = _results(node, [known[name] for name in node.inputs], known)
         known.update({k: v for k, v in zip(node.outputs, results, strict=False) if k})
     missing = [name for name in graph.outputs if name not in known]
