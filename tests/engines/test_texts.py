@@ -83,9 +83,9 @@ def test_another_host_or_another_state_of_the_package_has_texts_of_its_own(
     monkeypatch.setattr(texts, "host", lambda: "another host")
     text_of(k)
     assert len(written) == 2
-    sources = texts._sources()
+    sources = texts.sources()
     assert "engines/ __init__.py" in sources and "emit.py" in sources
-    monkeypatch.setattr(texts, "_sources", lambda: sources + " new.py 1 1")
+    monkeypatch.setattr(texts, "sources", lambda: sources + " new.py 1 1")
     text_of(k)
     text_of(k)
     assert len(written) == 3
@@ -95,7 +95,7 @@ def test_without_a_cache_or_files_to_tell_by_it_is_written_each_time(
     place: Path, written: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     k = kernel()
-    monkeypatch.setattr(texts, "_sources", lambda: "")
+    monkeypatch.setattr(texts, "sources", lambda: "")
     first = text_of(k)
     monkeypatch.undo()
     monkeypatch.setenv("TREADLE_CACHE", "0")

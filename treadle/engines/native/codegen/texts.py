@@ -20,7 +20,7 @@ from treadle.base.caches import cached
 from treadle.engines.native.codegen.cache import disk_cache, key
 from treadle.engines.native.system.host import host
 
-__all__ = ["Function", "kept_text", "lasting"]
+__all__ = ["Function", "kept_text", "lasting", "sources"]
 
 _P = ParamSpec("_P")
 
@@ -38,10 +38,10 @@ def kept_text(fact: str, write: Callable[[], Function]) -> Function:
 
     `fact` says all that it is made from, but for the host and the package itself.
     """
-    cache, sources = disk_cache(), _sources()
-    if cache is None or not sources:
+    cache, state = disk_cache(), sources()
+    if cache is None or not state:
         return write()
-    place = key("text", treadle.__version__, sources, repr(host()), fact)
+    place = key("text", treadle.__version__, state, repr(host()), fact)
     content = cache.read(place)
     if content is not None:
         name, _, text = content.decode().partition("\n")
@@ -64,7 +64,7 @@ def lasting(write: Callable[_P, Function]) -> Callable[_P, Function]:
 
 
 @cache
-def _sources() -> str:
+def sources() -> str:
     """The files that texts are written by, as they are now; empty if none is seen."""
     root = Path(__file__).resolve().parents[3]
     try:

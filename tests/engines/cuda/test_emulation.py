@@ -1,0 +1,99 @@
+"""The emulated card: what a card would stop for, and what no card tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engines.cuda.works import ITEMS, Written, card, ran
+from treadle.base.errors import RunError
+from treadle.engines.gpu.builder import DeviceBuilder
+from treadle.engines.gpu.cuda.builder import PtxBuilder
+from treadle.engines.native.codegen.builder import F32, Value
+from treadle.loops.kernel import Argument
+
+Array = np.ndarray[Any, Any]
+
+
+def run(
+    name: str, body: Callable[[DeviceBuilder], None], *arrays: Array
+) -> list[Array]:
+    """What some work for one group leaves, or the card's fault raised."""
+    arguments = tuple(Argument(a.dtype, True) for a in arrays)
+    functions, driver = card()
+    try:
+        return ran(driver, Written(name, arguments, body, slots=()), 1, arrays)
+    except RunError:
+        raise AssertionError(functions.fault) from None
+
+
+def at(b: DeviceBuilder, k: int, place: Value) -> Value:
+    return b.offset(b.buffer(k), place, F32)
+
+
+def test_a_neighbor_that_is_read_before_a_barrier_is_a_race() -> None:
+    def body(b: DeviceBuilder) -> None:
+        there, item = b.shared(F32, ITEMS + 1), b.item()
+        b.store(b.load(F32, at(b, 0, item)), b.offset(there, item, F32))
+        next_ = b.offset(there, b.urem(b.add(item, b.i64(1)), b.i64(ITEMS)), F32)
+        b.store(b.load(F32, next_), at(b, 0, item))
+
+    with pytest.raises(AssertionError, match="race for shared memory"):
+        run("race", body, np.zeros(ITEMS, "f4"))
+
+
+def test_what_is_written_over_while_others_read_it_is_a_race() -> None:
+    def body(b: DeviceBuilder) -> None:
+        there, item = b.shared(F32, ITEMS), b.item()
+        own = b.offset(there, item, F32)
+        b.store(b.load(F32, at(b, 0, item)), own)
+        b.barrier()
+        x = b.load(F32, there)
+        b.store(x, own)
+
+    with pytest.raises(AssertionError, match="race for shared memory"):
+        run("overwritten", body, np.zeros(ITEMS, "f4"))
+
+
+def test_a_barrier_that_half_of_a_group_reaches_is_a_fault() -> None:
+    def body(b: DeviceBuilder) -> None:
+        with b.when(b.compare("slt", b.item(), b.i64(ITEMS // 2))):
+            b.barrier()
+
+    with pytest.raises(AssertionError, match="not all items of a group"):
+        run("half", body, np.zeros(ITEMS, "f4"))
+
+
+def test_items_that_part_meet_again() -> None:
+    def body(b: DeviceBuilder) -> None:
+        item = b.item()
+        with b.loop(b.i64(0), item, b.i64(1), [b.constant(F32, 0)]) as turn:
+            turn.next([b.fadd(turn.values[0], b.constant(F32, 2))])
+        b.barrier()
+        b.store(turn.values[0], at(b, 0, item))
+
+    (found,) = run("parting", body, np.zeros(ITEMS, "f4"))
+    assert found.tolist() == [2.0 * k for k in range(ITEMS)]
+
+
+def test_a_fold_in_a_warp_goes_in_halves() -> None:
+    for dtype, kind in (("f4", F32), ("f8", "double"), ("i8", "i64"), ("i4", "i32")):
+
+        def body(b: DeviceBuilder, kind: str = kind) -> None:
+            assert isinstance(b, PtxBuilder)
+            item = b.item()
+            add = b.add if kind.startswith("i") else b.fadd
+            x = b.load(kind, b.offset(b.buffer(0), item, kind))
+            b.store(b.fold_warp(x, 32, add), b.offset(b.buffer(0), item, kind))
+
+        random = np.random.default_rng(1)
+        x = (1e3 * random.normal(size=ITEMS)).astype(dtype)
+        (found,) = run(f"fold_{dtype}", body, x)
+        want = x.reshape(2, 32)
+        while want.shape[1] > 1:
+            half = want.shape[1] // 2
+            want = want[:, :half] + want[:, half:]
+        assert found[::32].tobytes() == want[:, 0].tobytes()

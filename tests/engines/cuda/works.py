@@ -1,0 +1,81 @@
+"""Kernels written by hand, and an emulated card to run them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.engines.cuda.libcuda import Emulated
+from treadle.engines.gpu.builder import DeviceBuilder
+from treadle.engines.gpu.cuda.driver import CudaDriver
+from treadle.engines.gpu.cuda.library import started
+from treadle.engines.gpu.work import Slot
+from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.elements import load_type
+from treadle.loops.kernel import Argument
+
+__all__ = ["ITEMS", "Written", "card", "elementwise", "ran"]
+
+Array = np.ndarray[Any, Any]
+ITEMS = 64
+
+
+@dataclass(frozen=True)
+class Written:
+    """The work that a function writes, known by its name."""
+
+    name: str
+    buffers: tuple[Argument, ...]
+    body: Callable[[DeviceBuilder], None] = field(compare=False)
+    slots: tuple[Slot, ...] = ((0, "i64"),)
+    items: int = ITEMS
+    checks: bool = False
+    wide: bool = False
+
+    def write(self, b: DeviceBuilder) -> None:
+        self.body(b)
+
+
+def elementwise(
+    name: str, rule: Callable[..., Value], dtype: Any, inputs: int = 2
+) -> Written:
+    """The work of a function of elements: operands, and then the result."""
+    kind = load_type(np.dtype(dtype))
+
+    def body(b: DeviceBuilder) -> None:
+        i = b.add(b.mul(b.group(), b.i64(ITEMS)), b.item())
+        with b.when(b.compare("slt", i, b.slot(0, "i64"))):
+            places = [b.offset(b.buffer(k), i, kind) for k in range(inputs + 1)]
+            b.store(rule(b, *[b.load(kind, p) for p in places[:-1]]), places[-1])
+
+    arguments = [Argument(np.dtype(dtype), k == inputs) for k in range(inputs + 1)]
+    return Written(name, tuple(arguments), body)
+
+
+def card(capacity: int = 16 << 20) -> tuple[Emulated, CudaDriver]:
+    """An emulated card and its driver."""
+    functions = Emulated(capacity)
+    return functions, CudaDriver(started(functions))
+
+
+def ran(
+    driver: CudaDriver,
+    work: Written,
+    groups: int,
+    arrays: Sequence[Array],
+    *values: int,
+) -> list[Array]:
+    """What some work leaves in its buffers, which begin as these arrays."""
+    entry, numbers = driver.compile(work), driver.numbers(work, values)
+    places = [driver.allocate(max(a.nbytes, 1)) for a in arrays]
+    for a, memory in zip(arrays, places, strict=True):
+        driver.upload(np.ascontiguousarray(a), memory, 0)
+    driver.launch(entry, groups, [(memory, 0) for memory in places], numbers)
+    found = [np.empty_like(a) for a in arrays]
+    for a, memory in zip(found, places, strict=True):
+        driver.download(memory, 0, a)
+        driver.free(memory)
+    return found

@@ -1,0 +1,197 @@
+"""The driver of NVIDIA's devices: one context, streams, memory and launches."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.errors import OutOfMemoryError
+from treadle.base.sizes import as_text
+from treadle.engines.gpu.cuda.builder import WARP
+from treadle.engines.gpu.cuda.library import Library, open_library
+from treadle.engines.gpu.cuda.modules import Entry, Modules
+from treadle.engines.gpu.cuda.streams import Streams
+from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.work import Work
+
+__all__ = ["CudaDriver", "Memory", "devices", "open_driver"]
+
+DTYPES = frozenset(
+    [
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
+        *("uint64", "float16", "bfloat16", "float32", "float64"),
+    ]
+)
+# Attributes of a device, by the numbers of the driver's header.
+_GROUP, _LOCAL, _MAJOR, _MINOR = 1, 8, 75, 76
+_NAME = 256  # bytes of a name at most
+_PARAMETERS = 256  # buffers: their addresses and the integers pass in 4096 bytes
+_ALIGNMENT = 128  # a line of the caches
+
+Array = np.ndarray[Any, Any]
+
+
+class Memory(NamedTuple):
+    """An allocation on the device."""
+
+    address: int
+    bytes: int
+
+
+class Numbers:
+    """The parameters of a launch as the driver reads them: by a pointer to each."""
+
+    def __init__(self, buffers: int, values: Sequence[int]) -> None:
+        self.addresses = (c_uint64 * buffers)()
+        self.values = (c_int64 * len(values))(*values)
+        parts: list[tuple[Any, int]] = [(self.addresses, buffers)]
+        parts.append((self.values, len(values)))
+        places = [ctypes.addressof(x) + 8 * k for x, n in parts for k in range(n)]
+        self.pointers = (c_void_p * len(places))(*places)
+
+
+class CudaDriver:
+    """One CUDA device, as `Driver` has it.
+
+    Launches follow each other on one stream, except between `fork` and `join`: there
+    each chain has a stream of its own. Copies between host and device wait for all.
+    """
+
+    def __init__(self, library: Library, number: int = 0) -> None:
+        self._library = library
+        self._number = number
+        handle = library.number("cuDeviceGet", number)
+        self._context = library.handle("cuDevicePrimaryCtxRetain", handle)
+        self._thread = threading.local()
+        self._enter()
+        group, local, *capability = (
+            library.number("cuDeviceGetAttribute", which, handle)
+            for which in (_GROUP, _LOCAL, _MAJOR, _MINOR)
+        )
+        version = library.number("cuDriverGetVersion")
+        self._modules = Modules(library, (capability[0], capability[1]), version)
+        self._streams = Streams(library)
+        memory = c_size_t()
+        library.call("cuDeviceTotalMem_v2", byref(memory), handle)
+        self.device = Device(
+            name=_name(library, handle),
+            api="cuda",
+            memory=memory.value,
+            vector_bytes=4 * WARP,
+            group=group,
+            local=local,
+            buffers=_PARAMETERS,
+            alignment=_ALIGNMENT,
+            dtypes=DTYPES,
+        )
+
+    def _enter(self) -> None:
+        """Make the device's context that of this thread."""
+        if not getattr(self._thread, "entered", False):
+            self._library.call("cuCtxSetCurrent", self._context)
+            self._thread.entered = True
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._enter()
+        self._library.call(name, *arguments)
+
+    # -- memory ------------------------------------------------------------------------
+
+    def allocate(self, bytes: int) -> Memory:
+        address = c_uint64()
+        try:
+            self._call("cuMemAlloc_v2", byref(address), bytes)
+        except OutOfMemoryError as error:
+            free, total = c_size_t(), c_size_t()
+            self._call("cuMemGetInfo_v2", byref(free), byref(total))
+            raise OutOfMemoryError(
+                f"{self.device.name} has no {bytes:,} bytes ({as_text(bytes)}) left: "
+                f"{as_text(free.value)} of {as_text(total.value)} are free"
+            ) from error
+        return Memory(address.value, bytes)
+
+    def free(self, memory: Memory) -> None:
+        if not self._library.lost:  # all of its memory has gone with the device
+            self._call("cuMemFree_v2", memory.address)
+
+    def upload(self, array: Array, memory: Memory, offset: int) -> None:
+        where = memory.address + offset
+        self._call("cuMemcpyHtoD_v2", where, array.ctypes.data, array.nbytes)
+
+    def download(self, memory: Memory, offset: int, array: Array) -> None:
+        where = memory.address + offset
+        self._call("cuMemcpyDtoH_v2", array.ctypes.data, where, array.nbytes)
+
+    def copy(self, source: Place, target: Place, bytes: int) -> None:
+        places = [_address(place) for place in (target, source)]
+        self._call("cuMemcpyDtoDAsync_v2", *places, bytes, self._streams.current)
+
+    def fill(self, place: Place, bytes: int, byte: int) -> None:
+        stream = self._streams.current
+        self._call("cuMemsetD8Async", _address(place), byte, bytes, stream)
+
+    # -- kernels -----------------------------------------------------------------------
+
+    def compile(self, work: Work) -> Entry:
+        self._enter()
+        return self._modules.entry(work)
+
+    def numbers(self, work: Work, values: Sequence[int]) -> Numbers:
+        return Numbers(len(work.buffers), values)
+
+    def launch(
+        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Numbers
+    ) -> None:
+        numbers.addresses[:] = [_address(place) for place in buffers]
+        grid = (groups, 1, 1, entry.items, 1, 1, 0)
+        stream = self._streams.current
+        parameters = numbers.pointers, None
+        self._call("cuLaunchKernel", entry.function, *grid, stream, *parameters)
+
+    def synchronize(self) -> None:
+        self._call("cuCtxSynchronize")
+
+    # -- chains of a region ------------------------------------------------------------
+
+    def fork(self, chains: int) -> None:
+        """Begin chains of launches that do not wait for each other."""
+        self._enter()
+        self._streams.fork(chains)
+
+    def follow(self, chain: int) -> None:
+        """What is launched from now on belongs to a chain."""
+        self._streams.follow(chain)
+
+    def join(self) -> None:
+        """What is launched from now on waits for all chains."""
+        self._enter()
+        self._streams.join()
+
+
+def _address(place: Place) -> int:
+    memory, offset = place
+    assert isinstance(memory, Memory)
+    return memory.address + offset
+
+
+def _name(library: Library, handle: int) -> str:
+    text = ctypes.create_string_buffer(_NAME)
+    library.call("cuDeviceGetName", text, _NAME, handle)
+    return text.value.decode(errors="replace")
+
+
+def devices(library: Library | None = None) -> list[str]:
+    """The names of the devices there are, in the driver's order."""
+    library = library or open_library()
+    count = library.number("cuDeviceGetCount")
+    return [_name(library, library.number("cuDeviceGet", k)) for k in range(count)]
+
+
+def open_driver(number: int = 0) -> CudaDriver:
+    """The driver of a device; RunError in one sentence where there is none."""
+    return CudaDriver(open_library(), number)
