@@ -1,7 +1,7 @@
 """Private words in identifiers: how many there are, by package.
 
 `python -m tests.words` prints tables of `treadle/`: for each package and word the
-different identifiers that have the word as a part (`moved_rows`, `HeldBack`), by Python's
+different identifiers that have the word as a part (`moved_rows`, `HeldBack`), by the
 tokenizer, and how often a name that says nothing (`found`, `own`, `made`, `given`) is
 bound as a variable. With `--names` it lists the identifiers with their files;
 `--most-words N` and `--most-variables N` make it fail above so many.
