@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 import re
 import subprocess
 import sys
@@ -48,20 +47,6 @@ def test_what_a_package_lists_is_its_users(package: ModuleType) -> None:
 def test_listed_leaves_out_modules_that_are_not_given() -> None:
     assert listed({"os": re, "x": 1}) == ["x"] == listed({"x": 1, "_y": 2})
     assert listed({"os": re, "x": 1}, ["os"]) == ["os", "x"]
-
-
-def test_public_methods_have_docstrings() -> None:
-    bare = []
-    for package in PACKAGES:
-        for name in package.__all__:
-            value = getattr(package, name)
-            if not inspect.isclass(value) or not value.__module__.startswith("treadle"):
-                continue
-            for own, method in vars(value).items():
-                plain = own[0] != "_" and own != "forward" and callable(method)
-                if plain and not inspect.getdoc(getattr(value, own)):
-                    bare.append(f"{value.__qualname__}.{own}")
-    assert not sorted(set(bare))
 
 
 def test_training_needs_no_rich_and_the_command_names_it() -> None:

@@ -164,7 +164,7 @@ def graded(since: int = 0) -> list[Variable]:
 
 
 def gradings() -> int:
-    """How many gradients `backward` has given in this thread so far."""
+    """The number of gradients that `backward` has given in this thread."""
     return _graded.calls
 
 

@@ -35,6 +35,7 @@ class Axes:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the axes, in order."""
         return tuple(axis.name for axis in self._items)
 
     @property
@@ -44,7 +45,7 @@ class Axes:
 
     @property
     def size(self) -> int:
-        """How many elements a tensor over these axes has."""
+        """The number of elements of a tensor over these axes."""
         return math.prod(self.shape)
 
     def __iter__(self) -> Iterator[Axis]:

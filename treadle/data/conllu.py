@@ -68,7 +68,7 @@ class Sentence:
         _check(self.rows)
 
     def column(self, name: str) -> list[str]:
-        """What the rows have in the column called id, form, lemma, upos, ..., misc."""
+        """The column of the rows called id, form, lemma, upos, ..., misc."""
         if name not in Row._fields:
             raise ArgumentError(
                 f"there is no column {name!r}", hint=f"columns: {' '.join(Row._fields)}"

@@ -260,7 +260,7 @@ class Loader:
         }
 
     def state(self) -> dict[str, int]:
-        """Where the loader stands, as integers: seed, epoch, batches taken, sizes."""
+        """The position of the loader as integers: seed, epoch, batches taken, sizes."""
         updates, rest = divmod(self.position, self._share)
         if rest:
             raise StateError(

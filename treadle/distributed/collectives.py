@@ -261,7 +261,7 @@ def all_reduce(x: Any, reduction: str = "sum") -> Tensor:
 
 
 def all_gather(x: Any) -> Tensor:
-    """What all ranks give, one after the other along the first axis, on all ranks.
+    """The tensors of all ranks joined along the first axis, on all ranks.
 
     >>> import treadle as td
     >>> td.distributed.all_gather(td.asarray([1.0, 2.0])).tolist()
@@ -291,7 +291,7 @@ def all_to_all(x: Any) -> Tensor:
 
 
 def broadcast(x: Any, root: int = 0) -> Tensor:
-    """What rank `root` gives, on all ranks; others give anything of the same type.
+    """The tensor of rank `root`, on all ranks; others give any of the same type.
 
     >>> import treadle as td
     >>> td.distributed.broadcast(td.asarray([1.0, 2.0])).tolist()
@@ -327,7 +327,7 @@ def send(x: Any, to: int) -> Tensor:
 
 
 def recv(like: Any, source: int) -> Tensor:
-    """What a rank has sent here, of the shape and dtype of `like`.
+    """A received tensor of the shape and dtype of `like`, sent by a rank.
 
     Derivatives go back to the sender where `like` depends on what is trained, as a
     product of a parameter with 0 does.

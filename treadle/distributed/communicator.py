@@ -32,7 +32,7 @@ class Communicator:
     timeout: float = 60.0
 
     def all_gather(self, x: Array) -> Array:
-        """What all ranks give: [size, *x.shape], by rank."""
+        """The arrays of all ranks: [size, *x.shape], by rank."""
         raise NotImplementedError
 
     def all_to_all(self, x: Array) -> Array:
@@ -40,7 +40,7 @@ class Communicator:
         raise NotImplementedError
 
     def broadcast(self, x: Array, root: int) -> Array:
-        """What rank `root` gives, on all ranks."""
+        """The array of rank `root`, on all ranks."""
         raise NotImplementedError
 
     def send(self, x: Array, to: int) -> None:
@@ -48,11 +48,11 @@ class Communicator:
         raise NotImplementedError
 
     def receive(self, like: Array, source: int) -> Array:
-        """What a rank sends: an array of the shape and dtype of `like`."""
+        """A received array of the shape and dtype of `like`, sent by a rank."""
         raise NotImplementedError
 
     def messages(self, message: bytes) -> list[bytes]:
-        """What all ranks say, of any length, by rank."""
+        """The messages of all ranks, of any length, by rank."""
         lengths = self.all_gather(np.array([len(message)], np.int64))[:, 0]
         padded = np.zeros(int(lengths.max()), np.uint8)
         padded[: len(message)] = np.frombuffer(message, np.uint8)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def once(action: Callable[[], T], communicator: Communicator | None = None) -> T | None:
-    """What `action()` returns on rank 0, which alone calls it; None on the others, who
+    """The result of `action()` on rank 0, which alone calls it; None on the others, who
     wait until it is done. An error there ends it on all ranks.
 
     Waiting is bounded by the communicator's `timeout`.

@@ -62,7 +62,7 @@ class Stats:
 
 
 def stats(y: Any) -> Stats:
-    """How large the graph of `y` is.
+    """The size of the graph of `y`: counts of nodes, edges, bytes and ops.
 
     >>> import treadle as td
     >>> x = td.constant([1.0, 2.0])

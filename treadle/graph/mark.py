@@ -15,7 +15,7 @@ __all__ = ["Mark", "mark"]
 
 
 class Mark:
-    """What this thread had under way when `td.mark()` was called."""
+    """A place to return to: the state of this thread when `td.mark()` was called."""
 
     def __init__(self) -> None:
         frame = top()

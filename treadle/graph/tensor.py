@@ -99,7 +99,7 @@ class Tensor(Operand):
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
-        """The stored value on the host, brought home where it lies in an engine."""
+        """The stored value on the host, copied from its engine if need be."""
         stored = self.stored
         while isinstance(stored, Resident):
             value, before, stored = stored.numpy(), stored, self.stored

@@ -45,7 +45,7 @@ class _Written:
 
 
 class Transaction:
-    """What `td.transaction()` makes: a block to be entered."""
+    """A transaction: a block of assignments, made by `td.transaction()`."""
 
     def __init__(self, finite: bool = False) -> None:
         self.finite = finite

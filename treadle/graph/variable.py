@@ -148,6 +148,7 @@ class Variable(Operand):
 
     @property
     def type(self) -> Type:
+        """Shape, dtype and axis names, the same for all versions."""
         return self._type
 
     @property

@@ -31,7 +31,7 @@ _LARGEST_MANIFEST = 1 << 24
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one snapshot holds: arrays by part and name, and facts that JSON can say."""
+    """A snapshot: arrays by part and name, and metadata as JSON."""
 
     step: int
     parts: dict[str, dict[str, Array]]

@@ -233,7 +233,7 @@ class _ConvTranspose(_Convolution):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """What carries a Conv1d's output back to its input's shape.
+    """The transposed convolution in one dimension, from a Conv1d's output to its input.
 
     >>> import treadle as td
     >>> td.nn.ConvTranspose1d(3, 2, 4, stride=2)(td.ones((1, 3, 5))).shape

@@ -120,7 +120,9 @@ def fans(shape: Any, layout: str = "oi") -> tuple[int, int]:
 
 
 def gain(nonlinearity: str, slope: float = 0.01) -> float:
-    """How much wider weights before a nonlinearity are drawn (He et al. 2015; torch).
+    """The gain of a nonlinearity: the factor by which weights before it are wider.
+
+    Source: He et al., "Delving deep into rectifiers", 2015; values as in torch.
 
     >>> round(gain("relu") ** 2, 6)
     2.0
@@ -178,7 +180,7 @@ def eye(shape: Shape, dtype: Any, value: float = 1.0) -> Array:
 
 @Initializer
 def identity(shape: Shape, dtype: Any, value: float = 1.0) -> Array:
-    """What passes the input on: an eye; for (out, in, *kernel) at the kernel's center.
+    """Identity weights: an eye; for (out, in, *kernel) at the kernel's center.
 
     Zagoruyko and Komodakis, DiracNets, 2017.
     """

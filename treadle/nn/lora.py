@@ -132,7 +132,7 @@ def add_lora(
     *,
     only: Iterable[str] | None = None,
 ) -> list[str]:
-    """Freeze a network, and put LoRA beside its Linear layers; the paths of these.
+    """Freeze a network, and add LoRA to its Linear layers; the paths of these.
 
     `only` chooses by the last part of a layer's path: ["q_proj", "v_proj"].
 

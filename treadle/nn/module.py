@@ -86,7 +86,7 @@ class Module(Noted):
         pass
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling the module computes."""
+        """The result of a call of the module."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __setattr__(self, name: str, value: Any) -> None:

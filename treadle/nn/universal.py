@@ -93,7 +93,7 @@ class UniversalEmbedding(Module):
         self.shared = Variable(np.broadcast_to(share, (self.rows,)).copy())
 
     def weights(self, ids: Any) -> Tensor:
-        """How much of each universal embedding words take: [..., tokens], sums 1."""
+        """Weights of the universal embeddings for each word: [..., tokens], sums 1."""
         vectors = embedding(self.queries, ids)
         turned = matmul(vectors, self.transform) / math.sqrt(self.keys.shape[1])
         scores = F.dropout(

@@ -145,7 +145,7 @@ class Equal(Comparison):
 @provide
 @recorded_with_numbers
 def equal(x: Any, y: Any) -> Any:
-    """x == y, element by element; False beside what holds no numbers.
+    """x == y, element by element; False where the other holds no numbers.
 
     >>> import treadle as td
     >>> td.equal([1, 2, 3], 2).tolist()
@@ -169,7 +169,7 @@ class NotEqual(Comparison):
 @provide
 @recorded_with_numbers
 def not_equal(x: Any, y: Any) -> Any:
-    """x != y, element by element; True beside what holds no numbers.
+    """x != y, element by element; True where the other holds no numbers.
 
     >>> import treadle as td
     >>> td.not_equal([1, 2, 3], 2).tolist()

@@ -161,7 +161,7 @@ def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def empty_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """As `zeros_like`, where the elements do not matter.
+    """An array like another, with elements that do not matter: zeros.
 
     >>> import treadle as td
     >>> td.empty_like([1.0, 2.0]).shape

@@ -116,7 +116,7 @@ class DebugGradient(Logged):
 
 @provide
 def debug(x: Any, message: str = "") -> Tensor:
-    """`x`, with its value and its gradient told in the log "treadle" at level DEBUG.
+    """`x`, with its value and its gradient logged to "treadle" at level DEBUG.
 
     Shape, size, type, bytes, least, greatest, L2 norm and the values; use the result
     in place of x.

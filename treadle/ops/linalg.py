@@ -207,7 +207,7 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
 
 @of_stacks
 def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
-    """How many singular values are above `rtol` times the largest.
+    """The rank of matrices: how many singular values exceed `rtol` times the largest.
 
     `rtol` is by default max(m, n) units of rounding.
 

@@ -106,8 +106,8 @@ def _least(values: Array, k: int) -> Array:
 
 
 def nearest_codes(codes: Any, queries: Any, k: int) -> Tensor:
-    """Which `k` of the codes (words, n) differ from each query [..., words] in the
-    fewest bits, in rising order: int64[..., k].
+    """The nearest `k` of the codes (words, n) to each query [..., words]: those that
+    differ in the fewest bits, in rising order: int64[..., k].
 
     Of codes at one distance the first are taken.
 

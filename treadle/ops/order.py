@@ -298,7 +298,7 @@ class SearchSorted(Family):
 def searchsorted(
     x: Any, values: Any, *, side: str = "left", sorter: Any = None
 ) -> Tensor:
-    """How many elements of the sorted vector x are less than each value: int64.
+    """Positions in the sorted vector x: the number of elements less than each value.
 
     With side="right" equal ones are counted too. `sorter` has the positions that put x
     in order, where it is not.

@@ -80,7 +80,7 @@ def set_item(target: Variable, key: Any, value: Any) -> Tensor:
 
 
 def value_of(x: Any) -> Tensor:
-    """What a Variable is now, which later assignments do not change; a tensor is that.
+    """The current value of a Variable, which later assignments do not change.
 
     >>> import treadle as td
     >>> v = td.Variable(1.0)

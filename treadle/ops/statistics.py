@@ -291,7 +291,7 @@ def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements over `axis` are not 0: int64.
+    """The number of nonzero elements over `axis`: int64.
 
     >>> import treadle as td
     >>> int(td.count_nonzero([0.0, 2.0, 3.0]))

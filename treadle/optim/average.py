@@ -42,7 +42,7 @@ class WeightAverage:
         self._stored: dict[int, np.ndarray[Any, Any]] = {}
 
     def weight(self, count: Tensor) -> Tensor:
-        """How much of the next average is the new weights, after `count` updates."""
+        """The weight of new parameters in the next average, after `count` updates."""
         raise NotImplementedError
 
     def average(self, stored: Tensor, count: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class FullBatch:
         self.gradient_norm = math.inf
 
     def direction(self, loss: Loss, gradient: Array) -> Array:
-        """Where to go from here: along it the loss falls."""
+        """The search direction, along which the loss falls."""
         raise NotImplementedError
 
     def step(self, loss: Loss) -> float:

@@ -61,11 +61,11 @@ class NormAverage:
         return math.sqrt(float(self._states["variance"]))
 
     def states(self) -> dict[str, Variable]:
-        """What is kept, by name."""
+        """The states that are kept, by name."""
         return {v.name: v for v in self._states.values()}
 
     def next(self, norm: Tensor) -> tuple[list[tuple[Variable, Any]], Tensor | None]:
-        """What is kept after a step, and the factor of its gradients if any."""
+        """The states after a step, and the factor of its gradients if any."""
         steps, _, mean, variance = (v.node() for v in self._states.values())
         norm = norm.astype(float64)
         seen = functions.log(norm) if self.log else norm

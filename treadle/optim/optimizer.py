@@ -141,7 +141,7 @@ class Optimizer(OptimizerState):
 
     @property
     def skipped(self) -> int:
-        """How many steps were left out as their gradients were not finite."""
+        """The number of steps skipped as their gradients were not finite."""
         return int(self.controls.skipped)
 
     def scaled(self, loss: Any) -> Tensor:
@@ -249,7 +249,7 @@ class Optimizer(OptimizerState):
         return waits
 
     def planned(self, loss: Any = None) -> list[Tensor]:
-        """What `step(loss)` would run, as nodes: the loss, then the new versions.
+        """The nodes that `step(loss)` would run: the loss, then the new versions.
 
         Nothing runs, and nothing changes but that parameters get their first states.
 
@@ -262,7 +262,7 @@ class Optimizer(OptimizerState):
         return [*roots, *updates_of(changes, since), *self.controls.raised(finite)]
 
     def states(self) -> list[Variable]:
-        """The Variables that the optimizer keeps beside the parameters."""
+        """The state of the optimizer: Variables that it keeps for the parameters."""
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
         return [*self._own().values(), *rates, *self._own_states()]
 

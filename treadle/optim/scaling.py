@@ -58,7 +58,7 @@ class LossScale:
         return float(self.scale)
 
     def states(self) -> dict[str, Variable]:
-        """What is kept, by name."""
+        """The states that are kept, by name."""
         return {"loss_scale": self.scale, "loss_scale_steps": self.steps}
 
     def next(self, finite: Tensor) -> list[tuple[Variable, Any]]:

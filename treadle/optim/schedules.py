@@ -59,7 +59,7 @@ def constant(base: float) -> Schedule:
 
 
 def provided(rate: Operand) -> Schedule:
-    """What a Variable or placeholder holds when the step runs.
+    """A rate read from a Variable or placeholder when the step runs.
 
     >>> import treadle as td
     >>> float(provided(td.Variable(0.5))(5))

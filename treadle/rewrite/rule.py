@@ -40,7 +40,7 @@ Make = Callable[[Match], Any]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What is rewritten to what: both sides as patterns, or the right a function.
+    """A rewriting rule: both sides as patterns, or the right a function.
 
     `when` is asked after the left side fits. `exact`: both sides have the same bits;
     else they are equal in mathematics. `stable`: the right side is also right where

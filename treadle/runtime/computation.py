@@ -69,7 +69,7 @@ def placeholder(
 
 
 class Computation:
-    """What `td.computation` makes: call it with a value for each placeholder."""
+    """A callable graph with placeholders, made by `td.computation`."""
 
     def __init__(
         self, outputs: Any, *placeholders: Placeholder, incremental: bool = False
@@ -180,7 +180,7 @@ class Computation:
         return trees.unflatten(self.structure, found)
 
     def graph(self) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """What a call computes, over placeholders and Variables, to be looked at: the
+        """The graph of a call, over placeholders and Variables, to be looked at: the
         outputs in order, and the new values of Variables by their names.
 
         >>> import treadle as td

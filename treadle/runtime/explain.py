@@ -55,7 +55,7 @@ class Explanation:
     rows: tuple[int, int] | None = None
 
     def counts(self) -> dict[str, int]:
-        """How often each rule was applied, the most often first."""
+        """Counts of the rules applied, the most frequent first."""
         found: dict[str, int] = {}
         for row in self.applied:
             found[row.rule] = found.get(row.rule, 0) + row.count
@@ -95,7 +95,7 @@ class Explanation:
 
 
 def explain(*tensors: Any) -> Explanation:
-    """How tensors (or trees of them) are rewritten and compiled; runs nothing.
+    """An explanation of how tensors are rewritten and compiled; runs nothing.
 
     What `print` shows: the graph before, each rule that was applied with the line of
     the program it was applied to, the graph after, and the time of each stage.

@@ -33,7 +33,7 @@ DIRECTION = "along a random direction"
 
 @dataclass(frozen=True)
 class GradientCheck:
-    """How many derivatives were compared, and the worst error beside what is allowed.
+    """A gradient check: the number of derivatives, the worst error and its bound.
 
     It is true if all are within it. `where` tells of the worst one.
     """

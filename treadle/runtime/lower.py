@@ -16,7 +16,7 @@ __all__ = ["cache_info", "clear_cache", "latest_program", "lower"]
 
 
 def lower(*tensors: Any) -> Lowered:
-    """What tensors (or trees of them) become on the way to machine code; runs nothing.
+    """The program of tensors (or trees of them), down to machine code; runs nothing.
 
     `.graph`, `.kernels`, `.program`, `.llvm` and `.asm` are texts, each made from the
     one before; `.memory` tells of the arena, `.fallbacks` of ops without a kernel.

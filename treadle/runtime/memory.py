@@ -72,7 +72,7 @@ class Memory:
 
     @property
     def steps(self) -> int:
-        """How many steps the program has."""
+        """The number of steps of the program."""
         return len(self.occupancy.steps)
 
     @property
@@ -82,7 +82,7 @@ class Memory:
 
     @property
     def holders(self) -> tuple[Stay, ...]:
-        """What lies in memory at the fullest step, the largest first."""
+        """The buffers live at the step of peak memory, the largest first."""
         return tuple(self.occupancy.at(self.fullest))
 
     def rows(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ class Timed:
 
 
 class Profile:
-    """What ran within `with td.profile() as p`: `p.events`, tables and a trace."""
+    """A profile of `with td.profile() as p`: `p.events`, tables and a trace."""
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events

@@ -64,7 +64,7 @@ class Callback:
         return {}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Remember what `state` told, as arrays."""
+        """Restore what `state` returned, as arrays."""
 
 
 class LambdaCallback(Callback):

@@ -127,9 +127,10 @@ class TerminateOnNaN(Callback):
 
 
 class ThrowOnDivergence(Callback):
-    """Raises RunError when the mean loss of the last `short` steps lies more than
-    `deviations` standard deviations above that of the last `window` (Marian's
-    --throw-on-divergence).
+    """A guard against divergence (Marian's --throw-on-divergence).
+
+    Raises RunError when the mean loss of the last `short` steps is more than
+    `deviations` standard deviations above that of the last `window`.
 
     >>> ThrowOnDivergence(1000, 10, 5.0).window
     1000

@@ -228,7 +228,7 @@ class MeanAbsoluteError(MeanMetric):
 
 
 class Precision(Metric):
-    """Of what lies above the threshold, the share whose target is 1."""
+    """The precision: the share of target 1 among predictions above the threshold."""
 
     name = "precision"
     size = 3  # true positives, false positives, false negatives
@@ -250,7 +250,7 @@ class Precision(Metric):
 
 
 class Recall(Precision):
-    """Of what has the target 1, the share that lies above the threshold."""
+    """The recall: the share of predictions above the threshold among target 1."""
 
     name = "recall"
 

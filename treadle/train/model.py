@@ -201,7 +201,7 @@ class Model:
     def predict(
         self, x: Any, *, batch_size: int = _PREDICTED, steps: int | None = None
     ) -> Any:
-        """What the module computes of all examples, as NumPy arrays.
+        """Predictions: the module's results for all examples, as NumPy arrays.
 
         Of batches (inputs, targets, weights) the inputs alone are used.
         """

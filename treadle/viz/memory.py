@@ -26,7 +26,7 @@ FONT = 'font-family="system-ui, Segoe UI, Helvetica, Arial, sans-serif"'
 def show_memory(
     *tensors: Any, optimizer: Stepping | None = None, path: str | Path | None = None
 ) -> Picture:
-    """What lies in the planned memory of a run from step to step, as a picture.
+    """A picture of the planned memory of a run from step to step.
 
     It takes what `td.memory` takes, or what that has returned. Values made at one line
     have one color, and tell of themselves under the pointer; the line on top is what is

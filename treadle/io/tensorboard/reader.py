@@ -38,7 +38,7 @@ class LogEntry(NamedTuple):
 
 
 def read_events(source: PathLike | Buffer) -> Iterator[LogEntry]:
-    """What an event file of TensorBoard holds, entry by entry.
+    """The entries of a TensorBoard event file, one after the other.
 
     A last record that is cut off is passed over, for its writer may be at it, as are
     entries of kinds that `EventWriter` does not write. Raises ModelFileError.

@@ -61,7 +61,7 @@ class EventWriter:
         self._summary(name, summary.scalar(value), step)
 
     def histogram(self, name: str, values: Any, step: int) -> None:
-        """How values are spread; those that are not finite are left out."""
+        """Write a histogram of values; those that are not finite are left out."""
         self._summary(name, summary.histogram(values), step)
 
     def image(self, name: str, pixels: Any, step: int) -> None:

@@ -51,7 +51,7 @@ class Cell(Module):
         self.input_size, self.hidden_size = input_size, hidden_size
 
     def project(self, x: Any) -> Any:
-        """What depends on inputs [..., input_size] alone: a tensor or several."""
+        """The projection of inputs [..., input_size]: a tensor or several."""
         raise NotImplementedError(f"{type(self).__name__} does not define project")
 
     def step(self, own: Any, state: State, mask: Any = None) -> State:
@@ -173,7 +173,7 @@ class Gated(Cell):
         return shifted(normed(y, self.norm_ih), self.bias_ih)
 
     def past(self, h: Any, mask: Any = None) -> Tensor:
-        """What the gates get from the output before."""
+        """The contribution of the output before to the gates."""
         y = matmul_transposed(h if mask is None else h * mask, self.matrix("weight_hh"))
         return shifted(normed(y, self.norm_hh), self.bias_hh)
 

@@ -57,7 +57,7 @@ class TreeCell(Gated):
         self.forget_bias = forget_bias
 
     def own(self, x: Any, children: Sequence[Any]) -> list[Any]:
-        """What the gates i, f, g, o get from the input and the bias."""
+        """The contribution of input and bias to the gates i, f, g, o."""
         if x is not None and self.input_size:
             node = checked(x, self.input_size)
             return self.split(self.project(node))

@@ -151,7 +151,7 @@ class MultiHeadAttention(Module):
     # -- parts ---------------------------------------------------------------------
 
     def weights(self, query: Any, known: State, mask: Any = None) -> Tensor:
-        """How much each query takes of each key: [batch, heads, queries, keys]."""
+        """Attention weights: [batch, heads, queries, keys]."""
         q = self._placed(self._heads(self.q_proj(query)), 0)
         scores = functions.matmul(q, known["keys"].mT) / math.sqrt(q.shape[-1])
         if mask is not None:

@@ -177,7 +177,7 @@ class Translator(Module):
         layer: int = -1,
         head: int = 0,
     ) -> Tensor:
-        """What target places take of source places: [rows, target, source].
+        """Attention of target places to source places: [rows, target, source].
 
         Of one head of one decoder layer, the last's first as in Marian; for a loss by
         known alignments, or to look at.
