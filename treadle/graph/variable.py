@@ -162,8 +162,7 @@ class Variable(Operand):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers that are given no list of parameters update it: as it was
-        set to be, unless a module around it is not trainable."""
+        """Whether optimizers without a list update it; modules around it may forbid."""
         return self._trainable
 
     @trainable.setter
