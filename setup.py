@@ -18,6 +18,7 @@ UNIX = [
     "-Wextra",
     "-fvisibility=hidden",
     "-fno-strict-aliasing",
+    "-pthread",
 ]
 
 # On a page of an index there is nothing that a link within the sources leads to.
@@ -38,6 +39,7 @@ setup(
             include_dirs=[numpy.get_include()],
             language="c++",
             extra_compile_args=["/std:c++17"] if sys.platform == "win32" else UNIX,
+            extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
             optional=True,
         )
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -19,13 +20,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.twins import needs_core
 from treadle.engines.native.codegen.builder import F32, I64, PTR, Builder, Value
 from treadle.engines.native.codegen.jit import compile_functions
 from treadle.engines.native.execution import pool as module
+from treadle.engines.native.execution.alone import Alone
 from treadle.engines.native.execution.pool import Pool, pool
-from treadle.engines.native.execution.runner import PORTABLE
 
 Array = np.ndarray[Any, Any]
+pytestmark = needs_core  # without it a pool is one thread
 ROOT = Path(__file__).resolve().parents[2]
 STEP = 8  # fields of a step
 
@@ -209,19 +212,15 @@ def test_no_steps(pools: dict[int, Pool]) -> None:
     assert Steps().run(pools[2]) == 0
 
 
-def test_the_portable_runner_does_the_same(pools: dict[int, Pool]) -> None:
-    function = compile_functions(PORTABLE)["treadle_run"]
-    state = np.zeros(64, np.int64)
-    native = module._RUN(function)
-    assert work(lambda *a: native(state.ctypes.data, *a, 0)) == work(pools[1])
+def test_the_runner_in_python_does_the_same(pools: dict[int, Pool]) -> None:
+    assert work(Alone().run) == work(pools[1])
 
 
-def test_a_system_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = work(Pool(1))
-    monkeypatch.setattr(module, "_workers_exist", lambda: False)
-    monkeypatch.setattr(module, "_functions", lambda: compile_functions(PORTABLE))
+    monkeypatch.setattr(module, "native", None)
     one = Pool(4)
-    assert one.threads == 1 and work(one) == wanted
+    assert one.threads == 1 and work(one) == wanted and not one.helped
 
 
 # -- several callers -------------------------------------------------------------------
@@ -274,9 +273,7 @@ def forked(one: Pool, wanted: bytes) -> bool:
         code = 1
         try:
             good = [work(one), work(one), work(pool(2))] == [wanted] * 3
-            workers = one._state.workers if one._state else []
-            helped = len(workers) == 1 and all(w.is_alive() for w in workers)
-            code = 0 if good and helped else 2
+            code = 0 if good and one._state.workers == 1 else 2
         finally:
             os._exit(code)
     return ends_well(process)
@@ -364,32 +361,60 @@ def test_pools_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool() is pool(0) is pool(3) is pool(9) and pool(1) is not pool(2)
 
 
+def threads() -> int:
+    """The threads of this process, those of native code among them."""
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_of_a_pool_that_has_gone_leave() -> None:
+    before = threads()
     one = Pool(3)
     work(one)
-    assert one._state is not None
-    workers = one._state.workers
-    assert len(workers) == 2 and all(w.is_alive() for w in workers)
+    assert one._state.workers == 2 and threads() == before + 2
     del one
     gc.collect()
-    for w in workers:
-        w.join(10.0)
-    assert not any(w.is_alive() for w in workers)
+    for _ in range(1000):
+        if threads() == before:
+            break
+        time.sleep(0.01)
+    assert threads() == before
 
 
-def test_no_more_threads_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = work(Pool(1))
+LIMITED = """
+import resource, sys
+sys.path.insert(0, {root!r})
+from tests.engines import test_pool as t
+wanted = t.work(t.Pool(1))
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (4 << 20), resource.RLIM_INFINITY))
+one = t.Pool(9)
+assert t.work(one) == wanted and one._state.workers < 8
+print("done", flush=True)
+"""
 
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
 
-    one = Pool(4)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert work(one) == wanted
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_more_threads_to_be_had() -> None:
+    command = [sys.executable, "-c", LIMITED.format(root=str(ROOT))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "done\n", done.stderr
 
 
-def test_where_threads_are_greenlets_a_pool_is_one_thread() -> None:
-    # gevent does the same to `_thread`: a worker would never give way.
+def test_signals_are_for_threads_of_python(pools: dict[int, Pool]) -> None:
+    told: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+    try:
+        work(pools[4])
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.2)  # the kernel may give it to any thread: it would be cut short
+        assert told == [1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_workers_are_beside_greenlets() -> None:
+    # gevent does the same to `_thread`: what starts there would never give way.
     code = """
         import _thread
         import numpy as np

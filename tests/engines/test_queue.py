@@ -15,12 +15,14 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import Net, trees
+from tests.core.twins import needs_core
 from tests.engines.test_pool import ROOT, Steps, ends_well, failing_after, work
 from treadle.engines.native.codegen.builder import I64, PTR, Builder
 from treadle.engines.native.codegen.jit import compile_functions
-from treadle.engines.native.execution.pool import Pool, Ticket, arrived
-from treadle.engines.native.execution.workers import ROOM
+from treadle.engines.native.execution.pool import ROOM, Pool, Ticket, arrived
 from treadle.graph.resident import Future
+
+pytestmark = needs_core  # without it nothing is queued
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,7 @@ def test_one_run_is_waited_for_and_not_those_after_it(pools: dict[int, Pool]) ->
     tickets[0].wait()
     state = pools[2]._state
     assert state is not None
-    late = state.over.value >= tickets[1].number  # where others had the processors
+    late = state.over >= tickets[1].number  # where others had the processors
     assert told == ["short"] or (late and told == ["short", "long"])
     tickets[0].wait()
     tickets[1].wait()
@@ -152,9 +154,9 @@ def test_what_is_left_of_the_queue_goes_on_without_a_caller() -> None:
             state = one._state
             assert state is not None
             end = time.monotonic() + 20
-            while state.over.value < tickets[1].number and time.monotonic() < end:
+            while state.over < tickets[1].number and time.monotonic() < end:
                 time.sleep(0.001)
-            assert state.over.value == tickets[1].number
+            assert state.over == tickets[1].number
             tickets[1].wait()
     finally:
         one._close()
@@ -165,29 +167,31 @@ def test_a_failure_just_after_what_is_waited_for_is_told(
 ) -> None:
     queued = Queued(pools[2])
     state = pools[2]._state
-    assert state is not None
-    wait, over = state.wait, state.over
 
     class Behind:
         """At the first look the run is not over yet, however quick the worker was."""
 
         looks = 0
+        queued = property(lambda self: state.queued)
+        failed = property(
+            lambda self: state.failed,
+            lambda self, status: setattr(state, "failed", status),
+        )
 
         @property
-        def value(self) -> int:
+        def over(self) -> int:
             self.looks += 1
-            return int(over.value) if self.looks > 1 else 0
+            return int(state.over) if self.looks > 1 else 0
 
-    def late(address: int, number: int) -> None:
-        """The other run is over, too, before anybody has looked."""
-        wait(address, number)
-        wait(address, pools[2]._state.queued.value)
+        def wait(self, number: int) -> None:
+            """The other run is over, too, before anybody has looked."""
+            state.wait(number)
+            state.wait(state.queued)
 
     fine, steps = Steps(), Steps()
     steps.add("fail", 9, 9, steps.status)
     first, _, after = (queued.add(x) for x in (fine, steps, fine))
-    monkeypatch.setattr(state, "wait", late)
-    monkeypatch.setattr(state, "over", Behind())
+    monkeypatch.setattr(pools[2], "_state", Behind())
     with pytest.raises(td.RunError, match="out of range") as raised:
         first.wait()
     assert raised.value.ticket.number == first.number + 1  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 // Branches and loops whose bodies are native programs, with no Python between their steps
 // (engines/native/execution/control.py says what is given here).
 #include "arrays.hpp"
+#include "pool.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -9,10 +10,8 @@
 namespace treadle {
 namespace {
 
-using Runner = int64_t (*)(void* pool, void* steps, int64_t count, void* arguments,
-                           void* status, void* times);
 using Clock = std::chrono::steady_clock;
-constexpr int64_t fields = 8;  // integers of a record (engines/native/execution/run.py)
+constexpr int64_t fields = sizeof(Record) / sizeof(int64_t);
 constexpr auto patience = std::chrono::milliseconds(50);  // that an interrupt may wait
 
 char* pointer(int64_t address) { return reinterpret_cast<char*>(static_cast<intptr_t>(address)); }
@@ -26,10 +25,10 @@ void copy(int64_t to, int64_t from, int64_t bytes) {
 // What runs native code, without Python's lock.
 class Machine {
  public:
-  Machine(Runner runner, void* pool) : runner_(runner), pool_(pool), last_(Clock::now()) {}
+  explicit Machine(Pool& pool) : pool_(pool), last_(Clock::now()) {}
 
   void run(int64_t* records, int64_t count, int64_t* table, int64_t* status) const {
-    runner_(pool_, records, count, table, status, nullptr);
+    pool_.run({reinterpret_cast<const Record*>(records), count, table, status, nullptr});
   }
 
   // Whether nothing has interrupted the run, which is asked now and then.
@@ -50,8 +49,7 @@ class Machine {
   }
 
  private:
-  Runner runner_;
-  void* pool_;
+  Pool& pool_;
   Clock::time_point last_;
   uint64_t count_ = 0;
   bool interrupted_ = false;
@@ -372,15 +370,14 @@ PyObject* control(PyObject*, PyObject* x) {
 }
 
 PyObject* run_control(PyObject*, PyObject* const* args, Py_ssize_t given) {
-  if (given != 4) return PyErr_BadArgument(), nullptr;
+  if (given != 3) return PyErr_BadArgument(), nullptr;
   auto* own = static_cast<Control*>(PyCapsule_GetPointer(args[0], title));
   if (!own) return nullptr;
   const Given around(args[1]);
-  auto runner = reinterpret_cast<Runner>(PyLong_AsVoidPtr(args[2]));
-  void* pool = PyLong_AsVoidPtr(args[3]);
-  if (!around || !runner || PyErr_Occurred()) return nullptr;
-  Ref kept[] = {Ref::to(args[0]), Ref::to(args[1])};
-  Machine machine(runner, pool);
+  Pool* pool = around ? pool_of(args[2]) : nullptr;
+  if (!pool) return nullptr;
+  Ref kept[] = {Ref::to(args[0]), Ref::to(args[1]), Ref::to(args[2])};
+  Machine machine(*pool);
   bool well;
   Py_BEGIN_ALLOW_THREADS
   well = own->run(around.data, machine);
@@ -396,7 +393,7 @@ PyMethodDef loop_functions[] = {
      "control((kind, read, written, bodies, outputs, more)): a branch or loop to be run."},
     {"run_control", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_control)),
      METH_FASTCALL,
-     "run_control(control, addresses, runner, pool): whether no step found anything wrong."},
+     "run_control(control, addresses, pool): whether no step found anything wrong."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

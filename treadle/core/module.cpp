@@ -16,6 +16,7 @@ PyMODINIT_FUNC PyInit_native() {
                                  treadle::row_functions, treadle::look_functions,
                                  treadle::run_functions, treadle::loop_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
-  return treadle::add_call_types(module) && treadle::add_run_types(module) ? module
-                                                                           : nullptr;
+  const bool well = treadle::add_call_types(module) && treadle::add_run_types(module) &&
+                    treadle::add_pool_type(module);
+  return well ? module : nullptr;
 }

@@ -115,5 +115,6 @@ extern PyMethodDef call_functions[], row_functions[], look_functions[];
 extern PyMethodDef run_functions[], loop_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
+bool add_pool_type(PyObject* module);
 
 }  // namespace treadle

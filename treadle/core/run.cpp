@@ -1,6 +1,7 @@
 // Small runs, done while Python's lock is held: nothing comes between, so nobody has to be
 // told of what is about to change (runtime/direct.py, which says what is given here).
 #include "arrays.hpp"
+#include "pool.hpp"
 
 #include <cstring>
 #include <memory>
@@ -8,9 +9,7 @@
 namespace treadle {
 namespace {
 
-using Runner = int64_t (*)(void* pool, void* steps, int64_t count, void* arguments,
-                           void* status, void* times);
-constexpr size_t fields = 8;  // integers of a record (engines/native/execution/run.py)
+constexpr size_t fields = sizeof(Record) / sizeof(int64_t);
 constexpr size_t alignment = 64;
 
 int64_t address(PyObject* array) {
@@ -359,13 +358,14 @@ class Running {
   }
 
   // Runs what was arranged; false where it found something wrong.
-  bool execute(Program& own, Runner runner, void* pool) const {
+  bool execute(Program& own, Pool& pool) const {
     std::vector<int64_t> totals;  // of copies from a buffer to itself
     for (int64_t k : idle_)
       totals.push_back(std::exchange(own.records[static_cast<size_t>(k) * fields + 2], 0));
     own.status = 0;
-    runner(pool, own.records.data(), static_cast<int64_t>(own.records.size() / fields),
-           own.table.data(), &own.status, nullptr);
+    pool.run({reinterpret_cast<const Record*>(own.records.data()),
+              static_cast<int64_t>(own.records.size() / fields), own.table.data(), &own.status,
+              nullptr});
     for (size_t k = 0; k < idle_.size(); k++)
       own.records[static_cast<size_t>(idle_[k]) * fields + 2] = totals[k];
     return !own.status;
@@ -501,14 +501,13 @@ class Running {
 };
 
 PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
-  if (given != 5 || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
+  if (given != 4 || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
     return PyErr_BadArgument(), nullptr;
   PyObject* others = args[2];
-  auto runner = reinterpret_cast<Runner>(PyLong_AsVoidPtr(args[3]));
-  void* pool = PyLong_AsVoidPtr(args[4]);
+  Pool* pool = pool_of(args[3]);
   Ref whole = Ref::to(args[0]);  // the table that has it may be emptied meanwhile
   Plan* plan = reinterpret_cast<PlanObject*>(args[0])->plan;
-  if (!runner || PyErr_Occurred()) return nullptr;
+  if (!pool) return nullptr;
   if (!plan || static_cast<size_t>(PyList_GET_SIZE(args[1])) != plan->nodes ||
       (PyList_Check(others) && PyList_GET_SIZE(others) != PyList_GET_SIZE(args[1])))
     return PyErr_BadArgument(), nullptr;
@@ -520,7 +519,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
     Part& part = plan->parts[k];
     Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
     if (!running.arrange(part, own, k + 1 == plan->parts.size())) return nullptr;
-    if (!running.execute(own, runner, pool)) return PyTuple_New(0);
+    if (!running.execute(own, *pool)) return PyTuple_New(0);
   }
   for (size_t k = 0; k < plan->slots; k++) {
     PyObject* x = running.made(k) ? running.made(k).get() : Py_None;
@@ -556,7 +555,7 @@ PyMethodDef run_functions[] = {
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
-     "run(plan, nodes, others, runner, pool): what was made, by slot; () if something was "
+     "run(plan, nodes, others, pool): what was made, by slot; () if something was "
      "found wrong, None if not all is plain."},
     {nullptr, nullptr, 0, nullptr}};
 

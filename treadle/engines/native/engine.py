@@ -183,7 +183,7 @@ class Native(Engine):
         threads = pool(now.threads)
         if now.arena != "fast" or now.workspace or threads.threads > workers():
             return None
-        found: Any = native.run(plan, nodes, others, *threads.entry())
+        found: Any = native.run(plan, nodes, others, threads.entry())
         if found == ():
             raise Failed
         self.programs.hits += 1

@@ -134,7 +134,7 @@ class Control:
         try:
             for frame in self._frames:
                 leases.append(frame.place(arena, threads))
-            found: bool = native.run_control(self._native, addresses, *threads.entry())
+            found: bool = native.run_control(self._native, addresses, threads.entry())
             return found
         finally:
             for lease in leases:

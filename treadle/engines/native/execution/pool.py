@@ -1,17 +1,10 @@
 """The thread pool that runs the steps of a program.
 
-One native call runs all steps and lets go of Python's lock. Workers are Python threads
-that enter native code once and stay there: they spin for some tens of microseconds (a
-millisecond, where work came as soon before), then sleep in the kernel. A step is
-published by one store; whoever is awake claims parts of it, and it is over when all its
-parts are, so a worker that sleeps on or comes late costs nothing, and one that is gone
-cannot make a run hang.
+One native call runs all steps and lets go of Python's lock (`core/pool.cpp`); without
+the core a pool is one thread (`alone.py`).
 
 A run may also be queued for a worker, and its caller goes on; the next run of whatever
 pool waits for it, so runs have an order.
-
-Sleeping needs Linux and the instructions are those of x86-64 (`runner.py`); elsewhere
-a pool is one thread.
 """
 
 from __future__ import annotations
@@ -19,37 +12,27 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
-from treadle.engines.native.codegen.jit import compile_functions
+from treadle.core import native
+from treadle.engines.native.execution.alone import Alone
 from treadle.engines.native.execution.limits import NOTHING, Held, Limit
-from treadle.engines.native.execution.runner import PORTABLE, QUEUE, TEXTS, THREADS
-from treadle.engines.native.execution.workers import FAILED, OVER, ROOM, SIZE, WORKERS
-from treadle.engines.native.system.host import cores, has_threads, host
+from treadle.engines.native.system.host import cores
 from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
 from treadle.graph.resident import order as _order
 
-__all__ = ["Done", "Pool", "Ticket", "arrived", "pool"]
+__all__ = ["PARTS", "ROOM", "Done", "Pool", "Ticket", "arrived", "pool"]
 
-_LINE = 64  # bytes of a cache line
-_POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-_GIVEN = _INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER, _POINTER
-_RUN = ctypes.CFUNCTYPE(*_GIVEN)
-_BRIEF = ctypes.PYFUNCTYPE(*_GIVEN)  # keeps Python's lock
-_WORK = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
-_HALT = ctypes.CFUNCTYPE(None, _POINTER)
-_QUEUE = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)
-_WAIT = ctypes.CFUNCTYPE(None, _POINTER, _INTEGER)
+PARTS: int = 1 if native is None else native.POOL_PARTS  # of a step for each thread
+ROOM: int = 0 if native is None else native.POOL_ROOM  # runs in the queue at most
 Done = Callable[[bool], None]
 
 
@@ -64,13 +47,13 @@ class Ticket:
     def is_over(self) -> bool:
         """Whether this run is, which nobody may have been told yet."""
         state = self.pool._state
-        return state is None or state.over.value >= self.number
+        return state is None or bool(state.over >= self.number)
 
     @property
     def is_queued(self) -> bool:
         """Whether native code has it, to the very instruction."""
         state = self.pool._state
-        return state is None or state.queued.value >= self.number
+        return state is None or bool(state.queued >= self.number)
 
     def wait(self) -> None:
         """Be there until this run is over, and all before it."""
@@ -95,11 +78,8 @@ class Pool:
     """
 
     def __init__(self, threads: int) -> None:
-        self.threads = max(1, threads) if _workers_exist() else 1
-        self._native: Any = None  # the runner; None until started
-        self._brief: Any = None  # the same, for what keeps Python's lock
-        self._entry = 0, 0  # its address and that of the state
-        self._state: _State | None = None
+        self.threads = 1 if native is None else max(1, threads)
+        self._state: Any = None  # the core's pool; None until started
         self._jobs: deque[_Job] = deque()
         self._owner = 0  # the thread whose runs are queued
         self._lost = range(0)  # the runs that failed last, or were left out then
@@ -119,32 +99,28 @@ class Pool:
 
         steps_pointer: records of 8 int64: function, index of the step's arguments in
         the table at `args_pointer`, total items, grain (items that are worth a part),
-        how many of the next ones are chains of a region (`regions.py`; of others 0),
+        how many of the next ones are chains of a region (`core/pool.hpp`; of others 0),
         and three unused. Stops after a step that leaves the int64 at `status_pointer`
         other than 0, and counts it. At `times_pointer`, if there is one, it is noted
-        when each part ran (`runner.py`). What is written over is told by `claim`;
+        when each part ran. What is written over is told by `claim`;
         what is `brief` keeps Python's lock.
         """
         if _queued or _late:
             arrived()
-        native = self._native or self._start()
-        native = self._brief if brief else native
-        place = self._state.address if self._state else 0
-        given = place, steps_pointer, count, args_pointer, status_pointer, times_pointer
+        state = self._state or self._start()
+        call = state.run_brief if brief else state.run
+        given = steps_pointer, count, args_pointer, status_pointer, times_pointer
         if claim is None:
-            found: int = native(*given)
+            found: int = call(*given)
             return found
-        status = _INTEGER.from_address(status_pointer)
-        return claim.carry_out(native, given, lambda: bool(status.value))
+        status = ctypes.c_int64.from_address(status_pointer)
+        return claim.carry_out(call, given, lambda: bool(status.value))
 
-    def entry(self) -> tuple[int, int]:
-        """The addresses of the runner and of its pool, when all that is queued is over:
-        for who keeps Python's lock while it runs."""
+    def entry(self) -> Any:
+        """The core's pool, when all that is queued is over: for what it runs itself."""
         if _queued or _late:
             arrived()
-        if self._native is None:
-            self._start()
-        return self._entry
+        return self._state or self._start()
 
     def queue(
         self,
@@ -173,17 +149,17 @@ class Pool:
                 self.reached(self._jobs[0].ticket.number)
             self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
-            ticket = Ticket(self, state.queued.value + 1)
+            ticket = Ticket(self, state.queued + 1)
             if claim is not None:
                 claim.begin(lambda: ticket.is_queued, ticket)
             try:
-                state.queue(state.address, *pointers)
+                state.queue(*pointers)
                 # After it: this thread may come to wait in between, in a finalizer.
                 self._jobs.append(_Job(ticket, done, status_pointer, held))
                 _queued.add(self)
             except BaseException:  # an interrupt: nobody may be told of what is queued
                 if ticket.is_queued:
-                    state.wait(state.address, ticket.number)
+                    state.wait(ticket.number)
                 raise
         return ticket
 
@@ -201,7 +177,7 @@ class Pool:
         if self._held(limit) <= most // 8 - bytes:
             return
         if state:
-            self.reached(state.over.value)
+            self.reached(state.over)
         while 0 < self._held(limit) > most - bytes:
             with _order:
                 own = [x.ticket.number for x in self._jobs if x.held.limit == limit]
@@ -212,29 +188,27 @@ class Pool:
         """Be there until the run of that number is over, and all queued before it."""
         with _order:
             state = self._state
-            if state and (self._jobs or state.over.value < number):
+            if state and (self._jobs or state.over < number):
                 self._wait(state, number)
             _tell()
 
     @property
     def helped(self) -> bool:
         """Whether there are workers."""
-        if self._native is None:
-            self._start()
-        return self._state is not None and bool(self._state.workers)
+        return bool((self._state or self._start()).workers)
 
-    def _wait(self, state: _State, number: int) -> None:
+    def _wait(self, state: Any, number: int) -> None:
         """Help until so many runs are over, and tell; all of them if one has failed."""
-        if state.over.value < number:
-            state.wait(state.address, number)
+        if state.over < number:
+            state.wait(number)
         # In this order: what is over has told before that it failed.
-        over, failed = state.over.value, state.failed.value
+        over, failed = state.over, state.failed
         jobs = self._jobs if failed else ()
-        bad = [x.ticket for x in jobs if _INTEGER.from_address(x.status).value]
+        bad = [x.ticket for x in jobs if ctypes.c_int64.from_address(x.status).value]
         if bad:
-            over = state.queued.value
-            state.wait(state.address, over)
-            state.failed.value = 0
+            over = state.queued
+            state.wait(over)
+            state.failed = 0
             self._lost = range(bad[0].number, over + 1)
             error = LateError(
                 "a step that went on beside Python read at a position out of range",
@@ -250,89 +224,18 @@ class Pool:
 
     def _start(self) -> Any:
         with _lock:
-            if self._native is None:
-                functions = _functions()
-                state = _State(self.threads)
-                state.start(functions)
-                self._state = state
-                self._entry = functions["treadle_run"], state.address
-                self._brief = _BRIEF(functions["treadle_run"])
-                self._native = _RUN(functions["treadle_run"])
-                if state.workers:
-                    weakref.finalize(self, state.halt).atexit = False
-            return self._native
+            if self._state is None:
+                alone = native is None
+                self._state = Alone() if alone else native.Pool(self.threads)
+            return self._state
 
     def _close(self) -> None:
         if self._state:
-            self._state.halt()
-            self._state.join()
+            self._state.close()
 
     def _forget(self) -> None:
         """In a forked child, where the workers are not, and nothing is queued."""
-        self._native = self._state = None
-
-
-class _State:
-    """What native code shares with the workers of one pool, and their threads."""
-
-    def __init__(self, threads: int) -> None:
-        self.memory = ctypes.create_string_buffer(SIZE + _LINE)
-        self.address = -(-ctypes.addressof(self.memory) // _LINE) * _LINE
-        self.threads = threads
-        self.workers: list[threading.Thread] = []
-        self.functions: dict[str, int] = {}
-        # Runs ever queued; those that are over; the status of one that failed.
-        self.queued = ctypes.c_int64.from_address(self.address + QUEUE)
-        self.over = ctypes.c_int64.from_address(self.address + OVER)
-        self.failed = ctypes.c_int64.from_address(self.address + FAILED)
-
-    def start(self, functions: dict[str, int]) -> None:
-        """Start the workers: as many as the system allows."""
-        self.functions = functions  # their code stays loaded
-        if "treadle_queue" in functions:
-            self.queue = _QUEUE(functions["treadle_queue"])
-            self.wait = _WAIT(functions["treadle_wait"])
-        count = ctypes.c_int64.from_address(self.address + THREADS)
-        count.value = 1
-        for number in range(1, self.threads if has_threads() else 1):
-            thread = threading.Thread(
-                target=_work,
-                args=(functions["treadle_work"], self.address, number, self.memory),
-                name=f"treadle-{number}",
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # no more threads, or the interpreter is ending
-                break
-            self.workers.append(thread)
-            count.value += 1
-
-    def halt(self) -> None:
-        """Tell the workers to leave; a run that goes on does without them."""
-        if self.workers:
-            _HALT(self.functions["treadle_halt"])(self.address)
-
-    def join(self) -> None:
-        for thread in self.workers:
-            thread.join(1.0)
-
-
-def _work(function: int, address: int, number: int, memory: object) -> None:
-    """The life of a worker; `memory` is what the address is in."""
-    _WORK(function)(address, number)
-
-
-@cache
-def _functions() -> dict[str, int]:
-    """The native functions; kept, so that their code stays loaded."""
-    texts = {**TEXTS, **WORKERS} if _workers_exist() else PORTABLE
-    return compile_functions(texts, lasting=True)
-
-
-@cache
-def _workers_exist() -> bool:
-    return sys.platform == "linux" and host().triple.startswith("x86_64")
+        self._state = None
 
 
 _lock = lock()
@@ -364,7 +267,7 @@ def _finish() -> None:
     """Be there until all that is queued is over, and raise nothing."""
     for one in list(_queued):
         if one._state is not None:
-            one._wait(one._state, one._state.queued.value)
+            one._wait(one._state, one._state.queued)
 
 
 def _tell() -> None:
@@ -381,8 +284,7 @@ def _close_all() -> None:
     with contextlib.suppress(RunError):
         arrived()
     for one in list(_pools):
-        with contextlib.suppress(RuntimeError):
-            one._close()
+        one._close()
 
 
 def _before_fork() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.events import Event, tell
-from treadle.engines.native.execution.runner import PARTS
+from treadle.engines.native.execution.pool import PARTS
 from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.program import Program, title
