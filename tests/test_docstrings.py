@@ -22,7 +22,7 @@ PRIVATE = re.compile(r"\b(told|lies|law|laws|spelled|settle[sd]?)\b")
 
 
 def is_code(value: Any) -> bool:
-    return inspect.isclass(value) or inspect.isroutine(value)
+    return inspect.isclass(value) or callable(value)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -40,7 +40,8 @@ def public() -> dict[str, str]:
     for package in PACKAGES:
         for name in package.__all__:
             value = getattr(package, name)
-            if isinstance(value, ModuleType) or not is_code(value):
+            alias = type(value).__module__ in ("typing", "types", "collections.abc")
+            if isinstance(value, ModuleType) or alias or not is_code(value):
                 continue
             path = f"{package.__name__}.{name}"
             texts[path] = inspect.getdoc(value) or ""
