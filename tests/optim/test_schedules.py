@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +78,22 @@ def test_by_name() -> None:
         s.by_name("step", 1.0)
     with pytest.raises(td.ArgumentError, match="above 0"):
         s.cosine(1.0, 0)
+
+
+@pytest.mark.parametrize("name, schedule, formula", ROWS, ids=[r[0] for r in ROWS])
+def test_a_schedule_pickles_and_copies(name: str, schedule: Any, formula: Any) -> None:
+    for again in (pickle.loads(pickle.dumps(schedule)), copy.deepcopy(schedule)):
+        for i in (0, 3, 9):
+            assert float(again(i)) == float(schedule(i))
+    assert repr(schedule).startswith(name.partition(" ")[0][:4])
+
+
+def test_an_optimizer_with_a_schedule_goes_on_alike_from_a_pickle() -> None:
+    x = td.param("x", init=2.0)
+    optimizer = td.optim.SGD([x], lr=s.warm_up(s.cosine(0.1, 10), 3))
+    optimizer.step(x * x)
+    other = pickle.loads(pickle.dumps((x, optimizer)))
+    for variable, one in ((x, optimizer), other):
+        for _ in range(4):
+            one.step(variable * variable)
+    assert float(other[0]) == float(x) and other[1].lr == optimizer.lr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.dtypes import float64
@@ -39,6 +40,21 @@ __all__ = [
 Schedule = Callable[[Any], Tensor]
 
 
+@dataclass(frozen=True)
+class Formula:
+    """A function of this module with its settings: unlike a closure it can be pickled."""
+
+    function: Callable[..., Tensor]
+    settings: tuple[Any, ...]
+
+    def __call__(self, i: Any) -> Tensor:
+        return self.function(_real(i), *self.settings)
+
+    def __repr__(self) -> str:
+        name = self.function.__name__.removeprefix("_")
+        return f"{name}({', '.join(map(repr, self.settings))})"
+
+
 def _real(i: Any) -> Tensor:
     return as_tensor(i, float64).astype(float64)
 
@@ -55,7 +71,11 @@ def constant(base: float) -> Schedule:
     >>> float(constant(0.1)(5))
     0.1
     """
-    return lambda i: _real(base)
+    return Formula(_constant, (base,))
+
+
+def _constant(i: Tensor, base: float) -> Tensor:
+    return _real(base)
 
 
 def provided(rate: Operand) -> Schedule:
@@ -65,7 +85,11 @@ def provided(rate: Operand) -> Schedule:
     >>> float(provided(td.Variable(0.5))(5))
     0.5
     """
-    return lambda i: _real(rate)
+    return Formula(_provided, (rate,))
+
+
+def _provided(i: Tensor, rate: Operand) -> Tensor:
+    return _real(rate)
 
 
 def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
@@ -75,7 +99,11 @@ def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
     [1.0, 1.0, 0.5, 0.25]
     """
     _positive(size=size)
-    return lambda i: base * _power(gamma, functions.floor(_real(i) / size))
+    return Formula(_step, (base, size, gamma))
+
+
+def _step(i: Tensor, base: float, size: int, gamma: float) -> Tensor:
+    return base * _power(gamma, functions.floor(i / size))
 
 
 def piecewise(
@@ -90,13 +118,15 @@ def piecewise(
     factors = [gamma] * len(points) if isinstance(gamma, (int, float)) else list(gamma)
     if len(factors) != len(points) or list(points) != sorted(points):
         raise ArgumentError("a schedule has rising points and one gamma for each")
+    return Formula(_piecewise, (base, tuple(points), tuple(factors)))
 
-    def rate(i: Any) -> Tensor:
-        found, x = _real(base), _real(i)
-        for point, factor in zip(points, factors, strict=True):
-            found = functions.where(x >= point, found * factor, found)
-        return found
 
+def _piecewise(
+    i: Tensor, base: float, points: Sequence[int], factors: Sequence[float]
+) -> Tensor:
+    rate = _real(base)
+    for point, factor in zip(points, factors, strict=True):
+        rate = functions.where(i >= point, rate * factor, rate)
     return rate
 
 
@@ -106,7 +136,11 @@ def exponential(base: float, gamma: float) -> Schedule:
     >>> float(exponential(1.0, 0.5)(3))
     0.125
     """
-    return lambda i: base * _power(gamma, _real(i))
+    return Formula(_exponential, (base, gamma))
+
+
+def _exponential(i: Tensor, base: float, gamma: float) -> Tensor:
+    return base * _power(gamma, i)
 
 
 def natural_exponential(base: float, k: float) -> Schedule:
@@ -115,7 +149,11 @@ def natural_exponential(base: float, k: float) -> Schedule:
     >>> f"{float(natural_exponential(1.0, 0.1)(10)):.4f}"
     '0.3679'
     """
-    return lambda i: base * functions.exp(_real(i) * -k)
+    return Formula(_natural_exponential, (base, k))
+
+
+def _natural_exponential(i: Tensor, base: float, k: float) -> Tensor:
+    return base * functions.exp(i * -k)
 
 
 def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
@@ -124,7 +162,11 @@ def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
     >>> float(inverse(1.0, 0.5)(2))
     0.5
     """
-    return lambda i: base * (1.0 + gamma * _real(i)) ** -power
+    return Formula(_inverse, (base, gamma, power))
+
+
+def _inverse(i: Tensor, base: float, gamma: float, power: float) -> Tensor:
+    return base * (1.0 + gamma * i) ** -power
 
 
 def inverse_decay(base: float, k: float) -> Schedule:
@@ -133,7 +175,11 @@ def inverse_decay(base: float, k: float) -> Schedule:
     >>> float(inverse_decay(1.0, 1.0)(3))
     0.25
     """
-    return lambda i: base / (1.0 + k * _real(i))
+    return Formula(_inverse_decay, (base, k))
+
+
+def _inverse_decay(i: Tensor, base: float, k: float) -> Tensor:
+    return base / (1.0 + k * i)
 
 
 def polynomial(
@@ -145,12 +191,14 @@ def polynomial(
     [1.0, 0.75, 0.0, 0.0]
     """
     _positive(steps=steps)
+    return Formula(_polynomial, (base, steps, power, final))
 
-    def rate(i: Any) -> Tensor:
-        left = functions.maximum(1.0 - _real(i) / steps, 0.0)
-        return (base - final) * left**power + final
 
-    return rate
+def _polynomial(
+    i: Tensor, base: float, steps: int, power: float, final: float
+) -> Tensor:
+    left = functions.maximum(1.0 - i / steps, 0.0)
+    return (base - final) * left**power + final
 
 
 def sigmoid(base: float, gamma: float, center: float) -> Schedule:
@@ -159,7 +207,11 @@ def sigmoid(base: float, gamma: float, center: float) -> Schedule:
     >>> float(sigmoid(1.0, 0.1, 5)(5))
     0.5
     """
-    return lambda i: base / (1.0 + functions.exp((_real(i) - center) * -gamma))
+    return Formula(_sigmoid, (base, gamma, center))
+
+
+def _sigmoid(i: Tensor, base: float, gamma: float, center: float) -> Tensor:
+    return base / (1.0 + functions.exp((i - center) * -gamma))
 
 
 def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
@@ -169,12 +221,12 @@ def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
     0.5
     """
     _positive(steps=steps)
+    return Formula(_inverse_sqrt, (base, steps, start))
 
-    def rate(i: Any) -> Tensor:
-        past = functions.maximum(_real(i) - start, 0.0)
-        return base * functions.sqrt(steps / (past + steps))
 
-    return rate
+def _inverse_sqrt(i: Tensor, base: float, steps: int, start: int) -> Tensor:
+    past = functions.maximum(i - start, 0.0)
+    return base * functions.sqrt(steps / (past + steps))
 
 
 def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
@@ -186,12 +238,12 @@ def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
     [1.0, 0.5, 0.0, 0.0]
     """
     _positive(steps=steps)
+    return Formula(_cosine, (base, steps, final))
 
-    def rate(i: Any) -> Tensor:
-        part = functions.minimum(_real(i) / steps, 1.0)
-        return final + (base - final) * (1.0 + functions.cos(part * math.pi)) / 2.0
 
-    return rate
+def _cosine(i: Tensor, base: float, steps: int, final: float) -> Tensor:
+    part = functions.minimum(i / steps, 1.0)
+    return final + (base - final) * (1.0 + functions.cos(part * math.pi)) / 2.0
 
 
 def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
@@ -203,18 +255,16 @@ def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     _positive(half=half)
-    least, span = _real(low), _real(high) - _real(low)
+    return Formula(_cyclic, (low, high, half, gamma))
 
-    def rate(i: Any) -> Tensor:
-        x = _real(i)
-        cycle = functions.floor(1.0 + x / (2 * half))
-        height = 1.0 - functions.abs(x / half - 2.0 * cycle + 1.0)
-        height = functions.maximum(height, 0.0)
-        if gamma != 1.0:
-            height = height * _power(gamma, x)
-        return least + span * height
 
-    return rate
+def _cyclic(i: Tensor, low: float, high: float, half: int, gamma: float) -> Tensor:
+    cycle = functions.floor(1.0 + i / (2 * half))
+    height = 1.0 - functions.abs(i / half - 2.0 * cycle + 1.0)
+    height = functions.maximum(height, 0.0)
+    if gamma != 1.0:
+        height = height * _power(gamma, i)
+    return _real(low) + (_real(high) - _real(low)) * height
 
 
 def warm_up(
@@ -232,15 +282,15 @@ def warm_up(
     if cycle and cycle < steps:
         raise ArgumentError(f"a cycle of {cycle} steps is shorter than its warm-up")
     after = schedule if callable(schedule) else constant(schedule)
+    return Formula(_warm_up, (after, steps, start, cycle))
 
-    def rate(i: Any) -> Tensor:
-        x = _real(i)
-        if cycle:
-            x = x - cycle * functions.floor(x / cycle)
-        part = functions.minimum((x + 1.0) / steps, 1.0)
-        return after(i) * (start + (1.0 - start) * part)
 
-    return rate
+def _warm_up(
+    i: Tensor, schedule: Schedule, steps: int, start: float, cycle: int
+) -> Tensor:
+    x = i - cycle * functions.floor(i / cycle) if cycle else i
+    part = functions.minimum((x + 1.0) / steps, 1.0)
+    return schedule(i) * (start + (1.0 - start) * part)
 
 
 def _power(base: float, exponent: Tensor) -> Tensor:
