@@ -116,5 +116,6 @@ extern PyMethodDef run_functions[], loop_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
 bool add_pool_type(PyObject* module);
+bool add_value_types(PyObject* module);
 
 }  // namespace treadle

@@ -129,6 +129,22 @@ PyObject* addresses(PyObject*, PyObject* arrays) {
   return made.release();
 }
 
+// The value of an operand as memory: of the array itself, so that whoever looks at it is
+// counted there and keeps no graph.
+int get_buffer(PyObject* x, Py_buffer* view, int flags) {
+  static PyObject* const name = PyUnicode_InternFromString("numpy");
+  view->obj = nullptr;
+  Ref value(PyObject_CallMethodNoArgs(x, name));
+  return value ? PyObject_GetBuffer(value.get(), view, flags) : -1;
+}
+
+PyType_Slot buffer_slots[] = {
+    {Py_tp_doc, const_cast<char*>("What has its value's memory as a buffer.")},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {0, nullptr}};
+PyType_Spec buffer_spec = {"treadle.core.native.Buffer", sizeof(PyObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, buffer_slots};
+
 }  // namespace
 
 PyMethodDef value_functions[] = {
@@ -141,5 +157,11 @@ PyMethodDef value_functions[] = {
      "in_place(versions, values, counts): as graph/references.py."},
     {"addresses", addresses, METH_O, "addresses(arrays): where their elements begin."},
     {nullptr, nullptr, 0, nullptr}};
+
+bool add_value_types(PyObject* module) {
+  Ref kind(PyType_FromSpec(&buffer_spec));
+  return kind &&
+         PyModule_AddType(module, reinterpret_cast<PyTypeObject*>(kind.get())) == 0;
+}
 
 }  // namespace treadle

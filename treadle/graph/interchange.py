@@ -11,10 +11,17 @@ import numpy as np
 from treadle.base.devices import HOST, as_device
 from treadle.base.dtypes import bfloat16
 from treadle.base.errors import DTypeError
+from treadle.core import native
 from treadle.graph.table import functions
 
 if TYPE_CHECKING:
     from treadle.graph.tensor import Tensor
+
+    class _Buffer:
+        """What NumPy asks first: the value's memory, as `__array__` gives it."""
+
+else:
+    _Buffer = getattr(native, "Buffer", object)
 
 __all__ = ["Interchange", "is_shared"]
 
@@ -32,7 +39,7 @@ def is_shared(array: Any) -> bool:
     return bool(_shared) and _shared.get(id(array)) is array
 
 
-class Interchange:
+class Interchange(_Buffer):
     """The protocols by which other array libraries see an operand."""
 
     __slots__ = ()
@@ -60,13 +67,18 @@ class Interchange:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The value's memory, which whoever reads the dictionary keeps alive."""
-        if self.dtype == bfloat16:
-            raise AttributeError("__array_interface__ has no name for bfloat16")
         value = self.numpy()
+        if value.dtype == bfloat16:
+            raise AttributeError("__array_interface__ has no name for bfloat16")
         if not value.flags.c_contiguous:  # then by __array__
             raise AttributeError("__array_interface__ is of elements in order")
         # The array, not its address: memory must not go where it is looked at.
-        return {**value.__array_interface__, "data": value}
+        return {
+            "data": value,
+            "shape": value.shape,
+            "typestr": value.dtype.str,
+            "version": 3,
+        }
 
     def __array_ufunc__(self, ufunc: Any, method: str, *xs: Any, **options: Any) -> Any:
         return functions.array_ufunc(ufunc, method, xs, options)

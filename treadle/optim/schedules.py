@@ -42,7 +42,7 @@ Schedule = Callable[[Any], Tensor]
 
 @dataclass(frozen=True)
 class Formula:
-    """A function of this module with its settings: unlike a closure it can be pickled."""
+    """A function of this module with its settings: a closure could not be pickled."""
 
     function: Callable[..., Tensor]
     settings: tuple[Any, ...]
