@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
+from treadle.base.notebook import brief_traceback
+
 __all__ = [
     "ArgumentError",
     "ArityError",
@@ -77,6 +79,9 @@ class TreadleError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+    def _render_traceback_(self, *_: Any) -> list[str]:
+        return brief_traceback(self)
 
 
 class ShapeError(TreadleError, ValueError):

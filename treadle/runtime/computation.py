@@ -16,6 +16,7 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
+from treadle.base.notebook import table
 from treadle.base.types import Shape, broadcast_shapes
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Body
@@ -178,6 +179,16 @@ class Computation:
             y.numpy() if isinstance(y, Resident) else y for y in results[: self.count]
         ]
         return trees.unflatten(self.structure, found)
+
+    def _repr_html_(self) -> str:
+        outputs = self.body.outputs[: self.count]
+        rows = [("takes", p.name, repr(p.type)) for p in self.placeholders]
+        rows += [("reads", v.name, repr(v._type)) for v in self.variables
+                 if v.name not in self.names]  # fmt: skip
+        rows += [("gives", "", repr(y.type)) for y in outputs]
+        rows += [("changes", v.name, repr(v._type)) for v in self.changed if v]
+        caption = f"computation of {len(self.body.nodes):,} nodes"
+        return table(rows, ("", "name", "type"), caption=caption)
 
     def graph(self) -> tuple[list[Tensor], dict[str, Tensor]]:
         """The graph of a call, over placeholders and Variables, to be looked at: the

@@ -15,6 +15,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock
+from treadle.base.notebook import table
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -163,6 +164,17 @@ class Function(Wrapper, Called):
         for name in path.split("."):
             home = getattr(home, name, None)
         return path if path and home is self else (type(self), (self.f, self.again))
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for entry in list(self.traces.values()):
+            body = entry.trace.body
+            takes = ", ".join(repr(x.type) for x in body.arguments)
+            gives = ", ".join(repr(x.type) for x in body.outputs)
+            rows.append((takes, gives, f"{len(body.nodes):,}"))
+        caption = f"function {self.__name__}: {self.count} traces made"
+        head = ("takes, with what it reads", "gives", "nodes")
+        return table(rows, head, right=[2], caption=caption)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from treadle.autodiff.derivative import endangered
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, WorkspaceError
+from treadle.base.notebook import table
 from treadle.base.options import current, options
 from treadle.base.sizes import as_text
 from treadle.engines.base import engine
@@ -137,6 +138,14 @@ class Memory:
             bar = "#" * round(width * most / highest)
             lines.append(f"{k:>7} {most:>16,} {bar}".rstrip())
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [(k, f"{n:,}", as_text(n)) for k, n in self.rows().items()]
+        parts = table(rows, ("memory", "bytes", ""), right=[1, 2])
+        held = [(f"{s.bytes:,}", s.type, s.holds, s.line) for s in self.holders[:NAMED]]
+        title = f"largest at step {self.fullest} of {self.steps}"
+        head = ("bytes", "type", "of", "line")
+        return parts + (table(held, head, right=[0], caption=title) if held else "")
 
     def __repr__(self) -> str:
         return (

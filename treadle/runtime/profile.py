@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.base.errors import ArgumentError
 from treadle.base.events import Event, watch
+from treadle.base.notebook import table
 from treadle.graph.origin import describe, line_of
 
 __all__ = ["Profile", "profile"]
@@ -106,6 +107,27 @@ class Profile:
     def __repr__(self) -> str:
         steps = sum(e.kind in STEPS for e in self.events)
         return f"<profile: {steps} parts of steps; print it, or .save('trace.json')>"
+
+    def _repr_html_(self) -> str:
+        found = self.by_kernel()
+        total = sum(row.seconds for row in found) or 1.0
+        rows = [
+            (
+                f"{row.seconds / total:.1%}",
+                f"{row.seconds * 1e3:.3f}",
+                row.calls,
+                f"{row.seconds / row.calls * 1e6:.1f}",
+                _rate(row.bytes, row.seconds),
+                _rate(row.flops, row.seconds),
+                row.name,
+                _where(row, "kernel").strip(),
+            )
+            for row in found[:20]
+        ]
+        head = ("share", "ms", "calls", "\N{MICRO SIGN}s each", "GB/s", "GFLOP/s")
+        more = f", the first 20 of {len(found)}" if len(found) > 20 else ""
+        caption = f"kernels, {total * 1e3:.3f} ms in all{more}"
+        return table(rows, (*head, "kernel", "line"), range(6), caption)
 
     def trace(self) -> dict[str, Any]:
         """The events in the format of Chrome's and Perfetto's traces, by threads."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError
+from treadle.base.notebook import table
+from treadle.viz.curve import curve_svg
 
 if TYPE_CHECKING:
     from treadle.train.fitting import Fit
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "History", "LambdaCallback", "Logs"]
 
 Logs = dict[str, float]
+VALIDATION = "val_"
+SHOWN = 20  # epochs in a notebook's table
 
 
 class Callback:
@@ -114,6 +119,30 @@ class History(Callback):
         self.epoch.append(epoch)
         for name, value in logs.items():
             self.history.setdefault(name, []).append(float(value))
+
+    def curves(self) -> list[str]:
+        """A picture of each number over the epochs, with that of the validation."""
+        found = []
+        for name, values in self.history.items():
+            if name.removeprefix(VALIDATION) in self.history and name[:4] == VALIDATION:
+                continue
+            series = {name: values}
+            if VALIDATION + name in self.history:
+                series[VALIDATION + name] = self.history[VALIDATION + name]
+            found.append(curve_svg(series, name, x_label="epoch"))
+        return found
+
+    def _repr_html_(self) -> str:
+        head = ["epoch", *self.history]
+        rows = [
+            [str(row["epoch"] + 1), *(f"{row.get(n, math.nan):.5g}" for n in head[1:])]
+            for row in self.rows()
+        ]
+        shown = (
+            rows if len(rows) <= SHOWN else [*rows[: SHOWN - 5], ["..."], *rows[-5:]]
+        )
+        curves = "".join(self.curves()) if len(rows) > 1 else ""
+        return curves + table(shown, head, right=range(len(head)))
 
     def rows(self) -> list[Logs]:
         """The logs of each epoch, with its number."""

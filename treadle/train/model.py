@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ from treadle.train.losses import Loss
 from treadle.train.metrics import Mean, metric
 from treadle.train.optimizers import optimizer as by_name
 from treadle.train.progress import ProgressBar
-from treadle.train.summary import summary
+from treadle.train.summary import Summary, summary
 
 __all__ = ["Model"]
 
@@ -223,7 +224,18 @@ class Model:
         joined = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         return trees.unflatten(structure, joined)
 
-    def summary(self, x: Any = None) -> str:
+    def __repr__(self) -> str:
+        function = None if self.loss is None else self.loss.function
+        name = getattr(function, "__name__", None) or type(function).__name__
+        name = "no loss of its own" if function is None else f"loss {name}"
+        metrics = "".join(f", {m.name}" for m in self.metrics)
+        kind = type(self.optimizer).__name__
+        return f"Model({type(self.module).__name__}, {name}, {kind}{metrics})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.summary()._repr_html_()}"
+
+    def summary(self, x: Any = None) -> Summary:
         """A table of the parts with their parameters, and their results' shapes if an
         example batch `x` is given; as text.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.base.errors import MissingExtraError
 from treadle.base.extras import extra
+from treadle.base.notebook import in_notebook
 from treadle.train.callback import Callback, Logs
 from treadle.train.run import Run, Step
 
@@ -49,7 +50,7 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
             console.print(_line(run, images / seconds), highlight=False)
 
 
-def _bar(console: Console, shown: bool, *more: str) -> Progress:
+def _bar(console: Any, shown: bool, *more: str) -> Progress:
     rich = extra("rich.progress", "cli")
     bar: Progress = rich.Progress(
         rich.TextColumn("{task.description}"),
@@ -58,7 +59,7 @@ def _bar(console: Console, shown: bool, *more: str) -> Progress:
         rich.TextColumn("loss {task.fields[loss]:.4f}"),
         *map(rich.TextColumn, more),
         rich.TimeRemainingColumn(),
-        console=console,
+        console=None if isinstance(console, _Cell) else console,
         transient=True,
         disable=not shown,
     )
@@ -78,8 +79,18 @@ class _Plain:
             print(line)
 
 
+class _Cell(_Plain):
+    """A notebook's cell: plain lines, and a bar of rich's by widgets."""
+
+    is_terminal = True
+
+
 def _console(quiet: bool) -> Any:
     try:
+        if in_notebook():
+            for module in ("ipywidgets", "rich"):
+                extra(module, "notebook")
+            return _Cell(quiet)
         return extra("rich.console", "cli").Console(quiet=quiet)
     except MissingExtraError:
         return _Plain(quiet)
@@ -88,8 +99,8 @@ def _console(quiet: bool) -> Any:
 class ProgressBar(Callback):
     """A bar for each epoch on a terminal, and a line with its logs anywhere.
 
-    The bar is rich's; where that is not installed there are the lines. With `quiet`
-    there is neither.
+    The bar is rich's, in a notebook by ipywidgets; where these are not installed there
+    are the lines. With `quiet` there is neither.
     """
 
     def __init__(
@@ -98,15 +109,16 @@ class ProgressBar(Callback):
         self.console: Any = _console(quiet) if console is None else console
         self.bar = bar and not quiet and self.console.is_terminal
         self._shown: Progress | None = None
+        self._task: Any = None
 
     def on_epoch_begin(self, epoch: int) -> None:
-        if self.bar:
+        name = f"epoch {epoch + 1}/{self.fit.epochs}"
+        if self._shown is not None:
+            self._shown.reset(self._task, description=name)
+        elif self.bar:
             self._shown = _bar(self.console, True)
-            self._task = self._shown.add_task(
-                f"epoch {epoch + 1}/{self.fit.epochs}",
-                total=self.fit.steps_in_epoch,
-                loss=0.0,
-            )
+            total = self.fit.steps_in_epoch
+            self._task = self._shown.add_task(name, total=total, loss=0.0)
             self._shown.start()
 
     def on_batch_end(self, batch: int, logs: Logs) -> None:
@@ -114,9 +126,8 @@ class ProgressBar(Callback):
             self._shown.update(self._task, completed=batch + 1, loss=logs["loss"])
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
-        if self._shown is not None:
-            self._shown.stop()
-            self._shown = None
+        if not isinstance(self.console, _Cell):  # there a stopped bar would stay
+            self.close()
         told = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
         line = f"epoch {epoch + 1}/{self.fit.epochs}: {told}"
         self.console.print(line, highlight=False, soft_wrap=True)

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 from treadle.base import trees
+from treadle.base.notebook import table
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable
 from treadle.nn.module import Module
 
-__all__ = ["summary"]
+__all__ = ["Summary", "summary"]
 
 
-def summary(module: Module, result: Any = None) -> str:
+class Summary(str):
+    """The table as text, which notebooks show as a table."""
+
+    rows: Sequence[Sequence[str]]  # the first is the head
+
+    def __new__(cls, text: str, rows: Sequence[Sequence[str]]) -> Self:
+        made = super().__new__(cls, text)
+        made.rows = rows
+        return made
+
+    def __reduce__(self) -> Any:
+        return Summary, (str(self), self.rows)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        caption = self.splitlines()[-1]
+        return table(self.rows[1:], self.rows[0], right=[3], caption=caption)
+
+
+def summary(module: Module, result: Any = None) -> Summary:
     """The parts that have none themselves, their parameters, and the shapes they make
     in the graph of `result`."""
     shapes = _shapes(result)
@@ -39,7 +62,8 @@ def summary(module: Module, result: Any = None) -> str:
     all_of = list(module.parameters())
     total = sum(math.prod(p.shape) for p in all_of)
     trained = sum(math.prod(p.shape) for p in all_of if p.trainable)
-    return "\n".join([*lines, f"{total:,} parameters, {trained:,} trainable"])
+    lines.append(f"{total:,} parameters, {trained:,} trainable")
+    return Summary("\n".join(lines), rows)
 
 
 def _shapes(result: Any) -> dict[str, str]:
