@@ -90,7 +90,8 @@ def test_an_effect_is_not_merged_with_an_equal_one() -> None:
     x = td.param("x", init=[1.0, 2.0])
     calls: list[str] = []
     world = td.distributed.world()
-    before, world.name_call = world.name_call, calls.append  # type: ignore[method-assign]
+    before = world.name_call
+    world.name_call = lambda name, *_: calls.append(name)  # type: ignore[method-assign]
     try:
         (td.distributed.all_reduce(x) + td.distributed.all_reduce(x)).numpy()
     finally:
@@ -160,6 +161,21 @@ def test_values_and_derivatives_are_those_of_one_process(count: int) -> None:
     agree("to root", rooted, [weights(4)[1]] * n)
     ring = [xs[r - 1] for r in range(n)]
     agree("ring", ring, [weights(4)[(r + 1) % n] for r in range(n)])
+
+
+@NEEDS_MPI
+def test_collectives_of_different_kinds_are_an_error() -> None:
+    program = """
+    from treadle import distributed as d
+    x = td.asarray([1.0, 2.0])
+    try:
+        (d.all_reduce(x) if rank() else d.all_gather(x)).numpy()
+    except d.DistributedError as error:
+        tell(str(error))
+    """
+    first, second = ranks(2, program)
+    assert "AllGather (call 1) meets another call: rank 1 is in AllReduce" in first
+    assert "AllReduce (call 1) meets another call: rank 0 is in AllGather" in second
 
 
 ORDER = """

@@ -21,6 +21,8 @@ from treadle.distributed.share import Buffers, RowGradients, Share, Sum, levels
 
 UPDATES = 3
 RUN = """
+from treadle.distributed import layout
+layout.BUCKET = int(sys.argv[1])
 from tests.distributed.workloads import WORKLOADS, digest, trained
 tell({name: digest(*trained(name, 3, 4)) for name in WORKLOADS})
 """
@@ -32,9 +34,67 @@ def bits_of_one_rank() -> dict[str, str]:
 
 
 @NEEDS_MPI
-@pytest.mark.parametrize("count", [2, 4])
-def test_weights_and_states_are_those_of_one_rank_to_the_bit(count: int) -> None:
-    assert ranks(count, RUN) == [bits_of_one_rank()] * count
+@pytest.mark.parametrize("count, bucket", [(2, 1 << 22), (2, 256), (4, 256)])
+def test_weights_and_states_are_those_of_one_rank_to_the_bit(
+    count: int, bucket: int
+) -> None:
+    assert ranks(count, RUN, str(bucket)) == [bits_of_one_rank()] * count
+
+
+BESIDE = """
+from treadle.distributed import exchange, layout
+layout.BUCKET = 256
+sent, send = [], exchange.Exchange._send
+def note(self, bucket):
+    sent.append((self.sent, len(p.events)))
+    send(self, bucket)
+exchange.Exchange._send = note
+net = td.nn.Sequential(*[td.nn.Linear(300, 300) for _ in range(4)])
+opt = td.distributed.DataParallel(td.optim.SGD(lr=0.1), net)
+for _ in range(3):  # compiled, planned, by the plan
+    sent.clear()
+    with td.profile() as p:
+        opt.step(net(td.ones((30, 300))).sum())
+spans = [e for e in p.events if e.kind == "exchange"]
+tell([sent, len(p.events), {e.thread for e in spans} == {"treadle-exchange"}])
+"""
+
+
+@NEEDS_MPI
+def test_gradients_are_sent_while_others_are_made() -> None:
+    for sent, events, thread in ranks(2, BESIDE):
+        numbers = [number for number, _ in sent]
+        assert numbers == sorted(numbers) and len(numbers) > 3
+        # Kernels ran after the first bucket was sent.
+        assert sent[0][1] < sent[len(sent) // 2][1] < events
+        assert thread
+
+
+@NEEDS_MPI
+def test_a_run_that_fails_half_way_fails_all_later_updates() -> None:
+    program = """
+    from treadle.distributed import layout
+    layout.BUCKET = 64
+    world().timeout = 3
+    net = td.nn.Sequential(*[td.nn.Linear(300, 300) for _ in range(3)])
+    opt = td.distributed.DataParallel(td.optim.SGD(lr=0.1), net)
+    def bad(g, y, x):
+        raise ValueError("no gradient here")
+    x = td.ones((30, 300))
+    broken = td.py_function(lambda x: x, host_gradient=bad)
+    y = net[0](x) if rank() == 0 else broken(net[0](x))
+    said = []
+    for _ in range(2):
+        try:
+            opt.step(net[2](net[1](y)).sum())
+        except td.TreadleError as error:
+            said.append(str(error))
+    tell(said)
+    """
+    first, second = ranks(2, program)
+    assert len(first) == len(second) == 2
+    assert "has waited 3 s" in first[0]
+    assert all("no gradient here" in line for line in second)
 
 
 def summed(weights: Any, gradients: list[Any], **settings: Any) -> np.ndarray:
@@ -221,9 +281,11 @@ def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     flat = fixed.tree([s.flat[dtype].copy() for s in every], np.add)
     rows = fixed.tree([s.rows[0] for s in every], RowGradients.plus)
     total = Sum(levels(shards))
-    for share in every:
+    for share in every[:-1]:
         total.add(share)
-    whole = total.take()
+    for part in (slice(2, None), slice(0, 2)):
+        total.add_part(every[-1], dtype, part)
+    whole = total.take(every[-1])
     assert whole.count == shards
     assert whole.flat[dtype].tobytes() == flat.tobytes()
     assert whole.rows[0].values.tobytes() == rows.values.tobytes()

@@ -42,13 +42,14 @@ class Collective(Family):
     __slots__ = ()
     family = "opaque"
     arity = 1
+    together = True  # all ranks take part
 
     def infer(self, *types: Type) -> Type:
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
         comm = world()
-        comm.name_call(self.name)
+        comm.name_call(self.name, self.together)
         try:
             return self.done(comm, np.asarray(arrays[0], order="C"))
         finally:
@@ -200,6 +201,7 @@ class Exchange(Collective):
 
     to: int | None
     source: int | None
+    together = False
 
     def done(self, comm: Communicator, x: Array) -> Array:
         if self.to is not None:

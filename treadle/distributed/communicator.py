@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, RunError
+from treadle.distributed.channel import Channel
+from treadle.graph.origin import Origin
 
 __all__ = ["Communicator", "DistributedError"]
 
@@ -30,6 +32,7 @@ class Communicator:
     rank: int = 0
     size: int = 1
     timeout: float = 60.0
+    origin: Origin = (None, 0)  # the line that errors name, for calls of no line
 
     def all_gather(self, x: Array) -> Array:
         """The arrays of all ranks: [size, *x.shape], by rank."""
@@ -37,6 +40,13 @@ class Communicator:
 
     def all_to_all(self, x: Array) -> Array:
         """x[k] goes to rank k; row r of the result is what rank r has sent here."""
+        raise NotImplementedError
+
+    def trade(self, outgoing: Sequence[Array], incoming: Sequence[Array]) -> None:
+        """outgoing[k] goes to rank k, and incoming[r] is filled with what rank r has
+        for this one: parts of arrays in C order, where they are. Those of the rank
+        itself are not looked at, and lengths may differ.
+        """
         raise NotImplementedError
 
     def broadcast(self, x: Array, root: int) -> Array:
@@ -63,8 +73,18 @@ class Communicator:
         """Wait until all ranks have come here."""
         self.all_gather(np.zeros(1, np.uint8))
 
-    def name_call(self, name: str) -> None:
-        """Say what the next calls are a part of, for errors that name it."""
+    def name_call(self, name: str, together: bool = False) -> None:
+        """Say what the next calls are a part of, for errors that name it. A call that
+        all ranks make `together` raises where others are in one of another name."""
+
+    def channel(self) -> Channel:
+        """The same ranks for another thread, whose calls meet none of this one's; a
+        collective."""
+        raise NotImplementedError
+
+    def hurry(self, urgent: bool) -> None:
+        """Say whether somebody waits for the calls of another thread: processors are
+        left to others where nobody does."""
 
     def check_rank(self, rank: int, what: str) -> int:
         """The number of a rank; ArgumentError where there is none."""
@@ -91,6 +111,12 @@ class Alone(Communicator):
     def all_to_all(self, x: Array) -> Array:
         return np.array(x)
 
+    def trade(self, outgoing: Sequence[Array], incoming: Sequence[Array]) -> None:
+        pass
+
+    def channel(self) -> Channel:
+        return Channel(Alone())
+
     def broadcast(self, x: Array, root: int) -> Array:
         return np.array(x)
 
@@ -104,12 +130,3 @@ class Alone(Communicator):
                 hint="start more ranks: treadle launch -n 2 program.py",
             )
         return self._sent.popleft()
-
-
-def first_difference(values: Sequence[Any]) -> int | None:
-    """The first rank that says something else than rank 0; None where all agree.
-
-    >>> first_difference(["a", "a", "b"])
-    2
-    """
-    return next((k for k, x in enumerate(values) if x != values[0]), None)

@@ -1,60 +1,136 @@
-"""The exchange of one step: each rank's share in, the sum of all shares out."""
+"""The exchange of one update: each rank's share in, the sum of all shares out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from treadle.distributed.communicator import Communicator, DistributedError
-from treadle.distributed.fixed import all_reduce, tree
-from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, Share
+from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part, tree
+from treadle.distributed.layout import Bucket, GradientLayout
+from treadle.distributed.share import Buffers, RowGradients, Share, Sum
+from treadle.graph.origin import Origin
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
-__all__ = ["exchange", "send_variables"]
+__all__ = ["Exchange", "send_variables"]
 
 Array = np.ndarray[Any, Any]
 
-BUCKET = 1 << 22  # bytes that are exchanged at once
 
+class Exchange:
+    """The exchange of one update, bucket by bucket in the order of the layout, while
+    the gradients of later ones are made: a thread of its own carries it out.
 
-def exchange(
-    comm: Communicator, layout: GradientLayout, share: Share, update: int, joined: bool
-) -> tuple[Share, bool]:
-    """The sum of the shares of all ranks, and whether all of them have `joined`: none
-    has a batch any more.
-
+    `total` has the shares before the `last` one of this rank, which says what it uses.
     Ranks that stand at different updates, or have other parameters, are told.
     """
-    if comm.size == 1:
-        return share, joined
-    head = np.array([update, share.count, joined, layout.digest()], np.int64)
-    heads = comm.all_gather(head)
-    _check(heads)
-    count, ended = int(heads[:, 1].sum()), bool(heads[:, 2].all())
-    if not count:
-        return share, ended
-    used = comm.all_gather(np.packbits(share.used))
-    used = np.unpackbits(np.bitwise_or.reduce(used), count=len(share.used)) > 0
-    for dtype, flat in share.flat.items():
-        step = BUCKET // dtype.itemsize
-        for begin in range(0, len(flat), step):
-            end = min(begin + step, len(flat))
-            if _is_used(layout, used, dtype, begin, end):
-                flat[begin:end] = all_reduce(comm, flat[begin:end])
-    rows = {
-        k: _rows(comm, share.rows.get(k), place.variable, place.dtype)
-        for k, place in enumerate(layout.places)
-        if used[k] and place.variable.sparse
-    }
-    buffers = Buffers(
-        all_reduce(comm, share.buffers.floats),
-        all_reduce(comm, share.buffers.integers, "max"),
-    )
-    return replace(share, count=count, used=used, rows=rows, buffers=buffers), ended
+
+    def __init__(
+        self,
+        comm: Communicator,
+        layout: GradientLayout,
+        total: Sum,
+        last: Share,
+        update: int,
+        joined: bool,
+        origin: Origin = (None, 0),
+    ) -> None:
+        self.comm, self.layout, self.total, self.last = comm, layout, total, last
+        self.channel = comm.channel() if comm.size > 1 else None
+        self.update, self.joined, self.origin = update, joined, origin
+        self.begun = False
+        self.sent = 0  # buckets, in their order
+        self._there: set[int] = set()
+        self._used = total.used(last.used)
+        self._count = total.count + last.count
+        self._ended = joined
+
+    def put(self, number: int) -> None:
+        """The last share's gradients of a bucket are there, for good."""
+        if number < self.sent or number in self._there:
+            return  # a run that was done again
+        self._there.add(number)
+        while self.sent in self._there:
+            self._send(self.layout.buckets[self.sent])
+            self.sent += 1
+
+    def finish(self, last: Share) -> tuple[Share, bool]:
+        """The mean gradients, sums of all else, of all ranks, and whether all of them
+        have joined: none has a batch any more. The last share is whole now."""
+        self.last = last
+        for number in range(self.sent, len(self.layout.buckets)):
+            self.put(number)
+        self._begin()
+        total = self.total.take(last)
+        found: list[Share] = []
+        self._queue(lambda comm: found.append(self._rest(comm, total)))
+        if self.channel is not None:
+            self.channel.finish()
+        return found[0], self._ended
+
+    def break_off(self, failure: BaseException) -> None:
+        """Have later exchanges fail: other ranks wait for what this one has begun."""
+        if self.begun and self.channel is not None:
+            self.channel.break_off(failure)
+
+    def _queue(self, action: Any) -> None:
+        if self.channel is None:
+            action(self.comm)
+        else:
+            self.channel.begin(action, self.origin)
+
+    def _begin(self) -> None:
+        """Have the ranks say where they stand, before anything else."""
+        if not self.begun:
+            self.begun = True
+            self._queue(self._meet)
+
+    def _meet(self, comm: Communicator) -> None:
+        numbers = self.update, self._count, self.joined, self.layout.digest()
+        heads = comm.all_gather(np.array(numbers, np.int64))
+        _check(heads)
+        self._count, self._ended = int(heads[:, 1].sum()), bool(heads[:, 2].all())
+        used = comm.all_gather(np.packbits(self._used))
+        every = np.bitwise_or.reduce(used)
+        self._used = np.unpackbits(every, count=len(self._used)) > 0
+
+    def _send(self, bucket: Bucket) -> None:
+        """Sum a bucket over this rank's shards, and have it exchanged."""
+        self._begin()
+        part = slice(bucket.start, bucket.stop)
+        flat = self.total.add_part(self.last, bucket.dtype, part)
+        self._queue(lambda comm: self._exchange(comm, bucket, flat))
+
+    def _exchange(self, comm: Communicator, bucket: Bucket, flat: Array) -> None:
+        if not self._used[list(bucket.numbers)].any():
+            return
+        parts = bucket.parts(flat)
+        reduce_part(comm, parts)
+        own = parts[comm.rank]
+        if self._count > 1:
+            np.multiply(own, own.dtype.type(1.0 / self._count), out=own)
+        if not self.layout.sharded:
+            gather_parts(comm, parts)
+
+    def _rest(self, comm: Communicator, total: Share) -> Share:
+        """What is not in buckets: rows and statistics."""
+        total = replace(total, count=self._count, used=self._used)
+        if comm.size == 1 or not self._count:
+            return total
+        rows = {
+            k: _rows(comm, total.rows.get(k), place.variable, place.dtype)
+            for k, place in enumerate(self.layout.places)
+            if self._used[k] and place.variable.sparse
+        }
+        buffers = Buffers(
+            all_reduce(comm, total.buffers.floats),
+            all_reduce(comm, total.buffers.integers, "max"),
+        )
+        return replace(total, rows=rows, buffers=buffers)
 
 
 def _check(heads: Array) -> None:
@@ -70,16 +146,6 @@ def _check(heads: Array) -> None:
             raise DistributedError(
                 f"rank {k} has other parameters than rank 0 had at the start"
             )
-
-
-def _is_used(
-    layout: GradientLayout, used: Array, dtype: Any, begin: int, end: int
-) -> bool:
-    """Whether a parameter that is used lies in a part of the flat array of a dtype."""
-    return any(
-        used[k] and p.dtype == dtype and p.start < end and p.stop > begin
-        for k, p in enumerate(layout.places)
-    )
 
 
 def _rows(
@@ -100,7 +166,7 @@ def _rows(
     return tree(every, RowGradients.plus)
 
 
-def send_variables(comm: Communicator, variables: list[Variable]) -> None:
+def send_variables(comm: Communicator, variables: Sequence[Variable]) -> None:
     """Give Variables the values that they have on rank 0."""
     if comm.size == 1:
         return

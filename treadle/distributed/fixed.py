@@ -10,17 +10,26 @@ import numpy as np
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.distributed.communicator import Communicator
 
-__all__ = ["REDUCTIONS", "all_reduce", "reduce_scatter", "tree"]
+__all__ = [
+    "REDUCTIONS",
+    "all_reduce",
+    "gather_parts",
+    "parts_of",
+    "reduce_part",
+    "reduce_scatter",
+    "tree",
+]
 
 Array = np.ndarray[Any, Any]
 X = TypeVar("X")
 
-REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+REDUCTIONS: dict[str, Any] = {
     "sum": np.add,
     "mean": np.add,
     "max": np.maximum,
     "min": np.minimum,
 }
+PIECE = 1 << 24  # bytes that are exchanged at once: each exchange is waited for
 
 
 def tree(parts: Sequence[X], combine: Callable[[X, X], X]) -> X:
@@ -58,6 +67,42 @@ def reduce_scatter(comm: Communicator, rows: Array, reduction: str = "sum") -> A
     return reduced(comm.all_to_all(rows), reduction)
 
 
+def parts_of(flat: Array, size: int) -> list[Array]:
+    """A flat array as one part for each rank, as equal as can be.
+
+    >>> [part.tolist() for part in parts_of(np.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    found: list[Array] = np.array_split(flat, size)
+    return found
+
+
+def reduce_part(
+    comm: Communicator, parts: Sequence[Array], reduction: str = "sum"
+) -> None:
+    """Have this rank's part be the reduction of what all ranks have for it, in the
+    order of `tree`; other parts stay as they are."""
+    own = parts[comm.rank]
+    rows = [np.empty_like(own) for _ in parts]
+    rows[comm.rank] = own
+    comm.trade(parts, rows)
+
+    def combine(a: Array, b: Array) -> Array:
+        """Both in the memory of one of them, of this rank's if it is there."""
+        return REDUCTIONS[reduction](a, b, out=b if b is own else a)
+
+    with np.errstate(all="ignore"):
+        total = tree(rows, combine)
+    if total is not own:
+        own[...] = total
+
+
+def gather_parts(comm: Communicator, parts: Sequence[Array]) -> None:
+    """Have every part be what the rank that it belongs to has there."""
+    own = [parts[comm.rank]] * len(parts)
+    comm.trade(own, parts)
+
+
 def all_reduce(comm: Communicator, x: Array, reduction: str = "sum") -> Array:
     """The reduction over all ranks, on all ranks: each reduces a part of it.
 
@@ -65,8 +110,16 @@ def all_reduce(comm: Communicator, x: Array, reduction: str = "sum") -> Array:
     >>> all_reduce(Alone(), np.array([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
-    share = -(-x.size // comm.size)
-    rows = np.zeros((comm.size, share), x.dtype)
-    rows.reshape(-1)[: x.size] = x.reshape(-1)
-    parts = comm.all_gather(reduce_scatter(comm, rows, reduction))
-    return parts.reshape(-1)[: x.size].reshape(x.shape)
+    if reduction == "mean" or accumulator(as_dtype(x.dtype)) != x.dtype:
+        share = -(-x.size // comm.size)
+        rows = np.zeros((comm.size, share), x.dtype)
+        rows.reshape(-1)[: x.size] = x.reshape(-1)
+        parts = comm.all_gather(reduce_scatter(comm, rows, reduction))
+        return parts.reshape(-1)[: x.size].reshape(x.shape)
+    y = np.array(x, order="C")
+    flat, step = y.reshape(-1), PIECE // y.itemsize
+    for begin in range(0, flat.size, step):
+        cut = parts_of(flat[begin : begin + step], comm.size)
+        reduce_part(comm, cut, reduction)
+        gather_parts(comm, cut)
+    return y

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
+from treadle.base.events import span, watchers
 from treadle.base.extras import extra
 from treadle.base.locks import lock
+from treadle.distributed.channel import Channel
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.watch import Watch
 from treadle.graph.origin import capture
@@ -19,9 +24,14 @@ __all__ = ["MpiCommunicator"]
 
 Array = np.ndarray[Any, Any]
 
-_YIELDS = 200  # looks at a request before the processor is left to others
-_PAUSE = 1e-4  # seconds
+_PATIENCE = 5e-3, 2e-4  # seconds of looks at a request before the processor is left
+_PAUSE = 1e-4  # to others for so many, where somebody waits and where nobody does
+_LOOKS = 64  # at a request between those at the clock
+_TRADE = 1  # the tag of what is traded
 _FORWARDED = 0.5  # seconds in which a launcher passes on what a rank has said
+
+_UNSEEN = nullcontext()
+_yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class MpiCommunicator(Communicator):
@@ -31,19 +41,44 @@ class MpiCommunicator(Communicator):
     names the ranks that did not come. An exception that nobody catches ends all ranks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, other: MpiCommunicator | None = None) -> None:
         mpi = self._mpi = extra("mpi4py.MPI", "mpi")
-        self._comm = mpi.COMM_WORLD.Dup()
+        ranks: Any = mpi.COMM_WORLD if other is None else other._comm
+        self._comm: Any = ranks.Dup()
         self.rank, self.size = self._comm.rank, self._comm.size
         self._lock = lock()
-        self._watch = Watch(mpi.COMM_WORLD.Dup(), mpi)
+        self._watch = Watch(ranks.Dup(), mpi)
         self._name = ""
+        self._named = np.zeros(1, np.int64), np.zeros((self.size, 1), np.int64)
         self._sent: list[tuple[Any, Array]] = []
         self._lost = False
-        end_all_on_error(mpi.COMM_WORLD.Abort)
+        self._urgent = other is None
+        self._channel: Channel | None = None
+        if other is None:
+            end_all_on_error(mpi.COMM_WORLD.Abort)
 
-    def name_call(self, name: str) -> None:
+    def name_call(self, name: str, together: bool = False) -> None:
         self._name = name
+        if together:
+            self._check_name()
+
+    def _check_name(self) -> None:
+        """Raise where other ranks are in a call of another name: MPI would pair them,
+        and take the bytes of one for those of the other."""
+        own, every = self._named
+        own[0] = zlib.crc32(self._name.encode())
+        self._done("all_gather", lambda: self._comm.Iallgather(own, every))
+        if (every != own[0]).any():
+            raise self._watch.differ()
+
+    def channel(self) -> Channel:
+        if self._channel is None:
+            self._channel = Channel(MpiCommunicator(self))
+        self._channel.comm.timeout = self.timeout
+        return self._channel
+
+    def hurry(self, urgent: bool) -> None:
+        self._urgent = urgent
 
     def all_gather(self, x: Array) -> Array:
         y = np.empty((self.size, *x.shape), x.dtype)
@@ -58,6 +93,24 @@ class MpiCommunicator(Communicator):
             buffers = self._bytes(x), self._bytes(y)
             self._done("all_to_all", lambda: self._comm.Ialltoall(*buffers))
         return y
+
+    def trade(self, outgoing: Sequence[Array], incoming: Sequence[Array]) -> None:
+        others = [k for k in range(self.size) if k != self.rank]
+
+        def start() -> Any:
+            found = [
+                self._comm.Irecv(self._bytes(incoming[k]), k, _TRADE)
+                for k in others
+                if incoming[k].size
+            ]
+            found += [
+                self._comm.Isend(self._bytes(outgoing[k]), k, _TRADE)
+                for k in others
+                if outgoing[k].size
+            ]
+            return found
+
+        self._done("trade", start)
 
     def broadcast(self, x: Array, root: int) -> Array:
         y = np.array(x, order="C")
@@ -84,20 +137,31 @@ class MpiCommunicator(Communicator):
         flat = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
         return [flat, self._mpi.BYTE]  # counts follow, by ranks where it is parted
 
-    def _done(self, kind: str, start: Any) -> None:
+    def _done(self, kind: str, start: Callable[[], Any]) -> None:
         """Start a call and wait until it is done, or until it is too late."""
-        with self._lock:
+        name = self._name or kind
+        origin = self.origin if self.origin[0] is not None else capture()
+        with self._lock, span(name, "exchange", (origin,)) if watchers else _UNSEEN:
             if self._lost:
                 raise DistributedError("an earlier call has failed: ranks are lost")
-            self._watch.enter(self._name or kind, capture())
-            request = start()
+            self._watch.enter(name, origin)
+            requests = start()
+            if not isinstance(requests, list):
+                requests = [requests]
             begin, looks = time.monotonic(), 0
-            while not request.Test():
+            while not self._mpi.Request.Testall(requests):
                 looks += 1
-                time.sleep(0 if looks < _YIELDS else _PAUSE)
-                if looks % _YIELDS == 0:
+                waited = 0.0
+                if looks % _LOOKS == 0 or not self._urgent:
+                    waited = time.monotonic() - begin
+                late = waited > _PATIENCE[0 if self._urgent else 1]
+                if late:
+                    time.sleep(_PAUSE)
+                else:
+                    _yield()
+                if looks % _LOOKS == 0:
                     self._watch.answer()
-                    if time.monotonic() - begin > self.timeout:
+                    if waited > self.timeout:
                         self._lost = True
                         raise self._watch.late(self.timeout)
             self._watch.leave()

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from treadle import __version__
 from treadle.autodiff.gradient import graded, gradings, put_gradients
-from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, GradientError
 from treadle.base.options import current
 from treadle.distributed.agreement import agree, machine
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
-from treadle.distributed.exchange import exchange, send_variables
+from treadle.distributed.exchange import Exchange, send_variables
+from treadle.distributed.filling import Filling, parts_asked
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import RowGradients, Share, Sum, levels
+from treadle.distributed.share import Share, Sum, levels
 from treadle.distributed.world import world
+from treadle.engines.early import listening
 from treadle.graph.awaited import Awaited
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.operators import functions
+from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn.module import Module
 from treadle.nn.state import Keys
-from treadle.ops.lookup import RowsToDense, sparse_rows
-from treadle.optim.gradients import plain
+from treadle.ops.lookup import RowsToDense
 from treadle.optim.groups import Group
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.release import release
@@ -85,7 +86,7 @@ class DataParallel:
             comm.timeout = timeout
         self.shards = comm.size if shards is None else shards
         self._local = shards_of(self.shards, comm.size)
-        self.layout = GradientLayout(_parameters(optimizer, model))
+        self.layout = GradientLayout(_parameters(optimizer, model), comm.size)
         buffers = [] if model is None else list(model.buffers())
         self.updates = 0
         self._sum = Sum(levels(self._local))
@@ -172,9 +173,6 @@ class DataParallel:
         Without a loss the gradient is what `loss.backward()` has added into p.grad.
         """
         value = self._shard(loss)
-        self._made += 1
-        if self._made == self._local:
-            self._update(joined=False)
         self._place_draws()
         return value
 
@@ -184,7 +182,7 @@ class DataParallel:
 
         An update that some of the shards lack is made of the others.
         """
-        while not self._update(joined=True):
+        while not self._joined():
             pass
         self._place_draws()
 
@@ -194,21 +192,41 @@ class DataParallel:
         return self.optimizer.flush()
 
     def _shard(self, loss: Any) -> Any:
-        """Compute the loss and the gradient of a shard, and add it to the sum."""
+        """Compute the loss and the gradient of a shard, and add it to the sum; of this
+        rank's last one, gradients are sent while others are made."""
         root = None if loss is None else as_tensor(loss)
         if root is not None:
             self.optimizer.scaled(root).backward()
         pairs = [(self._number(p), p) for p in graded(self._since) if p.trainable]
-        asked = [_parts(p) for _, p in pairs]
-        roots = [*([] if root is None else [root]), *(x for xs in asked for x in xs)]
-        run(roots, cuts=True, plans=self._plans)
-        share = self._share_of(pairs, asked)
+        asked = {k: parts_asked(p) for k, p in pairs}
+        share = Share.empty(self.layout, self._statistics.absent())
+        share.used[[k for k, _ in pairs]] = True
+        share = replace(share, count=1)
+        exchange = None
+        if self._made + 1 == self._local:
+            exchange = self._exchange(share, joined=False)
+        filling = Filling(self.layout, share, asked, exchange)
+        roots = [
+            *([] if root is None else [root]),
+            *(x for xs in asked.values() for x in xs),
+        ]
+        try:
+            with listening(filling.listener()):
+                run(roots, cuts=True, plans=self._plans)
+        except BaseException as failure:
+            if exchange is not None:
+                exchange.break_off(failure)
+            raise
         variables = [p for _, p in pairs]
         give_gradients(variables, [None] * len(variables))
         release(roots, {id(p) for p in variables})
-        self._sum.add(share)
-        if self._made + 1 < self._local:  # the next shard begins where this one did
+        share = filling.finish(self._statistics.made())
+        self._made += 1
+        if exchange is None:  # the next shard begins where this one did
+            self._sum.add(share)
             self._statistics.restore()
+        else:
+            self._update(exchange, share)
         return None if root is None else Awaited(root.stored)
 
     def _number(self, p: Variable) -> int:
@@ -221,33 +239,28 @@ class DataParallel:
             ).located("step", repr(p.type))
         return number
 
-    def _share_of(
-        self, pairs: Sequence[tuple[int, Variable]], asked: Sequence[list[Tensor]]
-    ) -> Share:
-        """The share of one shard, of which the parts of gradients are evaluated."""
-        share = Share.empty(self.layout, self._statistics.made())
-        for (k, p), parts in zip(pairs, asked, strict=True):
-            place = self.layout.places[k]
-            share.used[k] = True
-            *ids, values = (np.asarray(x.array) for x in parts)
-            if not p.sparse:
-                share.flat[place.dtype][place.start : place.stop] = values.reshape(-1)
-            elif ids:
-                known, first = np.unique(ids[0], return_index=True)
-                share.rows[k] = RowGradients(known.astype(np.int64), values[first])
-            else:
-                share.rows[k] = RowGradients(np.arange(len(values)), values)
-        return Share(1, share.used, share.flat, share.rows, share.buffers)
-
     # -- an update -----------------------------------------------------------------
 
-    def _update(self, joined: bool) -> bool:
+    def _exchange(self, last: Share, joined: bool) -> Exchange:
+        """The exchange of the update at hand, which begins when it is told to."""
+        return Exchange(
+            self.communicator, self.layout, self._sum, last, self.updates, joined,
+            capture(),
+        )  # fmt: skip
+
+    def _joined(self) -> bool:
+        """Take part in an update with the shards so far; whether all have joined."""
+        empty = [
+            Share.empty(self.layout, self._statistics.absent())
+            for _ in range(self._made, self._local)
+        ]
+        for share in empty[:-1]:
+            self._sum.add(share)
+        return self._update(self._exchange(empty[-1], joined=True), empty[-1])
+
+    def _update(self, exchange: Exchange, last: Share) -> bool:
         """Exchange the shares and update; whether all ranks have joined."""
-        for _ in range(self._made, self._local):
-            self._sum.add(Share.empty(self.layout, self._statistics.absent()))
-        share, ended = exchange(
-            self.communicator, self.layout, self._sum.take(), self.updates, joined
-        )
+        share, ended = exchange.finish(last)
         self._made = 0
         if not share.count:
             return ended
@@ -260,7 +273,6 @@ class DataParallel:
     def _apply(self, share: Share) -> None:
         """Have the optimizer make a step of the mean gradient."""
         scale = np.float64(1.0 / share.count)
-        flat = {dtype: x * scale.astype(dtype) for dtype, x in share.flat.items()}
         variables, gradients = [], list[Tensor]()
         for k, place in enumerate(self.layout.places):
             p = place.variable
@@ -271,7 +283,7 @@ class DataParallel:
                 values = constant_node(rows.values * scale.astype(place.dtype))
                 gradient = RowsToDense(p.shape[0])(constant_node(rows.ids), values)
             else:
-                part = flat[place.dtype][place.start : place.stop]
+                part = share.flat[place.dtype][place.start : place.stop]
                 gradient = constant_node(part.reshape(p.shape))
             variables.append(p)
             gradients.append(gradient)
@@ -324,15 +336,3 @@ def _parameters(
         listed.append(list(model.parameters()))
     every = {id(p): p for group in listed for p in group or ()}
     return [(names.get(known, p.name), p) for known, p in every.items()]
-
-
-def _parts(p: Variable) -> list[Tensor]:
-    """A gradient in the dtype that it is summed in; of a sparse parameter the ids of
-    its rows before them, each row the sum of all that have its id."""
-    assert p.grad is not None
-    gradient, dtype = plain(p.grad), accumulator(p.type.dtype)
-    rows = sparse_rows(gradient) if p.sparse else None
-    if rows is None:
-        return [gradient.astype(dtype)]
-    ids, values = rows
-    return [ids, functions.combine_rows(ids, values.astype(dtype), p.shape[0])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,9 @@ class Share:
         rows = dict(self.rows)
         for k, more in other.rows.items():
             rows[k] = rows[k].plus(more) if k in rows else more
-        flat = {dtype: _added(x, other.flat[dtype]) for dtype, x in self.flat.items()}
+        flat = self.flat  # which is summed already where the other has none
+        if other.flat:
+            flat = {dtype: _added(x, other.flat[dtype]) for dtype, x in flat.items()}
         buffers = self.buffers.plus(other.buffers)
         used = self.used | other.used
         return Share(self.count + other.count, used, flat, rows, buffers)
@@ -109,11 +111,33 @@ class Sum:
             level = min(level + 1, self._levels)
         self._waiting.append((level, share))
 
-    def take(self) -> Share:
-        """The sum of all that were added; it begins anew."""
-        ((_, total),) = self._waiting
+    def add_part(self, share: Share, dtype: DType, part: slice) -> Array:
+        """Part of the sum of all, whose last one is this share, of which no more than
+        this has to be there yet."""
+        total = share.flat[dtype][part]
+        for _, before in reversed(self._waiting):
+            total = _added(before.flat[dtype][part], total)
+        return total
+
+    def take(self, last: Share) -> Share:
+        """The sum of all, whose last one is this share: all parts of the flat arrays
+        have been added. It begins anew."""
+        total = last
+        for _, before in reversed(self._waiting):
+            total = before.plus(replace(total, flat={}))
         self._waiting = []
         return total
+
+    @property
+    def count(self) -> int:
+        """The shards with a loss so far."""
+        return sum(share.count for _, share in self._waiting)
+
+    def used(self, used: Array) -> Array:
+        """The parameters that these shards use, or one of those before."""
+        for _, share in self._waiting:
+            used = used | share.used
+        return used
 
 
 def levels(shards: int) -> int:

@@ -65,6 +65,21 @@ class Watch:
 
     def late(self, timeout: float) -> DistributedError:
         """The error of a call that has waited for so many seconds."""
+        return self._error(
+            f"has waited {timeout:g} s",
+            "ranks make the same calls in the same order; a rank that computes "
+            "longer needs a longer timeout",
+        )
+
+    def differ(self) -> DistributedError:
+        """The error of a call that other ranks take for another one; they notice, too,
+        and ask."""
+        return self._error(
+            "meets another call", "ranks make the same calls in the same order"
+        )
+
+    def _error(self, what: str, hint: str) -> DistributedError:
+        """An error of this call, with where the other ranks say that they are."""
         others = [k for k in range(self._comm.size) if k != self._comm.rank]
         for k in others:
             self._tell(k, _ASKS)
@@ -79,11 +94,9 @@ class Watch:
             if (call["number"], call["name"]) != (self._number, self._name)
         ]
         told = [_ranks(missing)] if missing else []
-        what = "; ".join([*told, *elsewhere]) or "all ranks wait here"
+        where = "; ".join([*told, *elsewhere]) or "all ranks wait here"
         return DistributedError(
-            f"{self._name} (call {self._number}) has waited {timeout:g} s: {what}",
-            hint="ranks make the same calls in the same order; a rank that computes "
-            "longer needs a longer timeout",
+            f"{self._name} (call {self._number}) {what}: {where}", hint=hint
         ).located(self._name, where=describe(self._origin))
 
 

@@ -179,6 +179,14 @@ class Program:
             for k in range(first, stop)
         }
 
+    @lazy
+    def written_by(self) -> dict[int, int]:
+        """Of each buffer the last step that writes it; of a region, its last step."""
+        last = {k: r.stop - 1 for r in self.regions for k in range(r.first, r.stop)}
+        return {
+            n: last.get(k, k) for k, step in enumerate(self.steps) for n in step.written
+        }
+
     @property
     def fallbacks(self) -> list[str]:
         """The ops that run by their NumPy rule, in bodies too."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from treadle.base.options import current, modes
 from treadle.engines.base import Failed, Program, are_below, engine
+from treadle.engines.early import listener
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.frame import top
 from treadle.graph.look import Look
@@ -69,7 +70,10 @@ class Computed:
         if self.still is not None and not self.still():
             raise Failed
         begins = self.begins or (self._is_worth_it() and self.is_sure(values))
-        begins = begins and not self.waits
+        told = listener()
+        if told is not None:
+            told.expect(self.results)
+        begins = begins and not self.waits and told is None
         if values.begun and not begins:
             values.begun[-1].wait()
         start = perf_counter()
@@ -332,6 +336,9 @@ class Plan:
         """Begin all parts, and be there until nothing can be found wrong any more: what
         checks positions that nobody could look at before is waited for.
         """
+        told, nodes = listener(), values.look.nodes
+        if told is not None:
+            told.place({k: nodes[at] for k, at, _ in self.nodes if k is not None})
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)

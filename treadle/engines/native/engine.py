@@ -22,6 +22,7 @@ from treadle.base.types import TupleType, Type
 from treadle.batch.forest import Forest
 from treadle.core import native
 from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
+from treadle.engines.early import announced
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native.codegen import jit
 from treadle.engines.native.codegen.cache import disk_cache
@@ -107,6 +108,7 @@ class Native(Engine):
         self.residuals.ask(made, linked.again, linked.inside)
         order = made.nodes
         self._thread.latest = linked
+        begin = not announced(made.place) and begin
         if sure and begin:
             begin = linked.finds_nothing_wrong([order[k].stored for k in leaves])
         arrays = []

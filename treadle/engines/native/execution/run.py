@@ -15,8 +15,10 @@ from treadle.base.events import span, watchers
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.engines.base import Failed
+from treadle.engines.early import listener
 from treadle.engines.native.execution.arena import Arena, Lease, Results
 from treadle.engines.native.execution.control import Control, runs_natively
+from treadle.engines.native.execution.early import Cuts
 from treadle.engines.native.execution.kept import Kept, Panels
 from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pool import pool
@@ -129,7 +131,7 @@ class Run:
         if claim is not None:
             claim.expect(found)
         try:
-            self._execute(alive, idle, self.lease if careful else None, claim)
+            self._execute(alive, idle, self.lease if careful else None, claim, found)
         finally:
             if careful:  # what a step has done with is gone for good
                 self._release()
@@ -260,14 +262,19 @@ class Run:
         idle: list[int],
         careful: Lease | None,
         claim: Claim | None,
+        found: Mapping[int, Any],
     ) -> None:
         """All steps but the idle ones; `careful` is told what is dead after each. What
-        is written over is by the last piece."""
+        is written over is by the last piece. Who listens is told of what is `found`."""
         linked, tables = self.linked, self.tables
         self._write()
         records, arguments = tables.records(idle), tables.arguments
         flag = tables.flag
         pieces = linked.runs if careful is None else linked.pieces
+        told = listener()
+        cuts = None if told is None or careful else Cuts(linked, told, found)
+        if cuts is not None:
+            pieces = cuts.pieces(pieces)
         for piece in pieces:
             last = claim if piece is pieces[-1] else None
             place = records + piece.record * FIELDS * 8
@@ -288,6 +295,8 @@ class Run:
                         careful.poison(n)
             if tables.status.value:
                 return
+            if cuts is not None:
+                cuts.passed(piece.stop)
 
     def _write(self) -> None:
         """Write the addresses where the steps read them."""

@@ -1,0 +1,78 @@
+"""Early results: told while the run goes on, final, however a graph is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+from treadle.engines.early import Listener, listening
+
+
+def chain(depth: int) -> tuple[Any, list[Any]]:
+    """A loss, and the gradients of so many layers, the last layer's first."""
+    weights = [
+        td.param(f"w{k}", init=np.full((90, 90), 0.01 * (k + 1), np.float32))
+        for k in range(depth)
+    ]
+    x = td.ones((40, 90))
+    for w in weights:
+        x = td.tanh(x @ w)
+    loss = x.sum()
+    return loss, td.grad(loss, weights)[::-1]
+
+
+def heard(depth: int) -> tuple[list[tuple[int, int]], int]:
+    """Groups as they were told, with the steps until then, and those of all."""
+    loss, gradients = chain(depth)
+    told: list[tuple[int, int]] = []
+    copies: dict[int, Any] = {}
+
+    def tell(number: int, arrays: Any) -> None:
+        told.append((number, steps()))
+        (copies[number],) = (np.array(x) for x in arrays.values())
+
+    def steps() -> int:
+        return sum(e.kind == "kernel" for e in p.events)
+
+    with td.profile() as p, listening(Listener([[g] for g in gradients], tell)):
+        values = td.evaluate(loss, *gradients)[1:]
+    for number, x in copies.items():
+        assert x.tobytes() == values[number].tobytes()
+    return told, steps()
+
+
+def test_results_are_told_in_the_order_in_which_they_come() -> None:
+    with td.options(threads=1):
+        for _ in range(3):  # compiled, planned, by the plan
+            told, steps = heard(5)
+            assert [number for number, _ in told] == [0, 1, 2, 3, 4]
+            moments = [count for _, count in told]
+            assert moments == sorted(set(moments)) and moments[0] < 0.7 * steps
+
+
+def test_a_group_of_several_is_told_when_all_are_there() -> None:
+    loss, gradients = chain(4)
+    told: list[Any] = []
+    groups = [gradients[:2], gradients[2:], []]
+    with listening(Listener(groups, lambda k, xs: told.append((k, sorted(xs))))):
+        td.evaluate(loss, *gradients)
+    assert told == [
+        (k, sorted(x.serial for x in group)) for k, group in enumerate(groups[:2])
+    ]
+
+
+def test_bodies_of_loops_tell_nothing() -> None:
+    x = td.ones((300, 300)) * td.asarray(1.5)
+    told: list[Any] = []
+    _, y = td.while_loop(
+        lambda state: state[0] < 3,
+        lambda state: (state[0] + 1, state[1] * 2.0),
+        (td.asarray(0), x),
+    )
+    with listening(Listener([[y]], lambda k, xs: told.append(dict(xs)))):
+        value = np.asarray(td.evaluate(y))
+    assert value[0, 0] == 12.0
+    for xs in told:
+        np.testing.assert_array_equal(xs[y.serial], value)

@@ -1,0 +1,74 @@
+"""Early results: somebody is told of values while the run that makes them goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from treadle.graph.tensor import Tensor
+
+__all__ = ["Listener", "announced", "listener", "listening"]
+
+Tell = Callable[[int, Mapping[int, Any]], object]
+
+
+class Listener:
+    """Nodes in groups, and who is told when the values of a group are there.
+
+    `tell` is called with the number of the group and its arrays by serial, in the
+    thread of the run, which goes on after. An engine tells what it can: groups that one
+    program makes. A run that fails, and is done again in another way, tells again.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Tensor]], tell: Tell) -> None:
+        self.groups = [[x.serial for x in group] for group in groups]
+        self.tell = tell
+        self._serials = {serial for group in self.groups for serial in group}
+        self._slots: dict[int, int] = {}
+        self.results: dict[int, int] = {}  # of the program that is to run, by serial
+
+    def place(self, nodes: Mapping[int, Tensor]) -> None:
+        """Note which nodes have what a plan keeps in its slots."""
+        found = self._serials
+        self._slots = {k: x.serial for k, x in nodes.items() if x.serial in found}
+
+    def expect(self, slots: Sequence[tuple[int, int]]) -> None:
+        """Note which results of the program that is about to run go to which slots."""
+        own = self._slots
+        self.results = {own[slot]: number for number, slot in slots if slot in own}
+
+    def number(self, numbers: Mapping[int, int]) -> None:
+        """Note the numbers of nodes by serial in the program that is about to run."""
+        self.results = {s: numbers[s] for s in self._serials if s in numbers}
+
+
+class _Now(threading.local):
+    listener: Listener | None = None
+
+
+_now = _Now()
+
+
+def listener() -> Listener | None:
+    """Who is told of early results in this thread."""
+    return _now.listener
+
+
+def announced(numbers: Mapping[int, int]) -> bool:
+    """Whether somebody listens, who then knows the numbers of nodes by serial."""
+    told = _now.listener
+    if told is not None:
+        told.number(numbers)
+    return told is not None
+
+
+@contextmanager
+def listening(one: Listener | None) -> Iterator[None]:
+    """Tell this one of the early results of what is run inside."""
+    before, _now.listener = _now.listener, one
+    try:
+        yield
+    finally:
+        _now.listener = before
