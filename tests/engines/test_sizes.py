@@ -291,7 +291,7 @@ def test_memory_follows_the_size() -> None:
         return int(linked.arena)
 
     arena(600), arena(500)
-    large, small = arena(550), arena(520)
+    large, small = arena(550), arena(400)
     assert large > 550 * 550 * 4 and small < large
 
 

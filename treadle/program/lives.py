@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import Cache, lazy
-from treadle.base.room import room
 from treadle.program.alias import overwrites
 from treadle.program.memory import Plan, Range, largest_live_set, plan
 from treadle.program.program import Launch, Program
 from treadle.program.sweep import Times
 
-__all__ = ["Lives", "demand", "lives"]
+__all__ = ["Lives", "SizedPlans", "demand", "lives"]
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 ALIGNMENT = 64
 FINE = 3  # binary digits after the first of the sizes that plans are made for
+PLANS = 16  # of a program
+SPARE, SMALL = 4, 1 << 18  # a plan may be larger by such a part, and so many bytes
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,11 @@ class Lives:
         """What no such plan can be smaller than."""
         return largest_live_set(self.ranges, regions=self.regions)
 
-    def resized(self, sizes: tuple[int, ...], known: Cache[Any, Plan]) -> Lives:
-        """The same for ranges of other sizes, by a plan that serves sizes near them;
-        `known` has those that were made.
-        """
-        wide = tuple([room(n, FINE) for n in sizes])
-        made = known.get(wide)
-        if made is None:
-            spans = zip(wide, self.ranges, strict=True)
-            own = [Range(n, r.first, r.last) for n, r in spans]
-            made = known[wide] = plan(own, regions=self.regions)
+    def resized(self, sizes: Sequence[int], plan: Plan) -> Lives:
+        """The same for ranges of other sizes, by a plan for them."""
         pairs = zip(sizes, self.ranges, strict=True)
         ranges = [Range(n, r.first, r.last) for n, r in pairs]
-        return Lives(ranges, made, self.place, self.steps, self.regions)
+        return Lives(ranges, plan, self.place, self.steps, self.regions)
 
     def dying(self, first: int, stop: int) -> list[int]:
         """The ranges that end in some steps, and whose bytes nobody has then."""
@@ -75,6 +67,39 @@ class Lives:
         own = [(r.bytes, r.first, r.last) for r in self.ranges]
         bytes, since, until = np.array(own, np.int64).reshape(-1, 3).T
         return self.plan.table, bytes, since, until
+
+
+class SizedPlans:
+    """Plans for the ranges of a program in many sizes: one serves all that fit in it,
+    where it is not much larger than they are.
+    """
+
+    def __init__(self, like: Lives) -> None:
+        self._like = like
+        # By the sizes a plan was made for: these, and what they are together.
+        self._known: Cache[bytes, tuple[Ints, int, Plan]]
+        self._known = Cache("plans of memory for sizes", PLANS)
+
+    def at(self, sizes: Ints) -> Plan:
+        """A plan for ranges of these sizes."""
+        need = int(sizes.sum())
+        most = need + need // SPARE + SMALL
+        for wide, whole, made in reversed(list(self._known.values())):
+            if need <= whole <= most and (sizes <= wide).all():
+                return made
+        wide = _rounded(sizes)
+        ranges = self._like.resized(wide.tolist(), self._like.plan).ranges
+        made = plan(ranges, regions=self._like.regions)
+        self._known[wide.tobytes()] = wide, int(wide.sum()), made
+        return made
+
+
+def _rounded(sizes: Ints) -> Ints:
+    """Sizes as `room` rounds them up."""
+    _, digits = np.frexp(sizes.astype(np.float64))
+    step = np.left_shift(1, np.maximum(digits.astype(np.int64) - 1 - FINE, 0))
+    wide: Ints = -(-sizes // step) * step
+    return wide
 
 
 def demand(program: Program) -> int:

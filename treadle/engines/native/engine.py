@@ -156,9 +156,9 @@ class Native(Engine):
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
         order = made.nodes
         numbers = {s: made.place[s] for s in keep | more}
-        over = {argument: result for result, argument in linked.program.shared}
-        results = {n: number for number, n, _ in linked.program.results}
-        arguments = enumerate(linked.program.arguments)
+        over = {argument: result for result, argument in linked.interface.shared}
+        results = {n: number for number, n, _ in linked.interface.results}
+        arguments = enumerate(linked.interface.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
         program = CachedProgram(self, key, leaves)
         given = [order[k] for k in leaves]

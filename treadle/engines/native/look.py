@@ -51,7 +51,7 @@ def footprint(linked: Linked) -> Footprint:
     return Footprint(
         arena=linked.arena,
         largest_live_set=linked.lives.bound,
-        results=sum(b.type.nbytes for b in linked.results),
+        results=sum(b.type.nbytes for b in linked.interface.buffers),
         scratch=linked.workspace(pool(now.threads).threads) - linked.arena,
         in_place=sum(buffers[n].type.nbytes for n, _ in program.shared),
         constants=sum(x.nbytes for x in linked.constants.values()),
@@ -72,9 +72,9 @@ def occupancy(linked: Linked) -> Occupancy:
     stays = []
     for n, place in lives.place.items():
         first, last = lives.steps[n]
-        size = linked.ranges[place].bytes
+        size = lives.ranges[place].bytes
         if n >= len(program.buffers):
-            at = linked.ranges[place].first
+            at = lives.ranges[place].first
             what = f"workspace of {title(program.steps[at])}", "", ""
             stays.append(Stay(size, offsets[place], at, at, *what))
             continue

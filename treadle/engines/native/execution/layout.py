@@ -80,12 +80,12 @@ def _most(sizes: Sequence[int]) -> int:
 
 
 def constants_of(
-    program: Program, count: int
+    constants: Sequence[tuple[int, np.ndarray[Any, Any]]], count: int
 ) -> tuple[dict[int, np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The constants of a program, and addresses that are the same in every run, of so
-    many; the last are of scratch memory and the status.
+    """The constants of a program by their buffers, and addresses that are the same in
+    every run, of so many; the last are of scratch memory and the status.
     """
-    found = {n: np.asarray(x, order="C") for n, x in program.constants}
+    found = {n: np.asarray(x, order="C") for n, x in constants}
     fixed = np.zeros(count, np.int64)
     for n, x in found.items():
         fixed[n] = x.ctypes.data

@@ -6,19 +6,20 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import Cache, lazy
+from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError, TreadleError
 from treadle.base.symbolic import most
 from treadle.core import native
 from treadle.engines.base import are_below
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.kept import Kept, Packed
 from treadle.engines.native.execution.layout import (
     ProgramTable,
@@ -28,6 +29,7 @@ from treadle.engines.native.execution.layout import (
     memory_beside,
     scratch_of,
 )
+from treadle.engines.native.execution.pieces import merged, pieces
 from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.run import FIELDS, Run, beside
 from treadle.engines.native.execution.small import small
@@ -48,19 +50,8 @@ __all__ = ["Linked"]
 Arrays = Sequence[np.ndarray[Any, Any]]
 
 
-class Piece(NamedTuple):
-    """Steps `first` to `stop` that run at once: their first record, and how many.
-
-    A fallback has none.
-    """
-
-    first: int
-    stop: int
-    record: int
-    records: int
-
-
-LAZY = ("small", "needs", "dying")  # that are found anew for other sizes
+# That are made anew for other sizes, where somebody asks.
+LAZY = ("small", "needs", "dying", "program", "plain", "lives")
 
 
 class Linked:
@@ -78,6 +69,9 @@ class Linked:
     ) -> None:
         self.program = program
         self.plain = program  # with its steps in order
+        self.interface = Interface.of(program)
+        self.first: Linked | None = None  # that this one is for other sizes
+        self.whole: Callable[[], Program] = lambda: program
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()
@@ -134,8 +128,8 @@ class Linked:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
         self.told: list[Told] | None = None
-        self.pieces = self._pieces()
-        self.runs = _merged(self.pieces)
+        self.pieces = pieces(self.spans, self.program.regions)
+        self.runs = merged(self.pieces)
         self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
@@ -168,24 +162,36 @@ class Linked:
         buffers = self.program.buffers
         # Of steps, by number; and the same of scratch memory, in chains.
         self.workspaces, self.scratches, sizes = memory_beside(self.program, codes)
-        self._plan_as(lives(self.program, sizes))
+        self.lives = lives(self.program, sizes)
+        self.plan = self.lives.plan
+        self.sizes = [r.bytes for r in self.lives.ranges]
         self.placed = np.array(list(self.lives.place), np.intp)
         self.places = np.array(list(self.lives.place.values()), np.intp)
-        self.results = [b for b in buffers if b.place == "result"]
         self.constants, self.fixed = constants_of(
-            self.program, len(buffers) + len(sizes) + 2
+            self.program.constants, len(buffers) + len(sizes) + 2
         )
 
-    def _plan_as(self, found: Lives) -> None:
-        """Take over a plan of the arena."""
-        self.lives, self.ranges, self.plan = found, found.ranges, found.plan
-        self.sizes = [r.bytes for r in self.ranges]
+    @lazy
+    def program(self) -> Program:
+        """The program, with steps and buffers."""
+        return self.whole()
+
+    @lazy
+    def plain(self) -> Program:
+        """The same with its steps in order."""
+        return self.program
+
+    @lazy
+    def lives(self) -> Lives:
+        """When what lies in the arena lives."""
+        assert self.first is not None
+        return self.first.lives.resized(self.sizes, self.plan)
 
     @lazy
     def dying(self) -> list[list[int]]:
         """Of each step the ranges whose bytes nobody has after it."""
         found: list[list[int]] = [[] for _ in self.program.steps]
-        for k, r in enumerate(self.ranges):
+        for k, r in enumerate(self.lives.ranges):
             found[r.last].append(k)
         for region in self.program.regions:  # a chain may have used memory again
             ends = self.lives.dying(region.first, region.stop)
@@ -243,29 +249,32 @@ class Linked:
 
     def resized(
         self,
-        program: Program,
-        ranges: tuple[int, ...],
+        whole: Callable[[], Program],
+        interface: Interface,
         numbers: ProgramTable,
-        scratch: int,
+        plan: Plan,
         packed: Sequence[int],
-        plans: Cache[Any, Plan],
         inner: dict[int, dict[int, tuple[Linked, Any]]],
     ) -> Linked:
         """This program for other sizes: the same steps on buffers of other types.
 
-        `ranges` are the bytes of those of the arena, `numbers` arrays of what `written`
-        tells, `packed` the bytes of the packed weights, `plans` those of memory
-        that were made, `inner` the programs of bodies by step and number.
+        `whole` makes these where somebody asks; `numbers` are arrays of what `written`
+        tells, `packed` the bytes of the packed weights, `inner` the programs of bodies
+        by step and number. Bytes of buffers and scratch memory are the caller's to fill
+        in.
         """
         made = object.__new__(Linked)
-        made.__dict__ |= {k: x for k, x in vars(self).items() if k not in LAZY}
-        made.program = made.plain = program
-        made._plan_as(self.lives.resized(ranges, plans))
+        own = made.__dict__
+        own.update(self.__dict__)
+        for name in LAZY:
+            own.pop(name, None)
+        made.whole, made.interface, made.plan = whole, interface, plan
+        made.first, made.inner = self, inner
         made.records, made.table, _, _, made.shifts = numbers
-        made.scratch, made.inner = scratch, inner
         made.within = [x for own in inner.values() for x, _ in own.values()]
-        made.results = [b for b in program.buffers if b.place == "result"]
-        made.constants, made.fixed = constants_of(program, len(self.fixed))
+        if interface.constants is not self.interface.constants:
+            found = constants_of(interface.constants, len(self.fixed))
+            made.constants, made.fixed = found
         pairs = zip(self.kept.packed, packed, strict=True)
         made.kept = Kept([replace(own, bytes=size) for own, size in pairs])
         made.tables, made.told = [], None
@@ -293,22 +302,6 @@ class Linked:
             if len(sources) == 1 and sources <= set(self.program.arguments):
                 size = max(c.workspace for c in codes[k])
                 found.append(Packed(workspace, sources.pop(), size, records))
-        return found
-
-    def _pieces(self) -> list[Piece]:
-        """The steps one by one, but for regions, which are one piece."""
-        found: list[Piece] = []
-        starts = {r.first: r for r in self.program.regions}
-        k = 0
-        while k < len(self.spans):
-            record, records = self.spans[k]
-            stop = k + 1
-            if k in starts:
-                stop = starts[k].stop
-                record -= 1
-                records = sum(self.spans[stop - 1]) - record
-            found.append(Piece(k, stop, record, records))
-            k = stop
         return found
 
     @lazy
@@ -385,16 +378,3 @@ class Linked:
             return Run(self).begin(arrays, spent, held, claim)
         arrived()  # arguments may be results of what goes on
         return self.run(arrays, spent, None, held, claim)
-
-
-def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same with native pieces that follow each other as one."""
-    found: list[Piece] = []
-    for piece in pieces:
-        if found and found[-1].records and piece.records:
-            last = found[-1]
-            records = last.records + piece.records
-            found[-1] = Piece(last.first, piece.stop, last.record, records)
-        else:
-            found.append(piece)
-    return found

@@ -98,7 +98,7 @@ class Run:
         self.tables.status.value = 0
         self.addresses = self.tables.addresses
         self.scratch = -(-linked.scratch * self.threads.threads // 64) * 64
-        self.given: list[Any] = [None] * len(linked.program.arguments)
+        self.given: list[Any] = [None] * len(linked.interface.arguments)
         self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
 
@@ -150,7 +150,7 @@ class Run:
         """The same as Futures, and the run is over when they are there: its one piece
         is queued. It is left by then. What lies `held` in its place is not among them.
         """
-        linked, tables, types = self.linked, self.tables, self.linked.program.results
+        linked, tables, types = self.linked, self.tables, self.linked.interface.results
         own = Held(linked.plan.size + self.scratch, AHEAD)
         self.threads.make_room(own)
         alive, panels, idle = self._placed(arrays, spent, held)
@@ -209,7 +209,7 @@ class Run:
             results, idle = over.results, over.idle
         number = -1
         try:
-            for b in linked.results:
+            for b in linked.interface.buffers:
                 number, t = b.number, b.type
                 if number not in alive and number not in results:
                     shape = [t.shape[k] for k in b.order] if b.order else t.shape
@@ -236,8 +236,8 @@ class Run:
         """
         linked, addresses = self.linked, self.addresses
         found, idle = {}, []
-        free = {linked.program.arguments[k] for k in spent}
-        for result, argument in linked.program.shared:
+        free = {linked.interface.arguments[k] for k in spent}
+        for result, argument in linked.interface.shared:
             if argument in free and alive[argument].flags.c_contiguous:
                 found[result], addresses[result] = argument, addresses[argument]
                 if result in linked.copies:
@@ -247,7 +247,7 @@ class Run:
     def _found(self, alive: Mapping[int, Array]) -> dict[int, Any]:
         """The results by serial, but for those that nobody has to be told of."""
         linked, found = self.linked, {}
-        for serial, n, t in linked.program.results:
+        for serial, n, t in linked.interface.results:
             x = alive.get(n)
             if x is None:
                 x = linked.constants.get(n)

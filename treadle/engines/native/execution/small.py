@@ -45,24 +45,22 @@ def is_brief(records: Numbers) -> bool:
 
 def small(linked: Linked) -> Any:
     """A program for the core; None where it is too large, or not one native piece."""
-    program, records = linked.program, linked.records
-    buffers = program.buffers
+    own, records = linked.interface, linked.records
     if len(linked.runs) != 1 or not linked.runs[0].records:
         return None
     scratch = linked.scratch * workers()
     if linked.plan.size + scratch > BYTES or not is_brief(records):
         return None
-    if any(buffers[n].order for n in program.arguments):
+    if any(own.orders) or any(own.laid):
         return None
-    over = dict(program.shared)
+    over = dict(own.shared)
     results = []
-    for number, n, t in program.results:
-        b = buffers[n]
-        if isinstance(t, TupleType) or b.order or t.nbytes > RESULT:
+    for number, n, t in own.results:
+        if isinstance(t, TupleType) or t.nbytes > RESULT:
             return None
         argument, copy = over.get(n, -1), linked.copies.get(n, -1)
         constant = linked.constants.get(n)
-        results.append((number, n, argument, copy, t.shape, b.type.dtype, constant))
+        results.append((number, n, argument, copy, t.shape, t.dtype, constant))
     numbers = (
         linked.fixed,
         linked.table,
@@ -70,7 +68,7 @@ def small(linked: Linked) -> Any:
         linked.which,
         linked.shifts,
         linked.records.ravel(),
-        program.arguments,
+        own.arguments,
         linked.placed,
         linked.plan.table[linked.places],
     )

@@ -50,9 +50,9 @@ class Tables:
         self._made = linked.records
         # By argument: the array of the last run, if it was read where it lies.
         self._known: list[weakref.ref[Array] | None]
-        self._known = [None] * len(linked.program.arguments)
-        self._buffers = linked.program.buffers
-        self._arguments = linked.program.arguments
+        self._known = [None] * len(linked.interface.arguments)
+        self._orders = linked.interface.orders
+        self._arguments = linked.interface.arguments
         self._idle: list[int] = []
         self._over: Over | None = None
         self.constants: Sequence[Array] = ()  # that addresses lead to
@@ -77,7 +77,7 @@ class Tables:
             if known is not None and known() is x:
                 own[n] = x
                 continue
-            order = self._buffers[n].order
+            order = self._orders[k]
             if order:  # it lies as an earlier program has left it
                 flat = straight(x.transpose(order))
                 own[n] = laid(flat, order)

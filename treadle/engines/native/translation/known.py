@@ -87,10 +87,9 @@ class CachedProgram:
         return self._linked().needs
 
     @property
-    def types(self) -> list[Type]:
+    def types(self) -> Sequence[Type]:
         """Of its arguments."""
-        program = self._linked().program
-        return [program.buffers[n].type for n in program.arguments]
+        return self._linked().interface.types
 
     def small(self) -> Any:
         linked = self.linked()

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.caches import Cache, lazy
+from treadle.base.caches import lazy
 from treadle.base.symbolic import Symbolic, SymbolicTrace, compiled, plain
 from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
     ProgramTable,
     codes_of,
@@ -26,14 +29,11 @@ from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.workspace import abreast
 from treadle.graph.body import bodies
 from treadle.program.instantiate import Slots, maker
-from treadle.program.lives import ranges_of
-from treadle.program.memory import Plan
+from treadle.program.lives import SizedPlans, ranges_of
 from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program
 
 __all__ = ["SymbolicProgram"]
-
-PLANS = 16  # of memory, of a program
 
 Values = Sequence[Any]
 
@@ -41,10 +41,10 @@ Values = Sequence[Any]
 class Rest(NamedTuple):
     """What of a program besides its buffers and its table differs from size to size."""
 
-    ranges: tuple[int, ...]  # bytes of those of the arena
     scratch: int
     packed: tuple[int, ...]  # bytes of weights that are kept in another form
     needs: Any
+    interface: Interface
 
 
 class SymbolicProgram:
@@ -115,23 +115,30 @@ class _Template:
                 linked, given = first.inner[k][body.number]
                 made = _Template(linked, own.program, codes_of(own.program), slots)
                 each[body.number] = made, given, maker(own.given, slots)
-        numbers = first.written(codes, first.functions)
-        self.numbers = [_Numbers(list(_flat(x)), slots) for x in numbers]
         memory = memory_beside(program, codes)
+        ranges = ranges_of(program, memory[2])[0]
+        numbers = first.written(codes, first.functions)
+        every = [r.bytes for r in ranges], numbers.records, numbers.table
+        self.numbers = _Numbers(
+            [*every, numbers.shifts],
+            [first.sizes, first.records, first.table, first.shifts],
+            slots,
+        )
         self.rest = Rest(
-            tuple([r.bytes for r in ranges_of(program, memory[2])[0]]),
             scratch_of(program, codes),
             tuple([memory[2][x.workspace][1] for x in first.kept.packed]),
             needs(program),
+            Interface.of(program),
         )
         self._program, self._rest = maker(program, slots), maker(self.rest, slots)
-        self._plans: Cache[Any, Plan] = Cache("plans of memory for sizes", PLANS)
+        self._plans = SizedPlans(first.lives)
 
     def linked(self, values: Values) -> Linked:
         """The program for some values of the integers."""
-        rest = self.rest_at(values)
-        program = self._program(values) if self._program else self.first.program
-        sizes = rest.ranges, self.written(values), rest.scratch, rest.packed
+        rest, first = self.rest_at(values), self.first
+        sizes, *numbers = self.numbers.at(values)
+        make = self._program
+        whole = partial(make, values) if make else first.whole
         inner = {
             k: {
                 n: (own.linked(values), make(values) if make else given)
@@ -139,8 +146,10 @@ class _Template:
             }
             for k, each in self.inner.items()
         }
-        made = self.first.resized(program, *sizes, self._plans, inner)
-        made.needs = rest.needs
+        plan, table = self._plans.at(sizes), self._table(numbers)
+        beside = plan, rest.packed, inner
+        made = first.resized(whole, rest.interface, table, *beside)
+        made.sizes, made.needs, made.scratch = sizes.tolist(), rest.needs, rest.scratch
         return made
 
     def rest_at(self, values: Values) -> Rest:
@@ -149,8 +158,15 @@ class _Template:
 
     def written(self, values: Values) -> ProgramTable:
         """The records and the table for some values of the integers."""
-        numbers = zip(self.numbers, self.first.arrays(), strict=True)
-        return ProgramTable(*[own.at(values, like) for own, like in numbers])
+        return self._table(self.numbers.at(values)[1:])
+
+    def _table(self, numbers: Sequence[Numbers]) -> ProgramTable:
+        records, table, shifts = numbers
+        first = self.first
+        shape = first.records.shape
+        return ProgramTable(
+            records.reshape(shape), table, first.slots, first.which, shifts
+        )
 
 
 def _first(
@@ -177,20 +193,32 @@ def _first(
 
 
 class _Numbers:
-    """Which of some integers are symbolic, and where their values are found."""
+    """Lists of integers some of which are symbolic: for each size, copies of arrays
+    with their values."""
 
-    def __init__(self, integers: Sequence[Any], slots: Slots) -> None:
-        pairs = [(k, x) for k, x in enumerate(integers) if type(x) is Symbolic]
+    def __init__(
+        self, lists: Sequence[Sequence[Any]], likes: Sequence[Any], slots: Slots
+    ) -> None:
+        """`likes` are as long, and have whatever is no number of a size."""
+        arrays = [np.array(x, np.int64).reshape(-1) for x in likes]
+        self.like = np.concatenate(arrays)
+        ends = np.cumsum([len(x) for x in arrays]).tolist()
+        self.parts = [slice(*pair) for pair in pairwise([0, *ends])]
+        pairs = [
+            (part.start + k, x)
+            for part, own in zip(self.parts, lists, strict=True)
+            for k, x in enumerate(_flat(own))
+            if type(x) is Symbolic
+        ]
         self.places = np.array([k for k, _ in pairs], np.intp)
         self.slots = [slots.place(x) for _, x in pairs]
 
-    def at(self, values: Sequence[Any], like: Numbers) -> Numbers:
-        """The integers, where they are numbers as those of `like`."""
-        if not self.slots:
-            return like
-        found = like.copy()
-        found.reshape(-1)[self.places] = [values[k] for k in self.slots]
-        return found
+    def at(self, values: Values) -> list[Numbers]:
+        """The arrays for some values of the integers."""
+        made = self.like.copy()
+        if self.slots:
+            made[self.places] = [values[k] for k in self.slots]
+        return [made[part] for part in self.parts]
 
 
 def _flat(x: Sequence[Any]) -> Iterator[Any]:
