@@ -67,3 +67,28 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(LINK, page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+CODE = re.compile(r"`((?:[\w.]+/)+[\w.]*)`")
+# A page may leave out what all of its paths begin with.
+BASES = ("", "treadle", "treadle/engines/native")
+
+
+@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_files_that_a_page_names_are_there(name: str) -> None:
+    paths = set(CODE.findall((ROOT / name).read_text(encoding="utf-8")))
+    assert len(paths) > 4
+    built = {"build/site"}
+    missing = [
+        path
+        for path in sorted(paths - built)
+        if not any((ROOT / base / path).exists() for base in BASES)
+    ]
+    assert not missing
+
+
+def test_files_that_worked_examples_name_are_there() -> None:
+    for page in sorted((ROOT / "docs" / "howto").glob("*.md")):
+        for path in CODE.findall(page.read_text(encoding="utf-8")):
+            places = [ROOT / base / path for base in BASES]
+            assert any(place.exists() for place in places), f"{page.name}: {path}"
