@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -70,4 +72,14 @@ def test_first_lines_name_the_thing() -> None:
         for line in text.split("\n")[:1]
         if NAMELESS.match(line) or PRIVATE.search(line)
     }
+    assert not wrong
+
+
+def test_first_lines_of_modules_name_the_thing() -> None:
+    root = Path(td.__file__).parent
+    wrong = []
+    for path in sorted(root.rglob("*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if re.match(r"(Whether|Which|When) ", text) or NAMELESS.match(text):
+            wrong.append(f"{path.relative_to(root)}: {text.splitlines()[0]}")
     assert not wrong

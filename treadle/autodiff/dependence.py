@@ -1,4 +1,4 @@
-"""What a derivative reaches, found without deriving: one look at each node.
+"""Dependence analysis: the nodes that a derivative reaches, found without deriving.
 
 Which inputs of an op get a cotangent is learned from its `vjp` at the first node of its
 kind, and remembered by op and dtypes.

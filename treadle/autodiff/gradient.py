@@ -1,4 +1,4 @@
-"""What users call for derivatives: grad, value_and_grad, vjp, backward."""
+"""The public functions of derivatives: grad, value_and_grad, vjp, backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is right only as a whole: expressions that overflow where mathematics does not.
+"""Stabilized derivatives of expressions that overflow where mathematics does not.
 
 The logarithm of a sigmoid is minus infinity where the sigmoid rounds to zero, and a
 derivative through it op by op is no number. Rules know such expressions, but not all

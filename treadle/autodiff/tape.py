@@ -1,4 +1,4 @@
-"""What a batched run left behind: values that are leaves now, and their derivative.
+"""The tape of a batched run: values that are leaves now, and their derivative.
 
 Such a value is a `Row` of a tape. A derivative that arrives at rows goes through the
 tape as a whole: `TapeGradient` has the cotangents of all that the run had read.

@@ -1,4 +1,4 @@
-"""What arrays of integers and of marks are called in annotations."""
+"""Names of array types in annotations: arrays of integers and of marks."""
 
 from __future__ import annotations
 

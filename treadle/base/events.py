@@ -1,4 +1,4 @@
-"""What happens while graphs compile and run, told to those who watch.
+"""Events of compilation and of runs, for those who watch.
 
 While nobody watches, all this costs is a look at an empty list.
 """

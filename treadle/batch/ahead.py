@@ -1,4 +1,4 @@
-"""What of a body can be done for all rows at once, before the first of its groups.
+"""Hoisting: parts of a body done for all rows at once, before the first of its groups.
 
 A cell reads what it has made itself, so its rows run in many groups; but what it does
 with its input alone waits for none of them. So do recurrent layers of libraries, which

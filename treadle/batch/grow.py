@@ -1,4 +1,4 @@
-"""Which nodes of a run make up cells, though nobody has written a function for them.
+"""Inference of cells: groups of nodes that repeat, without a function around them.
 
 A cell grows from a product of matrices, or from where several cells meet: a node joins
 the cell that it reads if it reads nothing else but leaves and what that cell waits for

@@ -1,4 +1,4 @@
-"""What the different ops of a run are, and what they have in common."""
+"""Kinds of ops in a run, and their properties as arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a cotangent reaches: of the others none is computed.
+"""Live rows: those that a cotangent reaches; of the others none is computed.
 
 Their cotangents are zeros, but a derivative may be infinite where they are: zero times
 infinity is no number, and they have no part in what is asked for.

@@ -1,4 +1,4 @@
-"""What is done to the rows of a signature: forward, backward, and sums over rows.
+"""Templates of a signature: forward, backward, and sums over rows.
 
 A body is derived for one row and then done for n: so what mixes rows is known. It is
 the gradient of shared operands alone, a sum over the rows, taken once for all of them.

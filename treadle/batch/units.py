@@ -1,4 +1,4 @@
-"""Which nodes of a run can be rows, of what, and the rows they read.
+"""Units of batching: the nodes that can be rows, and the rows they read.
 
 A value is numbered: the outputs of units from 0 on, in creation order; leaves, which
 have a value already, from -1 downwards.

@@ -1,4 +1,4 @@
-"""What one rank does while the others wait: a download, a file."""
+"""Calls on one rank while the others wait: a download, a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine has to do, and the engines by name."""
+"""The contract of an engine, and the engines by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines tell of programs: levels, memory, pictures, and what they keep."""
+"""Reports of engines about programs: levels, memory, pictures, caches."""
 
 from __future__ import annotations
 

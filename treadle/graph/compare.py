@@ -1,4 +1,4 @@
-"""Whether two graphs are built alike: the same ops, types, wiring and constants."""
+"""Structural comparison of graphs: the same ops, types, wiring and constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a thread has assigned but not yet run, and what a trace has read."""
+"""Frames: pending assignments of a thread, and what a trace has read."""
 
 from __future__ import annotations
 

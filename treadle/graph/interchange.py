@@ -1,4 +1,4 @@
-"""How other array libraries see a Tensor or Variable: the protocols of arrays."""
+"""Protocols by which other array libraries read a Tensor or Variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called with notes of its own: the innermost module names its nodes, and the
+"""Callables with notes of their own: the innermost module names its nodes, and the
 errors of making them.
 """
 

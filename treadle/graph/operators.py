@@ -1,4 +1,4 @@
-"""What a Tensor and a Variable can do: each method looks its function up in a table."""
+"""Operators and methods of Tensor and Variable: functions looked up in a table."""
 
 from __future__ import annotations
 

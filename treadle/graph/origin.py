@@ -1,4 +1,4 @@
-"""Where in the user's code a node was made."""
+"""Origins: the line of the user's code where a node was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many refer to nodes: what somebody holds is kept when a run is over."""
+"""Reference counts of nodes: what somebody holds is kept when a run is over."""
 
 from __future__ import annotations
 

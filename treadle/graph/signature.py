@@ -1,4 +1,4 @@
-"""What tells calls of a function from each other: a key by their arguments.
+"""Call signatures: the key of a call's arguments that a plan is found by.
 
 A signature is a row of numbers: what dtype numbers get, and argument by argument of a
 tensor its type, or which one it is of those before it, of a tuple or a list how many

@@ -1,4 +1,4 @@
-"""What a thread has around it while it builds graphs."""
+"""The state of a thread while it builds graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a result may be from the reference's: one policy for tests and for checks."""
+"""Tolerance classes: the error allowed against the reference, for tests and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format of files is: how it is known, listed and written."""
+"""The contract of a file format: recognized, listed, read and written."""
 
 from __future__ import annotations
 

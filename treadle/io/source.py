@@ -1,4 +1,4 @@
-"""Where arrays come from: a file, a mapping of it, a buffer."""
+"""Sources of arrays: a file, a mapping of it, a buffer."""
 
 from __future__ import annotations
 

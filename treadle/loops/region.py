@@ -1,4 +1,4 @@
-"""Which nodes one kernel computes, where in its loops, and in which pass over rows."""
+"""The region of a kernel: its nodes, with their loops and passes over rows."""
 
 from __future__ import annotations
 

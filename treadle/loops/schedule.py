@@ -1,4 +1,4 @@
-"""How the loops of a kernel run: functions from kernel to kernel.
+"""Schedules of a kernel's loops: functions from kernel to kernel.
 
 `schedule` splits axes until no index divides, merges axes that are one run of memory,
 and chooses the axis whose steps are done several at once. None of it changes a value;

@@ -1,4 +1,4 @@
-"""What must hold of a kernel, told in sentences."""
+"""The verifier of kernels: what must hold, in sentences."""
 
 from __future__ import annotations
 

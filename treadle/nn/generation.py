@@ -1,4 +1,4 @@
-"""What beam search and sampling share: hypotheses, and what a step gives and takes."""
+"""Hypotheses and steps, which beam search and sampling share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values go where: from the names in a state to the names of a network."""
+"""Matching of state names: from the names in a state to those of a network."""
 
 from __future__ import annotations
 

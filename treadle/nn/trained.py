@@ -1,4 +1,4 @@
-"""Which Variables train: those that may by themselves and by all modules around."""
+"""Trainable Variables: those that may by themselves and by all modules around."""
 
 from __future__ import annotations
 

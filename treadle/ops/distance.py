@@ -1,4 +1,4 @@
-"""How far values are from others: losses of regression, distances, similarities."""
+"""Distances of values: losses of regression, distances, similarities."""
 
 from __future__ import annotations
 

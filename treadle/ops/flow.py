@@ -1,4 +1,4 @@
-"""What passes a value on and does something else with its derivative."""
+"""Gradient flow: ops that pass a value on and change its derivative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops on matrices share: types, rows, failures of LAPACK, the adjoint."""
+"""Common parts of matrix ops: types, rows, failures of LAPACK, the adjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the array API standard's users ask a namespace of arrays about."""
+"""Inspection of the namespace, as the array API standard has it."""
 
 from __future__ import annotations
 

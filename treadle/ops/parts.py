@@ -1,4 +1,4 @@
-"""What a number is made of: NaN, infinity, sign, real and imaginary part."""
+"""Parts of a number: NaN, infinity, sign, real and imaginary part."""
 
 from __future__ import annotations
 

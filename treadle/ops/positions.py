@@ -1,4 +1,4 @@
-"""What tells attention where a token stands: sinusoids, rotations, biases, scores."""
+"""Position encodings for attention: sinusoids, rotations, biases, scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dtypes are and what they combine to, as the array API standard asks."""
+"""Type promotion, as the array API standard asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an optimizer does to its gradients before any rule sees them."""
+"""Gradient controls: what is done to gradients before any rule sees them."""
 
 from __future__ import annotations
 

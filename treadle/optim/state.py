@@ -1,4 +1,4 @@
-"""What an optimizer remembers between steps, and how it is kept and taken over."""
+"""The state of an optimizer between steps: saved, loaded and compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says of a graph: nodes that are computed anew, and when."""
+"""Checkpoint marks: nodes of a graph that are computed anew, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a graph is cut in steps: fused units in order, and what lies between them."""
+"""The arrangement of a graph in steps: fused units in order, and stored values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steps of a program must wait for, and about how long each of them takes."""
+"""Dependences of program steps, and about how long each of them takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the buffers inside a program lie in memory: images with channels last.
+"""Layouts of the buffers inside a program: images with channels last.
 
 Convolutions are quickest on channels that lie side by side, and what is computed
 element by element of their results takes over their order. What the user gives or gets

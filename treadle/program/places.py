@@ -1,4 +1,4 @@
-"""Where nodes read each other, over the loops of a kernel."""
+"""Read positions: where nodes read each other, over the loops of a kernel."""
 
 from __future__ import annotations
 

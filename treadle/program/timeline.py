@@ -1,4 +1,4 @@
-"""When values are made and last read, and the memory that each step needs for them."""
+"""The timeline of values: made, last read, and the memory that each step needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's ancestors alone tell of its values, for the guards of rules."""
+"""Facts about values that follow from a node's ancestors, for the guards of rules."""
 
 from __future__ import annotations
 

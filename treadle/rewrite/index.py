@@ -1,4 +1,4 @@
-"""Which rules may fit a node, by what stands there and below: found once for each kind.
+"""The index of rules by what stands in a node and below, found once for each kind.
 
 What the rules see of a node is a number, its sign: its op, the ops of its operands,
 and which of the things that some rules need stand in it or further below. A node's sign

@@ -1,4 +1,4 @@
-"""What happens on the way from a graph to a program, written down for those who ask."""
+"""Records of a compilation: rules that fired, sizes and times of stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an op is written out as in smaller ones: found once for equal types."""
+"""Expansions of ops into smaller ones, found once for equal types."""
 
 from __future__ import annotations
 

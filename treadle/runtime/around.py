@@ -1,4 +1,4 @@
-"""What is around a run that decides what it comes to."""
+"""The surroundings of a run that decide its result, as a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the graph optimizer makes of a graph, and why, as text."""
+"""Explanations of the graph optimizer's work, as text."""
 
 from __future__ import annotations
 

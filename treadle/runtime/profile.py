@@ -1,4 +1,4 @@
-"""Where the time goes: kernels and stages of compilation, by name and by line."""
+"""Profiles: time by kernel, by stage of compilation and by line."""
 
 from __future__ import annotations
 

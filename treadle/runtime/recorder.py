@@ -1,4 +1,4 @@
-"""Who is told what a run does, part by part, so that it can be done again."""
+"""Recorders of runs: told what a run does, so that it can be done again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the arrays of a planned run come from, and where they go."""
+"""Sources of the arrays of a planned run, and their targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run writes: versions taken away, memory that is its own, commits."""
+"""Writes of a run: donated versions, memory of its own, commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fit, evaluate and predict take: arrays, data sets, loaders, any iterable."""
+"""Inputs of fit, evaluate and predict: arrays, data sets, loaders, any iterable."""
 
 from __future__ import annotations
 

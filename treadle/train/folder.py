@@ -1,4 +1,4 @@
-"""Where a run is kept: a new folder for a new run, the newest for a resumed one."""
+"""Folders of runs: a new one for a new run, the newest for a resumed one."""
 
 from __future__ import annotations
 

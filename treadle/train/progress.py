@@ -1,4 +1,4 @@
-"""How a run goes: a bar on a terminal, a line per epoch anywhere."""
+"""Progress of a run: a bar on a terminal, a line per epoch anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run is asked for."""
+"""The settings of a training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands here for names of torch: the errors of asking for them."""
+"""Names of torch: the errors of asking for them, with the name here."""
 
 from __future__ import annotations
 

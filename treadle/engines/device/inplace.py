@@ -1,4 +1,4 @@
-"""Which new versions of Variables are written where the old ones lie."""
+"""In-place updates: new versions of Variables written where the old ones are."""
 
 from __future__ import annotations
 

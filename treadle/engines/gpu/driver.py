@@ -1,4 +1,4 @@
-"""What a driver does for the GPU engine: memory, copies, kernels and launches.
+"""The interface of a GPU driver: memory, copies, kernels and launches.
 
 The engine plans memory and launches; a driver knows one API (OpenCL, WebGPU, CUDA) and
 nothing of graphs. All calls of one driver come from one thread at a time, and what is

@@ -1,4 +1,4 @@
-"""What one launch computes: the unit of compilation, without sizes."""
+"""The work of one launch: the unit of compilation, without sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ops of Nervana Graph mean: a table by their names."""
+"""The ops of Nervana Graph: a table of their meaning by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the table of importers is: an op of ONNX in terms of Treadle's."""
+"""Rows of the table of importers: an op of ONNX in terms of Treadle's."""
 
 from __future__ import annotations
 

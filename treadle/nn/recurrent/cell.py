@@ -1,4 +1,4 @@
-"""What recurrent cells are: a projection of the input, and a step of the state."""
+"""The contract of recurrent cells: input projection, and a step of the state."""
 
 from __future__ import annotations
 

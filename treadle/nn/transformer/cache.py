@@ -1,4 +1,4 @@
-"""What attention remembers from step to step: keys and values, with room for more."""
+"""The cache of attention: keys and values of earlier steps, with room for more."""
 
 from __future__ import annotations
 

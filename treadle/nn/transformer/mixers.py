@@ -1,4 +1,4 @@
-"""What may stand for a decoder's self-attention: averages, and recurrent cells."""
+"""Replacements of a decoder's self-attention: averages, and recurrent cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only moves elements: reshapes, permutations, broadcasts, slices, casts."""
+"""Movement rules: reshapes, permutations, broadcasts, slices, casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where NumPy's arrays keep their data: thousands of them asked at once."""
+"""Addresses of NumPy arrays' data, thousands of them at once."""
 
 from __future__ import annotations
 

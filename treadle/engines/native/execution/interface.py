@@ -1,4 +1,4 @@
-"""What runs of a program see of it: arguments, results and constants, not its steps."""
+"""The interface of a program to its runs: arguments, results and constants."""
 
 from __future__ import annotations
 

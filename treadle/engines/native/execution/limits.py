@@ -1,4 +1,4 @@
-"""What runs that go on beside Python may hold."""
+"""Limits of what asynchronous runs may hold."""
 
 from __future__ import annotations
 

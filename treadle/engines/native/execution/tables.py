@@ -1,4 +1,4 @@
-"""What a program fills in for a run: where its arguments lie, which steps are idle."""
+"""Binding tables of a program: addresses of its arguments, idle steps."""
 
 from __future__ import annotations
 

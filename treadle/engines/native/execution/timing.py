@@ -1,4 +1,4 @@
-"""When the steps of a native call ran, and on which threads."""
+"""Timing of the steps of a native call, with their threads."""
 
 from __future__ import annotations
 

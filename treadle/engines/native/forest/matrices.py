@@ -1,4 +1,4 @@
-"""Where the values of rows lie: a matrix for each, rows one after the other."""
+"""Matrices of row values: one for each value, rows one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the values of a forest lie while it runs, and their cotangents."""
+"""Places of a forest's values while it runs, and of their cotangents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program keeps for the gradient that is asked for after it.
+"""Residuals: values that a program keeps for the gradient asked for after it.
 
 The first gradient after a value computes again what it reads. It tells which nodes
 these were; from then on the program that made the value keeps them, as long as

@@ -1,4 +1,4 @@
-"""How a product is cut: tiles, panels, blocks, copies, work items.
+"""Blocking of a product: tiles, panels, blocks, copies, work items.
 
 The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors, and
 on one with 32 KB, 512 KB and 32-byte vectors; the README tells what each buys. None

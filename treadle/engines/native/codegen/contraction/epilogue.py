@@ -1,4 +1,4 @@
-"""What happens to a finished vector of C."""
+"""The epilogue of a product: work on a finished vector of C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the code of a contraction depends on in the machine it runs on."""
+"""The machine model of a contraction: facts of the host that its code depends on."""
 
 from __future__ import annotations
 

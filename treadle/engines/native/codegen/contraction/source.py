@@ -1,4 +1,4 @@
-"""How an operand lies in memory: as it is computed with, or in fewer bytes.
+"""Storage of an operand: as it is computed with, or in fewer bytes.
 
 Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost.
 """

@@ -1,4 +1,4 @@
-"""How a convolution is cut: kinds of strips, runs of the sum, blocks of windows.
+"""Blocking of a convolution: strips, runs of the sum, blocks of windows.
 
 The limits were measured on a core with 48 KB and 1 MB of cache and 64-byte vectors.
 None depends on the number of threads.

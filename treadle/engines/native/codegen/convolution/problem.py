@@ -1,4 +1,4 @@
-"""What is computed: a convolution as users state it, and in the one form kernels know.
+"""The problem of a convolution: as users state it, and in the form kernels know.
 
 The gradient of the data is a convolution too. Where windows slide by s, the positions
 of the image fall into s classes by their remainder, and each sees taps of its own, at

@@ -1,4 +1,4 @@
-"""What a plan is: kernels with their arguments, to run in order."""
+"""The plan of a convolution: kernels with their arguments, to run in order."""
 
 from __future__ import annotations
 
