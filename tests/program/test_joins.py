@@ -62,3 +62,33 @@ def test_joins_read_as_something_else_are_copied_without_divisions(form: str) ->
     with td.options(engine="reference"):
         wanted = joins_of_joins(form).numpy()
     np.testing.assert_array_equal(joins_of_joins(form).numpy(), wanted)
+
+
+def test_parts_of_one_place_are_joined_without_divisions() -> None:
+    """As real and imaginary parts are: 2.8 ms of divisions, 0.05 of choices."""
+    draw = np.random.default_rng(0)
+    parts = [draw.standard_normal((3, 4, 5)).astype(np.float32) for _ in range(2)]
+    a, b = (td.asarray(x).transpose(0, 2, 1).reshape(15, 4) for x in parts)
+    whole = td.concat([a[..., None], b[..., None]], -1)
+    want = np.stack([x.transpose(0, 2, 1).reshape(15, 4) for x in parts], -1)
+    text = td.lower(whole.reshape(3, 5, 4, 2)).kernels
+    assert "//" not in text and "%" not in text
+    np.testing.assert_array_equal(whole.numpy(), want)
+
+
+def test_joined_images_lie_as_their_parts_do() -> None:
+    """Channels last: a copy, where planes of them took 16 times as long."""
+    draw = np.random.default_rng(0)
+    x, v, w = (
+        td.asarray(draw.standard_normal(shape).astype(np.float32))
+        for shape in ((1, 3, 9, 8), (16, 3, 3, 3), (4, 32, 3, 3))
+    )
+    conv = td.nn.functional.conv2d
+    y = td.relu(conv(x, v))
+    joined = td.concat([y[:, 8:], y[:, :8], td.tanh(y)], 1)
+    z = conv(joined, w)
+    text = td.lower(z).kernels
+    assert "b0[i0 + i1*n" in text[text.index("kernel concat") :]
+    with td.options(engine="reference"):
+        want = conv(td.concat([y[:, 8:], y[:, :8], td.tanh(y)], 1), w).numpy()
+    np.testing.assert_allclose(z.numpy(), want, rtol=1e-4, atol=1e-5)

@@ -249,7 +249,9 @@ def _concat(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     for x in node.inputs:
         n = x.type.shape[axis]
         here = (Guard(at[axis] - start, 0, n),)
-        source = (*at[:axis], at[axis] - start, *at[axis + 1 :])
+        # Where the guard holds there is one place: nothing is to be divided for it.
+        place = Index() if n == 1 else at[axis] - start
+        source = (*at[:axis], place, *at[axis + 1 :])
         if n:
             value = self.value(x, source, guards + here)
             found = value if found is None else select(here, value, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from treadle.base.types import Shape
@@ -141,7 +141,7 @@ def convolution_of(
             return None
     shapes = {name: _plane(t.shape, 1) for name, t in types.items()}
     lies = {name: _plane(s, 0) for name, s in strides.items()}
-    return Convolution(
+    plane = Convolution(
         shapes["x"][0],
         shapes["x"][1],
         shapes["y"][1],
@@ -158,6 +158,26 @@ def convolution_of(
         "double" if node.type.dtype.itemsize == 8 else "float",
         names[0],
     )
+    return _lying(plane) if _is_column(plane) else plane
+
+
+def _is_column(own: Convolution) -> bool:
+    """Whether images are one pixel wide, and higher than that."""
+    wide = own.extents[1], own.kernel[1], own.counts[1]
+    return wide == (1, 1, 1) and own.padding[1] == (0, 0) and own.extents[0] != 1
+
+
+def _lying(own: Convolution) -> Convolution:
+    """The same with height and width exchanged: kernels go along rows of pixels.
+
+    Pixels that stand in one column have the same numbers in a row.
+    """
+    fields = ("extents", "kernel", "counts", "stride", "padding", "dilation")
+    pairs: dict[str, Any] = {name: getattr(own, name)[::-1] for name in fields}
+    for name in ("x", "w", "y"):
+        n, c, h, w = getattr(own, name)
+        pairs[name] = (n, c, w, h)
+    return replace(own, **pairs)
 
 
 def _plane(values: Sequence[int], missing: int) -> Any:

@@ -1,8 +1,8 @@
 """Layouts of the buffers inside a program: images with channels last.
 
 Convolutions are quickest on channels that lie side by side, and what is computed
-element by element of their results takes over their order. What the user gives or gets
-is row-major; the kernels at the rim read or write it so.
+element by element of their results, cut out or joined takes over their order. What the
+user gives or gets is row-major; the kernels at the rim read or write it so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.ops.convolution import Conv, ConvInputGradient
 from treadle.ops.families import Elementwise
+from treadle.ops.join import Concat
 from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.padding import Pad
 from treadle.ops.pool import MaxPool, MaxPoolGradient, SumPool, SumPoolGradient
+from treadle.ops.slice import Slice
 from treadle.ops.window import Fold
 
 __all__ = ["Order", "laid", "order_of", "orders_of", "strides_in"]
 
 IMAGES = (Conv, ConvInputGradient, Fold)
+# These take over the order of an operand.
+FOLLOWERS = (
+    *(Elementwise, MaxPool, SumPool, MaxPoolGradient, SumPoolGradient),
+    *(Concat, Pad, Slice),
+)
 
 Order = tuple[int, ...]
 
@@ -56,10 +64,7 @@ def orders_of(
             continue
         if isinstance(node.op, IMAGES) or _moves_channels(node):
             found[node.serial] = channels_last(ndim)
-        elif isinstance(
-            node.op,
-            (Elementwise, MaxPool, SumPool, MaxPoolGradient, SumPoolGradient),
-        ):
+        elif isinstance(node.op, FOLLOWERS):
             for x in node.inputs:
                 if x.serial in found and x.type.ndim == ndim:
                     same = x.type.shape == node.type.shape

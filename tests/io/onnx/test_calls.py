@@ -100,3 +100,18 @@ def test_a_structure_that_depends_on_data_is_built_at_each_call(tmp_path: Path) 
         got = net(x)
         np.testing.assert_array_equal(np.asarray(got), np.stack(np.nonzero(x @ W)))
     assert net._varies
+
+
+def test_ties_are_rounded_as_they_were_written(tmp_path: Path) -> None:
+    """As DynamicQuantizeLinear does: x / (range / 255), rounded half to even."""
+    nodes = [
+        helper.make_node("Div", ["range", "levels"], ["scale"]),
+        helper.make_node("Div", ["x", "scale"], ["q"]),
+        helper.make_node("Round", ["q"], ["y"]),
+    ]
+    scale = np.float32(3) / np.float32(255)
+    x = (np.arange(-300, 300, dtype=np.float32) + np.float32(0.5)) * scale
+    weights = {"range": np.array([3], np.float32), "levels": np.array(255, np.float32)}
+    inputs = {"x": x, "range": weights.pop("range")}
+    net = td.from_onnx(save(tmp_path / "m.onnx", nodes, inputs, weights))
+    np.testing.assert_array_equal(net(**inputs).numpy(), np.round(x / scale))

@@ -257,7 +257,6 @@ QUOTIENTS = RuleSet(
         Rule("reciprocal of a reciprocal", reciprocal(reciprocal(x)), x, exact=False),
         Rule("reciprocal of a quotient", reciprocal(x / y), y / x, exact=False),
         Rule("divide by a reciprocal", x / reciprocal(y), x * y, exact=False),
-        Rule("divide by a quotient", x / (y / z), x * z / y, exact=False),
         Rule("sign times absolute value", sign(x) * abs_(x), x, exact=False),
         Rule(
             "add what was subtracted",  # a float may lose x beside a large y
