@@ -136,6 +136,7 @@ from treadle.runtime.replay import *
 from treadle.viz.dot import *
 from treadle.viz.memory import *
 from treadle.viz.show import *
+from treadle.viz.timeline import *
 
 _guard(globals(), _Operand, _Op)
 _guard(vars(fft))

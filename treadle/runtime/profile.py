@@ -131,7 +131,7 @@ class Profile:
 
     def trace(self) -> dict[str, Any]:
         """The events in the format of Chrome's and Perfetto's traces, by threads."""
-        threads = {name: k for k, name in enumerate(_threads(self.events))}
+        threads = {name: k for k, name in enumerate(threads_of(self.events))}
         first = min((e.begin for e in self.events), default=0)
         process = os.getpid()
         found: list[dict[str, Any]] = []
@@ -169,7 +169,7 @@ class Profile:
         Path(path).write_text(json.dumps(self.trace()), encoding="utf-8")
 
 
-def _threads(events: Iterable[Event]) -> list[str]:
+def threads_of(events: Iterable[Event]) -> list[str]:
     """The threads in the order in which they are drawn: callers before workers."""
     names = dict.fromkeys(e.thread for e in sorted(events, key=lambda e: e.begin))
     return sorted(names, key=lambda name: name.startswith("treadle-"))

@@ -11,6 +11,7 @@ from treadle.train.callbacks import (
     TerminateOnNaN,
     ThrowOnDivergence,
 )
+from treadle.train.confusion import Confusion, confusion_matrix
 from treadle.train.metrics import (
     F1,
     Accuracy,
@@ -27,6 +28,7 @@ from treadle.train.metrics import (
 from treadle.train.model import Model
 from treadle.train.monitor import EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
 from treadle.train.progress import ProgressBar
+from treadle.train.report import Report
 
 __all__ = [
     "F1",
@@ -35,6 +37,7 @@ __all__ = [
     "BinaryAccuracy",
     "CSVLogger",
     "Callback",
+    "Confusion",
     "EarlyStopping",
     "History",
     "LambdaCallback",
@@ -49,12 +52,14 @@ __all__ = [
     "ProgressBar",
     "Recall",
     "ReduceLROnPlateau",
+    "Report",
     "RootMeanSquaredError",
     "SwapAverages",
     "TensorBoard",
     "TerminateOnNaN",
     "ThrowOnDivergence",
     "TopKAccuracy",
+    "confusion_matrix",
 ]
 
 _guard(globals())

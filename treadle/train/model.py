@@ -33,7 +33,9 @@ from treadle.train.losses import Loss
 from treadle.train.metrics import Mean, metric
 from treadle.train.optimizers import optimizer as by_name
 from treadle.train.progress import ProgressBar
+from treadle.train.report import confusion_of, report_page
 from treadle.train.summary import Summary, summary
+from treadle.viz.page import Page
 
 __all__ = ["Model"]
 
@@ -234,6 +236,30 @@ class Model:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>{self.summary()._repr_html_()}"
+
+    def report(
+        self,
+        history: History,
+        x: Any = None,
+        y: Any = None,
+        *,
+        classes: Sequence[str] | None = None,
+        title: str = "Training",
+    ) -> Page:
+        """A page of a training: curves, epochs, the network and, of examples with
+        classes `y`, what is confused, under the names `classes`.
+
+        The same is written while fit runs by the callback `td.train.Report`.
+
+        >>> import treadle as td
+        >>> model = td.Model(td.nn.Linear(2, 2), "cross_entropy")
+        >>> x, y = np.eye(2, dtype=np.float32), np.array([0, 1])
+        >>> page = model.report(model.fit(x, y, verbose=0), x, y, classes=["a", "b"])
+        >>> "Learning curves" in page.html
+        True
+        """
+        confusion = None if y is None else confusion_of(self, x, y, classes)
+        return report_page(self, history, confusion, title)
 
     def summary(self, x: Any = None) -> Summary:
         """A table of the parts with their parameters, and their results' shapes if an
