@@ -56,7 +56,7 @@ def is_spent(op: Op) -> bool:
 
 
 class Pull(Protocol):
-    """What a tape asks of the run it stands for."""
+    """The requests of a tape to the run it stands for."""
 
     def pull(
         self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False

@@ -69,7 +69,7 @@ _compilations = weakref.WeakValueDictionary()
 
 @dataclass(frozen=True)
 class Options:
-    """What a thread's graphs are built and run with.
+    """The options that a thread's graphs are built and run with.
 
     engine: "auto" or the name of an engine; dtype: of Python floats and new
     parameters; seed: of the draws made under it; eager: evaluate each node when it is

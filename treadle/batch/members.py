@@ -88,7 +88,7 @@ def members_of(graph: Graph) -> Members:
 
 
 class _Found:
-    """How Python finds members, and kinds by what they do word for word."""
+    """The search for members in Python, with kinds by what they do word for word."""
 
     def __init__(self, graph: Graph, own: list[int]) -> None:
         self.own = own

@@ -42,7 +42,7 @@ class Kind:
 
 @dataclass
 class Leaves:
-    """What has a value and is read by rows; `constant` marks data of the user."""
+    """Leaves that rows read; `constant` marks data of the user."""
 
     nodes: list[Tensor]
     serials: Numbers

@@ -18,7 +18,7 @@ class UsageError(TreadleError):
 
 
 class CommandError(TreadleError):
-    """What a command was to work on is not as it should be."""
+    """An error of a command: its input is not as it should be."""
 
     about_a_call = False
 

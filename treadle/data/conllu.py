@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 class _RowError(ArgumentError):
-    """What is wrong with a row of a sentence, by its number from 0."""
+    """An error in a row of a sentence, by its number from 0."""
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(f"row {row + 1}: {message}", hint=_HINT)

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Collective(Family):
-    """What the ranks do together with one operand each."""
+    """A collective: an op that all ranks take part in, with one operand each."""
 
     __slots__ = ()
     family = "opaque"
@@ -98,7 +98,7 @@ class AllReduce(Collective):
 
 @op(effect="each", repeatable=False, tolerance="E")
 class AllGather(Collective):
-    """What all `size` ranks give, one after the other along the first axis."""
+    """All-gather: operands of all `size` ranks joined along the first axis."""
 
     size: int
 
@@ -159,7 +159,7 @@ class AllToAll(Collective):
 
 @op(effect="each", repeatable=False, tolerance="E")
 class FromRoot(Collective):
-    """What one rank gives, on all ranks."""
+    """Broadcast: the operand of one rank, on all ranks."""
 
     root: int
 

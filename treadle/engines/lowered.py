@@ -62,7 +62,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What lies in the arena of a program when: stays, and what each step does."""
+    """The occupancy of an arena over time: stays, and what each step does."""
 
     stays: tuple[Stay, ...] = ()
     steps: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What an engine keeps: programs by structure, kernels in memory and on disk.
+    """Counts of an engine's caches: programs, kernels in memory and on disk.
 
     `hits` and `misses` count look-ups of programs since the process began, `compiled`
     and `from_disk` the kernels that were made and read. `tables` has the name of every

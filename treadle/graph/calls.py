@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Seen:
-    """What stood in a place around a function when a call was traced.
+    """A value seen around a function when a call was traced.
 
     The place is an ATTRIBUTE, an ITEM of a dict, or a MODE of the task that calls: an
     attribute of what a context variable has. A STAMP is an owner that looks `Again`

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treadle.graph.tensor import Tensor
 
     class _Buffer:
-        """What NumPy asks first: the value's memory, as `__array__` gives it."""
+        """The memory of a value, as `__array__` gives it: NumPy asks this first."""
 
 else:
     _Buffer = getattr(native, "Buffer", object)

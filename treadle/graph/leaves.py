@@ -82,7 +82,7 @@ class Draw(Leaf):
 
 @op(differentiable=False)
 class Cut(Leaf):
-    """What is left of an evaluated node whose recipe was let go.
+    """The leaf that an evaluated node becomes when its recipe is cut.
 
     `carried` tells whether trainable Variables were behind it: a gradient that
     arrives there raises then, and stops silently otherwise. `trained` has their ids

@@ -42,7 +42,7 @@ def _listed(items: tuple[Any, ...]) -> Any:
 
 
 class Methods(ElementwiseMethods):
-    """What Tensor and Variable have under torch's names beside NumPy's.
+    """Methods of Tensor and Variable under torch's names.
 
     A dimension is an `axis`, which may be called `dim` wherever it is given by name.
     """

@@ -47,7 +47,7 @@ FLAT: Any = object()  # the cotangent of an input of which the derivative is 0
 
 @dataclass(frozen=True)
 class Traits:
-    """What is true of an op's algebra, so that one rule can serve many ops."""
+    """Algebraic properties of an op, so that one rule can serve many ops."""
 
     primitive: bool = False  # known to code generators by itself
     commutative: bool = False
@@ -79,7 +79,7 @@ _base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `
 
 @_base
 class Op(_Frozen):
-    """What an op answers; families fill in what their members share."""
+    """The contract of an op; families fill in what their members share."""
 
     __slots__ = ("_number",)  # graph/numbers.py
     traits: ClassVar[Traits] = Traits()

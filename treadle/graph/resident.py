@@ -127,7 +127,7 @@ class LateError(RunError):
 
 
 class Ticket(Protocol):
-    """What a run has that was begun."""
+    """The ticket of an asynchronous run."""
 
     @property
     def is_over(self) -> bool:

@@ -32,7 +32,7 @@ _committed = attrgetter("committed")
 
 
 class Undoing(Protocol):
-    """What is told of Variables before they are written."""
+    """An observer that is notified of Variables before they are written."""
 
     def note(
         self, variable: Variable, version: Tensor, base: Tensor | None = None
@@ -44,7 +44,7 @@ class Undoing(Protocol):
 
 
 class Noting(Protocol):
-    """What is told of the updates that are about to run."""
+    """An observer that is notified of the updates about to run."""
 
     def carried_out(self, updates: Sequence[Tensor]) -> None: ...
 

@@ -39,7 +39,7 @@ _NUMBERS = re.compile(
 
 
 class DyNet(Format):
-    """What DyNet's ParameterCollection.save writes, and populate reads.
+    """The format of DyNet's ParameterCollection.save and populate.
 
     Names lose the slash they begin with there. A lookup parameter of n rows has its
     rows last in such a file and first here. Gradients in a file are passed over.

@@ -112,7 +112,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a file holds: its items by name, its text, and how an item is read."""
+    """The listing of a file: its items by name, its text, and how an item is read."""
 
     items: Mapping[str, Item]
     metadata: Mapping[str, str]

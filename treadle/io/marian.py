@@ -56,7 +56,7 @@ _PACKED = 0x1F800  # in layouts of one kind of processor
 
 
 class Marian(Format):
-    """What Marian writes to model.bin and maps into memory.
+    """The format of Marian's model.bin, which it maps into memory.
 
     Arrays named "special:..." are text, such as the settings in special:model.yml;
     they are the metadata here, without the "special:". Under a key the header is

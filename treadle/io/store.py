@@ -31,7 +31,7 @@ Wrong = Iterable[tuple[str, list[str]]]
 
 
 class Stateful(Protocol):
-    """What has a state of arrays by name: modules, optimizers, and sets of them."""
+    """Objects with a state of arrays by name: modules, optimizers, and sets of them."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
 

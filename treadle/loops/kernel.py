@@ -145,7 +145,7 @@ class Apply(Node):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What a loop folds into: its number, the op that combines, where it starts.
+    """The variable of a fold: its number, the op that combines, where it starts.
 
     Without an op it carries a value: each step replaces it by what is folded, which may
     read the value of the step before.

@@ -89,7 +89,7 @@ def kernel_of(
 
 
 class _Work:
-    """What each pass over the inner loops folds and stores, and what a row stores.
+    """The work of each pass over the inner loops, and the stores of a row.
 
     A costly value that a later pass needs again waits in a buffer that this pass has
     not written yet, so that an exponential is computed once an element.

@@ -29,7 +29,7 @@ __all__ = ["rewritten"]
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """What is done to the parts of a body, and the expressions made so far."""
+    """A rewriting of the parts of a body, and the expressions made so far."""
 
     index: Callable[[Index], Index]
     loop: Callable[[Loop], Loop]

@@ -105,7 +105,7 @@ def truncated_log_probabilities(
 
 @dataclass(frozen=True)
 class _Choice:
-    """How a token is chosen of a row."""
+    """The choice of a token from a row of scores."""
 
     temperature: float
     top_k: int | None
@@ -150,7 +150,7 @@ class _Choice:
 
 
 class _Drawn:
-    """What was drawn so far, and its log probability, row by row."""
+    """The tokens drawn so far, and their log probability, row by row."""
 
     def __init__(self, rows: int) -> None:
         self.steps: list[Array] = []

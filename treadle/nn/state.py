@@ -31,7 +31,7 @@ _SHOWN = 200  # names of a kind in one message
 
 
 class Keys(NamedTuple):
-    """What `load_state_dict(strict=False)` did not find a partner for."""
+    """Keys without a partner in `load_state_dict(strict=False)`."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]

@@ -12,7 +12,7 @@ __all__ = ["released", "settle", "trains"]
 
 
 class Part(Protocol):
-    """What of a module tells who trains: its own setting, who is around and below."""
+    """A module's part in training: its own setting, the modules around and below."""
 
     _trains: bool
     _above: WeakSet[Any]

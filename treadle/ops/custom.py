@@ -168,7 +168,7 @@ def custom_gradient(f: Callable[..., Any], gradient: Gradient | None = None) -> 
 
 
 class CustomGradient:
-    """What `td.custom_gradient` makes: a function of tensors and its gradient."""
+    """A function of tensors with its own gradient, made by `td.custom_gradient`."""
 
     def __init__(self, f: Callable[..., Any], gradient: Gradient | None) -> None:
         if not (callable(f) and (gradient is None or callable(gradient))):

@@ -60,7 +60,7 @@ def floor_divide(x: Any, y: Any) -> Tensor:
 
 
 class Modulo(Elementwise):
-    """What is left of x after whole multiples of y."""
+    """The remainder of x after whole multiples of y."""
 
     __slots__ = ()
     arity = 2

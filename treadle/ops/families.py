@@ -49,7 +49,7 @@ from treadle.ops.sampling import drawn, replace_shape, tensors_of
 
 
 class Family(Op):
-    """What all families share: mistakes made from the first sample."""
+    """The base of all families: mistakes made from the first sample."""
 
     __slots__ = ()
 

@@ -23,7 +23,7 @@ __all__ = ["callback", "py_function"]
 
 @op(tolerance="R")
 class Host(Family):
-    """What a function makes of its operands as arrays; done as often as is convenient.
+    """A call of a host function on arrays; done as often as is convenient.
 
     `given` has the dtypes it is called with, `results` the types it is to return.
     """
@@ -249,7 +249,7 @@ def py_function(
 
 
 class HostFunction:
-    """What `td.py_function` makes: a function of tensors."""
+    """A function of tensors that runs on the host, made by `td.py_function`."""
 
     gradient: Callable[..., Any] | None = None
     host_gradient: Callable[..., Any] | None = None

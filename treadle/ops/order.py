@@ -77,7 +77,7 @@ class Ordering(Family):
 
 @op(differentiable=False)
 class ArgSort(Ordering):
-    """Where the elements in order come from: int64."""
+    """The positions of the elements in sorted order: int64."""
 
     axis: int
     descending: bool = False
@@ -241,7 +241,7 @@ def kth_value(x: Any, k: int, axis: Any = -1) -> Tensor:
 
 @op(differentiable=False)
 class SearchSorted(Family):
-    """Where values go into a sorted vector: before equals, or after with `right`."""
+    """Insertion points in a sorted vector: before equals, or after with `right`."""
 
     right: bool = False
     family = "order"

@@ -129,7 +129,7 @@ class MaxPool(Window):
 
 @op(tolerance="E", differentiable=False)
 class MaxPoolPositions(Window):
-    """Where each window has its first maximum, counted through the spatial plane."""
+    """Position of each window's first maximum, counted through the spatial plane."""
 
     kernel: Shape
     stride: Integers

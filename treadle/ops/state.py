@@ -93,7 +93,7 @@ def value_of(x: Any) -> Tensor:
 
 
 class _Part(Frame):
-    """What is assigned in a part: seen in it, carried out where its end is asked."""
+    """Assignments of a part: seen in it, carried out where its end is asked."""
 
     def __init__(self, around: Frame) -> None:
         super().__init__()

@@ -118,7 +118,7 @@ def in_one_batch(op: Op, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
 
 
 class Window(Family):
-    """What slides: fields stride, padding (before and after) and dilation."""
+    """A sliding window: fields stride, padding (before and after) and dilation."""
 
     __slots__ = ()
     family = "window"

@@ -155,7 +155,7 @@ def drafts(
 
 
 class _Building:
-    """What is known while a program is put together."""
+    """The state of a program under construction."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class _Living(Protocol):
 
 
 class Owners:
-    """Which buffer wrote each byte last: sorted spans that do not overlap."""
+    """The last writer of each byte: sorted spans that do not overlap."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []

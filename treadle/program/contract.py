@@ -33,7 +33,7 @@ Steps = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a node lies in the memory of another: an offset and a stride a dimension."""
+    """A view of another node's memory: an offset and a stride a dimension."""
 
     base: Tensor
     offset: int

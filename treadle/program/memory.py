@@ -45,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where each range begins, and the bytes of the arena that holds them all."""
+    """A memory plan: offsets of all ranges, and the bytes of the arena."""
 
     offsets: tuple[int, ...]
     size: int

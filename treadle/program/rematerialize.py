@@ -164,7 +164,7 @@ class _Choices:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is computed again after a step, and the bytes of what is kept over it."""
+    """A choice of values to compute again after a step, and the bytes kept over it."""
 
     time: Timeline
     step: int

@@ -17,7 +17,7 @@ __all__ = ["Demand", "Timeline"]
 
 @dataclass(frozen=True)
 class Demand:
-    """What lies in the arena at the step that needs the most."""
+    """The peak demand: what is in the arena at the step that needs the most."""
 
     step: int
     bytes: int
@@ -25,7 +25,7 @@ class Demand:
 
 
 class Timeline:
-    """When each value of an arrangement is made and last read, in steps."""
+    """The timeline of an arrangement: the steps that make and last read each value."""
 
     def __init__(self, arranged: Arrangement) -> None:
         self.arranged = arranged

@@ -39,7 +39,7 @@ class RewriteError(TreadleError):
 
 
 class _Kind(Enum):
-    """How nodes of an op are numbered: by their operands, in any order, or each."""
+    """The numbering of an op's nodes: by their operands, in any order, or each."""
 
     PLAIN, SWAPS, EACH, LEAF, CONTROL = range(1, 6)
 

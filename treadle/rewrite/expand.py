@@ -91,7 +91,7 @@ class Expanded:
 
 
 class _Kind(Enum):
-    """What becomes of an op: written in others unless that is claimed, or it stays."""
+    """The treatment of an op: expanded unless it is claimed, or it stays."""
 
     PLAIN, EFFECT, OUTPUT, CONTRACT, UPDATE, CALL, WRITTEN = range(1, 8)
 

@@ -29,7 +29,7 @@ Signs = dict[int, int]  # of nodes by serial, each after its operands
 
 @dataclass(frozen=True)
 class Within:
-    """What stands in nodes that fit, or below them through ops of some kinds.
+    """A condition on what is in nodes that fit, or below them through some ops.
 
     It is told of an op in `at`, if it is `found` there, by the node and its operands,
     and if what is `over` stands in one of these.

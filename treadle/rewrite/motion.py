@@ -35,7 +35,7 @@ class _Sum:
 
 
 class Parts:
-    """What of a body is done before the loop, in it, and after it."""
+    """The parts of a body: before the loop, in it, and after it."""
 
     def __init__(self, op: Scan, body: Body, read: Set[int]) -> None:
         self.op, self.body, self.read = op, body, sorted(read)

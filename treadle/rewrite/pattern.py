@@ -47,7 +47,7 @@ def shape_of(node: Tensor) -> Shape:
 
 
 class Pattern:
-    """What a node may look like; operators make patterns of patterns."""
+    """A pattern of nodes; operators make patterns of patterns."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ class Fired:
 
 @dataclass(frozen=True)
 class Sized:
-    """How large a graph is after a stage."""
+    """The size of a graph after a stage."""
 
     stage: str
     nodes: int

@@ -20,7 +20,7 @@ __all__ = ["Match", "Rule", "RuleSet"]
 
 
 class Match:
-    """Where a rule fits: the root, and the captures by their names as attributes."""
+    """A match of a rule: the root, and the captures by their names as attributes."""
 
     __slots__ = ("found", "root")
 

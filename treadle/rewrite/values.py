@@ -115,7 +115,7 @@ class Meaning:
 
 
 class Reference:
-    """What the roots of a graph are by the reference, for others to be judged by."""
+    """The reference values of a graph's roots, which others are compared with."""
 
     def __init__(self, roots: Mapping[Any, Tensor], given: Given) -> None:
         self.roots, self.given = roots, given

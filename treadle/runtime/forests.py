@@ -19,7 +19,7 @@ __all__ = ["Exits", "Rows", "RowsRun", "counts"]
 
 
 class _Counts(threading.local):
-    """What this thread has run as rows so far."""
+    """Counts of what this thread has run as rows so far."""
 
     runs = 0
     rows = 0

@@ -37,14 +37,14 @@ def make({names}):
 
 
 class Wrapper:
-    """What stands for a Python function: its surroundings are that function's."""
+    """A wrapper of a Python function, with that function's surroundings."""
 
     __slots__ = ()
     f: Callable[..., Any]
 
 
 class Guard:
-    """What a traced function took from its surroundings, as a comparable token.
+    """A guard: a comparable token of what a traced function took from around it.
 
     Numbers, strings and flags count by value, everything else by identity; objects
     that were seen are kept alive, so that an identity is never taken again. Each place

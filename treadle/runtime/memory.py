@@ -28,7 +28,7 @@ BARS = 24  # lines of a timeline
 
 
 class Stepping(Protocol):
-    """What an optimizer tells of a step ahead."""
+    """The protocol of optimizers that announce the nodes of a step."""
 
     def planned(self, loss: Any = None) -> list[Tensor]: ...
     def states(self) -> list[Variable]: ...

@@ -17,7 +17,7 @@ Read = tuple[Sequence[Tensor], Sequence[Tensor]]  # leaves, and what rows share
 
 
 class Recorder(Protocol):
-    """What it is told; it keeps no node alive."""
+    """A recorder of a run; it keeps no node alive."""
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         """These nodes are about to run, to give those in `keep` their values."""
@@ -30,7 +30,7 @@ class Recorder(Protocol):
 
 
 class _Observers(threading.local):
-    """Those who see what this thread runs, before, and are called again after."""
+    """Observers of this thread's runs, called before and after."""
 
     def __init__(self) -> None:
         self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []

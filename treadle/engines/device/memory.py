@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Counts:
-    """What was copied and launched so far.
+    """Counts of copies and launches so far.
 
     >>> Counts(copies_in=5) - Counts(copies_in=2, launches=1)
     Counts(copies_in=3, bytes_in=0, copies_out=0, bytes_out=0, launches=-1)

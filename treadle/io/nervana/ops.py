@@ -81,7 +81,7 @@ Rule = Callable[[Call], Value]
 
 @dataclass(frozen=True)
 class Row:
-    """What makes the value of an op, and the attributes that are read for that.
+    """A row of the table: the maker of an op's value, and the attributes it reads.
 
     A rule sees those alone; a file whose op has others is refused.
     """

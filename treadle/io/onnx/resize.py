@@ -31,7 +31,7 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class Way:
-    """How elements are placed and weighted: the attributes of a Resize node."""
+    """The mode of a Resize node: how elements are placed and weighted."""
 
     mode: str
     where: str

@@ -47,7 +47,7 @@ Maker = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Row:
-    """What makes the values of a node: `make(node, *inputs)`, one or a tuple of them.
+    """An importer of a node's values: `make(node, *inputs)`, one or a tuple of them.
 
     Inputs at `static` come as arrays: shapes, axes, what the structure depends on. The
     others are tensors; None stands for one that is left out. `reads` names the

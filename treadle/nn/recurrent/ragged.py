@@ -35,7 +35,7 @@ class Loop:
 
 
 class Ragged:
-    """How sequences of some lengths, end to end as rows, are run by loops over time.
+    """Sequences of unequal length, end to end as rows, run by loops over time.
 
     Sequences are sorted by length, longest first. Those that have ended keep their
     state to the end of the loop. Where it saves enough of the `cost` of a row, in

@@ -13,7 +13,7 @@ __all__ = ["RecurrentState"]
 
 
 class Network(Protocol):
-    """What goes on step by step: `Recurrent` does."""
+    """The contract of step-by-step networks, as `Recurrent` is."""
 
     input_size: int
 

@@ -38,7 +38,7 @@ def check_operations(before: str, after: str) -> None:
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: feed-forward part and connections."""
+    """The common part of encoder and decoder layers: feed-forward and connections."""
 
     def _build(
         self,

@@ -21,7 +21,7 @@ _LEVEL = 2
 
 @dataclass(frozen=True)
 class Architecture:
-    """What PTX is written for: a compute capability, a version of the language."""
+    """The target of PTX: a compute capability, a version of the language."""
 
     capability: tuple[int, int]
     language: int

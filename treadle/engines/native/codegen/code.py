@@ -37,7 +37,7 @@ FEW = 256  # results that read a weight: with more, packing it is a small part o
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What runs a part of a step: the function `name` among `texts`, on arguments.
+    """The code of a part of a step: the function `name` among `texts`, on arguments.
 
     The workspace is memory that all parts of a step share.
     """

@@ -50,7 +50,7 @@ _LIBRARIES = 256  # loaded by one linker, which keeps 9 KB of each until it goes
 
 
 class Address(int):
-    """Where a function begins. The code stays loaded as long as this object lives.
+    """The address of a function. The code stays loaded as long as this object lives.
 
     Hold on to it (or to the dict it came in), not only to a copy of the number.
     """
@@ -76,7 +76,7 @@ class Entry:
 
 @dataclass
 class Stats:
-    """What was done since the process began, in numbers of functions and seconds.
+    """Statistics since the process began: numbers of functions and seconds.
 
     functions and bytes: in the table now.
     """

@@ -37,7 +37,7 @@ TOTAL = 2  # where a record has its items
 
 
 class _Kind(NamedTuple):
-    """What the operands and results of a branch or loop are, by number."""
+    """The kind of a branch or loop: its operands and results, by number."""
 
     name: str
     bodies: tuple[Body, ...]

@@ -94,7 +94,7 @@ class Kept:
 
 
 class Panels:
-    """What one run has of kept panels: they stay while it does."""
+    """The packed panels that one run uses: they stay while it does."""
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept

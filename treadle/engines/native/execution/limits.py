@@ -8,14 +8,14 @@ __all__ = ["NOTHING", "Held", "Limit"]
 
 
 class Limit(NamedTuple):
-    """What all runs of a kind shall hold at most."""
+    """The limit of memory that all runs of a kind may hold."""
 
     kind: str
     bytes: int
 
 
 class Held(NamedTuple):
-    """What a run holds until it is over."""
+    """The memory that a run holds until it is over."""
 
     bytes: int
     limit: Limit

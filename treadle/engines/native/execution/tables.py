@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Over:
-    """What runs that write over the same arrays, where these lie, have in common."""
+    """Shared state of runs that write in place over the same arrays."""
 
     of: weakref.ref[InPlace]
     rest: list[int]  # the other arguments

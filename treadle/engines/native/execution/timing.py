@@ -24,7 +24,7 @@ _runs = count(1)
 
 @dataclass(frozen=True)
 class Told:
-    """What is told of a step: its number, if records of one step are to be one."""
+    """The record of a step: its number, if records of one step are to be one."""
 
     name: str
     origins: tuple[Origin, ...] = ()

@@ -33,7 +33,7 @@ Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
 
 class Places:
-    """Where the values of a forest lie; with `gradient` what that reads is kept.
+    """Places of a forest's values; with `gradient` what that reads is kept.
 
     A run takes an array for each leaf that is no part of another one, in their order,
     and for each node that rows share (`shared`, by serial). Beside what rows make, some

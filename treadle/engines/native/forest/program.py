@@ -26,7 +26,7 @@ __all__ = ["Program", "adds_up"]
 
 
 class Program(Places):
-    """How a forest is run: the tables of its ways there and back."""
+    """The program of a forest: tables of its forward and backward pass."""
 
     def __init__(
         self, forest: Forest, gradient: bool, taken: Sequence[Spots] = ()

@@ -39,7 +39,7 @@ Values = Sequence[Any]
 
 
 class Rest(NamedTuple):
-    """What of a program besides its buffers and its table differs from size to size."""
+    """The parts of a program, beside buffers and table, that differ by size."""
 
     scratch: int
     packed: tuple[int, ...]  # bytes of weights that are kept in another form

@@ -159,7 +159,7 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Grain:
-    """How many of so many work items are a part, by the sizes of a product."""
+    """The grain of parallel work: items in a part, by the sizes of a product."""
 
     machine: Machine
     size: int

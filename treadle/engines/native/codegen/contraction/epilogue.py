@@ -12,7 +12,7 @@ __all__ = ["Epilogue", "Site", "read", "store"]
 
 @dataclass(frozen=True)
 class Site:
-    """Where a finished vector of C belongs, and what the epilogue was given.
+    """The site of a finished vector of C, and the operands of the epilogue there.
 
     The vector holds columns `column`, `column` + 1, ... of one row of one batch
     element; `mask` tells the valid lanes, None when all are. `c` points at the first of

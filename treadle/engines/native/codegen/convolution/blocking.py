@@ -23,7 +23,7 @@ _RUN = 512  # elements of the longest run
 
 @dataclass(frozen=True)
 class Tiles:
-    """Which tiles serve: the most rows, and the vectors of a panel."""
+    """The register tiles in use: the most rows, and the vectors of a panel."""
 
     flat: bool
     rows: int
@@ -39,7 +39,7 @@ def tiles_for(machine: Machine, rows: int) -> Tiles:
 
 @dataclass(frozen=True)
 class Strip:
-    """How the part of an image lies that a block of windows sees; steps in bytes.
+    """The layout of the part of an image that a block of windows reads; steps in bytes.
 
     terms: the list of runs without places in panels: (where it begins, which row of
     weights, elements). Rows of weights are in the order of `taps`, then channels.
@@ -226,7 +226,7 @@ def pixel_blocks(own: Dense) -> PixelBlocks:
 
 @dataclass(frozen=True)
 class Cuts:
-    """How many chunks of windows have sums of their own; outputs of a work item."""
+    """Cuts of a sum: chunks of windows with sums of their own; outputs of an item."""
 
     chunks: int
     block_o: int

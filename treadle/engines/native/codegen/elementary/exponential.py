@@ -27,7 +27,7 @@ LOG2_E = 1.4426950408889634
 
 
 class Constants(NamedTuple):
-    """What the formulas need to know of a float type."""
+    """Constants of a float type for the formulas."""
 
     two: tuple[float, float]  # ln 2, rounded, and the rest
     rest: tuple[float, ...]  # (e**r - 1 - r) / r**2 for |r| <= ln(2) / 2

@@ -43,7 +43,7 @@ PART = 1024  # bits: wider vectors are computed in parts, to keep values in regi
 
 
 class Format(NamedTuple):
-    """How a float type is laid out: bits of the fraction, and the exponent of 1.0."""
+    """The layout of a float type: bits of the fraction, and the exponent of 1.0."""
 
     digits: int
     bias: int
