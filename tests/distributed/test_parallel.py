@@ -41,6 +41,44 @@ def test_weights_and_states_are_those_of_one_rank_to_the_bit(
     assert ranks(count, RUN, str(bucket)) == [bits_of_one_rank()] * count
 
 
+SHARDED = """
+from treadle.distributed import layout
+from tests.distributed.workloads import WORKLOADS, digest, trained
+layout.BUCKET = int(sys.argv[1])
+found, sizes = {}, {}
+for name in WORKLOADS:
+    model, opt = trained(name, 3, 4, sharded=True)
+    found[name] = digest(model, opt)
+    states = opt.optimizer._own_states()
+    sizes[name] = sum(v.type.size for v in states)
+model, half = trained("words", 1, 4, sharded=True)
+state, weights = half.state_dict(), model.state_dict()
+other, opt = trained("words", 0, 4, sharded=True)
+other.load_state_dict(weights)
+opt.load_state_dict(state)
+share = 4 // size()
+for k in range(8):
+    if (k % 4) // share == rank():
+        opt.step(other.loss(4 + k))
+found["resumed"] = digest(other, opt)
+tell([found, sizes])
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("count, bucket", [(2, 1 << 22), (4, 256)])
+def test_sharded_states_come_to_the_bits_of_one_rank(count: int, bucket: int) -> None:
+    ((alone, whole),) = ranks(1, SHARDED, str(bucket))
+    every = ranks(count, SHARDED, str(bucket))
+    wanted = {**bits_of_one_rank(), "resumed": bits_of_one_rank()["words"]}
+    assert alone == wanted
+    for found, sizes in every:
+        assert found == wanted
+        assert sizes["images"] < whole["images"]
+    # Each has its part; those of sparse parameters all have.
+    assert sum(s["images"] for _, s in every) < 1.1 * whole["images"]
+
+
 BESIDE = """
 from treadle.distributed import exchange, layout
 layout.BUCKET = 256

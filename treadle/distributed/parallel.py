@@ -18,6 +18,7 @@ from treadle.distributed.communicator import Communicator
 from treadle.distributed.exchange import Exchange, send_variables
 from treadle.distributed.filling import Filling, parts_asked
 from treadle.distributed.layout import GradientLayout
+from treadle.distributed.sharded import ShardedUpdate
 from treadle.distributed.share import Share, Sum, levels
 from treadle.distributed.world import world
 from treadle.engines.early import listening
@@ -59,8 +60,9 @@ class DataParallel:
     that some shards do not use has a gradient of 0 there, and one that none uses rests.
     Buffers that shards assign (running statistics) become the mean of what they made.
     Clipping, accumulation, loss scale and what else the optimizer does see the whole
-    gradient. Raises DistributedError where ranks differ or do not come in `timeout`
-    seconds.
+    gradient. With `sharded` each rank updates a part of the parameters, and has their
+    states alone, with the same bits (ZeRO, stage 1). Raises DistributedError where
+    ranks differ or do not come in `timeout` seconds.
 
     >>> import treadle as td
     >>> x = td.param("x", init=2.0)
@@ -79,6 +81,7 @@ class DataParallel:
         shards: int | None = None,
         communicator: Communicator | None = None,
         timeout: float | None = None,
+        sharded: bool = False,
     ) -> None:
         self.optimizer = optimizer
         self.communicator = comm = communicator or world()
@@ -86,7 +89,11 @@ class DataParallel:
             comm.timeout = timeout
         self.shards = comm.size if shards is None else shards
         self._local = shards_of(self.shards, comm.size)
-        self.layout = GradientLayout(_parameters(optimizer, model), comm.size)
+        named = _parameters(optimizer, model)
+        self.layout = GradientLayout(named, comm.size, sharded)
+        self._shards: ShardedUpdate | None = None
+        if sharded:
+            self._shards = ShardedUpdate(optimizer, self.layout, comm)
         buffers = [] if model is None else list(model.buffers())
         self.updates = 0
         self._sum = Sum(levels(self._local))
@@ -104,7 +111,7 @@ class DataParallel:
         return {
             "Treadle": __version__,
             **machine(),
-            "shards": str(self.shards),
+            "shards": f"{self.shards}{', sharded' * self.layout.sharded}",
             "the optimizer": f"{optimizer!r}, {optimizer.controls.sign()}",
             "the list of parameters": "\n".join(self.layout.lines()),
             "the list of buffers": "\n".join(str(b.type) for b in buffers),
@@ -138,13 +145,16 @@ class DataParallel:
         return self._made > 0
 
     def state_dict(self) -> dict[str, Array]:
-        """The optimizer's states and the count of updates, between two updates."""
+        """The optimizer's states and the count of updates, between two updates. Where
+        states are sharded, all ranks call this at once, and have those of all."""
         if self._made:
             raise ArgumentError(
                 f"{self._made} of this rank's {self._local} shards wait for an update",
                 hint="save where an update has ended, or call join() before",
             )
         state = self.optimizer.state_dict()
+        if self._shards is not None:
+            state = self._shards.gathered(state)
         return {**state, UPDATE: np.array(self.updates, np.int64)}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
@@ -273,7 +283,7 @@ class DataParallel:
     def _apply(self, share: Share) -> None:
         """Have the optimizer make a step of the mean gradient."""
         scale = np.float64(1.0 / share.count)
-        variables, gradients = [], list[Tensor]()
+        variables, gradients, numbers = [], list[Tensor](), list[int]()
         for k, place in enumerate(self.layout.places):
             p = place.variable
             if not share.used[k] or not p.trainable:
@@ -287,9 +297,14 @@ class DataParallel:
                 gradient = constant_node(part.reshape(p.shape))
             variables.append(p)
             gradients.append(gradient)
+            numbers.append(k)
         put_gradients(variables, gradients)
         try:
-            self.optimizer.step()
+            if self._shards is None:
+                self.optimizer.step()
+            else:
+                self._shards.step(numbers, gradients)
+                self._shards.gather(share)
         finally:
             give_gradients(variables, [None] * len(variables))
 

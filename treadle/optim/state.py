@@ -47,6 +47,7 @@ class OptimizerState:
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
+        self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
         self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
@@ -156,14 +157,27 @@ class OptimizerState:
 
     def _key(self, p: Variable) -> str:
         """The parameter's name; its position where it has none of its own."""
-        taken = {key for key, _, _ in self._states.values()}
+        if id(p) in self._keys:
+            return self._keys[id(p)]
+        taken = {key for key, _, _ in self._states.values()} | {*self._keys.values()}
         name = p.name
         if _AUTOMATIC.fullmatch(name):
-            name = f"parameter_{len(self._states)}"
+            name = f"parameter_{max(len(self._states), len(self._keys))}"
         key, k = name, 1
         while key in taken:
             key, k = f"{name}.{k}", k + 1
         return key
+
+    def reserve(self, parameters: Iterable[Variable]) -> None:
+        """Name the states of parameters, in this order, before they have any: some of
+        them are updated by other ranks."""
+        for p in parameters:
+            if id(p) not in self._keys:
+                self._keys[id(p)] = self._key(p)
+
+    def reserved(self) -> Mapping[int, str]:
+        """What states of parameters, by id, are named by, where that is reserved."""
+        return self._keys
 
     def _owned(self) -> Owned:
         """The Variables that steps write or that are rates, by id, with numbers for
