@@ -199,8 +199,20 @@ def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]
     return whole
 
 
+def _of_torch(value: Any) -> Any:
+    """The memory of a tensor of torch, which makes no bfloat16 for NumPy itself."""
+    value = value.detach().resolve_conj().resolve_neg().cpu()
+    if str(value.dtype) == "torch.bfloat16":
+        return value.view(sys.modules["torch"].int16).numpy().view(bfloat16)
+    return value.numpy()
+
+
 def whole(value: Any) -> Any:
-    """An array, or lists of them, as given; refused if elements of it are masked."""
+    """An array, or lists of them, as given, one of torch as NumPy's; refused if
+    elements of it are masked."""
+    torch = getattr(sys.modules.get("torch"), "Tensor", None)
+    if torch is not None and isinstance(value, torch):
+        return _of_torch(value)
     # Where this is not loaded, or another thread is loading it, there is no mask.
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is None:

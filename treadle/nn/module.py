@@ -25,6 +25,7 @@ from treadle.nn.state import (
     in_dtype,
     members,
     one_value,
+    parted,
 )
 from treadle.nn.trained import released, settle, trains
 from treadle.runtime.evaluate import evaluate
@@ -279,16 +280,13 @@ class Module(Noted):
         """
         taken = choose(state, rename, prefix)
         own = self._state_variables()
-        arrays = {
-            name: np.asarray(whole(state[given]))
-            for name, given in taken.names.items()
-            if name in own
-        }
+        given = parted(state, taken.names, own)
+        arrays = {k: np.asarray(whole(v)) for k, v in given.items() if k in own}
         types = {
             name: Type(arrays[name].shape, as_dtype(arrays[name].dtype))
             if name in own
             else None
-            for name in taken.names
+            for name in given
         }
         known, who = {k: v.type for k, v in own.items()}, type(self).__name__
         keys = compare(known, types, strict, who, taken.wrong)

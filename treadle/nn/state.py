@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.dtypes import DType, kind
+from treadle.base.dtypes import DType, kind, whole
 from treadle.base.errors import ArgumentError, ModelFileError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.variable import Placeholder, Variable
@@ -22,11 +22,13 @@ __all__ = [
     "in_dtype",
     "members",
     "one_value",
+    "parted",
 ]
 
 Array = np.ndarray[Any, Any]
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 _RANK = ("bool", "integer", "float", "complex")
+_APART = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
 _SHOWN = 200  # names of a kind in one message
 
 
@@ -88,6 +90,32 @@ def _renamed(name: str, rename: Mapping[str, str | None]) -> tuple[str | None, s
             start = rename[key]
             return (None if start is None else start + name[len(key) :]), key
     return name, name
+
+
+def parted(
+    state: Mapping[str, Any], names: Mapping[str, str], own: Mapping[str, Variable]
+) -> dict[str, Any]:
+    """The values of a state by names here; None for what nobody here has.
+
+    torch's attention has the weights of queries, keys and values under one name,
+    `in_proj_weight` and `in_proj_bias`, or those of other widths as `q_proj_weight`:
+    they become those of three layers.
+    """
+    values: dict[str, Any] = {}
+    for name, given in names.items():
+        if name not in own and name.endswith(_APART):
+            name = name.removesuffix("_weight") + ".weight"
+        start, joined, kind_ = name.rpartition("in_proj_")
+        parts = [f"{start}{letter}_proj.{kind_}" for letter in "qkv"]
+        if name in own or not joined or not all(part in own for part in parts):
+            values[name] = state[given] if name in own else None
+            continue
+        array = np.asarray(whole(state[given]))
+        if array.ndim and len(array) == sum(own[part].shape[0] for part in parts):
+            values.update(zip(parts, np.split(array, 3), strict=True))
+        else:
+            values[name] = None
+    return values
 
 
 def compare(

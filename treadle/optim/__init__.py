@@ -21,6 +21,7 @@ from treadle.optim.algorithms import (
 from treadle.optim.average import CumulativeAverage, ExponentialAverage, WeightAverage
 from treadle.optim.exponentiated import ExponentiatedGradient
 from treadle.optim.full_batch import ConjugateGradient, FullBatch
+from treadle.optim.lbfgs import LBFGS
 from treadle.optim.newton import Newton, NewtonCG
 from treadle.optim.norms import NormAverage
 from treadle.optim.optimizer import Optimizer
@@ -40,6 +41,7 @@ __all__ = [
     "ExponentialAverage",
     "ExponentiatedGradient",
     "FullBatch",
+    "LBFGS",
     "LossScale",
     "Momentum",
     "Nesterov",

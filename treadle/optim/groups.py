@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +26,12 @@ from treadle.runtime.store import store
 
 __all__ = [
     "Group",
+    "GroupMaker",
     "Now",
+    "ParameterGroup",
     "Rate",
     "Rule",
     "Work",
-    "groups_of",
     "named",
     "parameters_of",
 ]
@@ -36,10 +44,15 @@ class Group:
     """Parameters (None: all that no other group names) with their rate and rule."""
 
     def __init__(
-        self, parameters: Sequence[Variable] | None, lr: Rate, rule: Transform
+        self,
+        parameters: Sequence[Variable] | None,
+        lr: Rate,
+        rule: Transform,
+        settings: Mapping[str, Any],
     ) -> None:
         self.parameters = parameters
         self.rule = rule
+        self.settings = settings
         self._rate: Any = None
         self.lr = lr
 
@@ -141,39 +154,94 @@ def named(groups: Sequence[Group], only: Set[int] | None = None) -> set[int] | N
     return found if only is None else found & only
 
 
-def groups_of(
-    params: Any, lr: Rate, rule: Rule, settings: Mapping[str, Any]
-) -> list[Group]:
-    """The groups meant by an optimizer's first argument.
+@dataclass(frozen=True)
+class GroupMaker:
+    """What makes an optimizer's groups: its rate, its rule and the rule's settings."""
 
-    It is None, parameters, or a list of dicts {"params": ..., "lr": ..., setting: ...}.
+    lr: Rate
+    rule: Rule
+    settings: Mapping[str, Any]
+    finish: Callable[[Transform], Transform]
+
+    def groups(self, params: Any) -> list[Group]:
+        """The groups meant by an optimizer's first argument.
+
+        It is None, parameters, or a list of dicts {"params": ..., "lr": ...,
+        setting: ...}.
+        """
+        if params is None:
+            return [self.group({"params": None})]
+        if not isinstance(params, (Variable, Mapping)) and not callable(
+            getattr(params, "parameters", None)
+        ):
+            params = list(params)
+            if params and all(isinstance(entry, dict) for entry in params):
+                return self.more([], params)
+        return [self.group({"params": parameters_of(params)})]
+
+    def more(self, groups: list[Group], entries: Sequence[Any]) -> list[Group]:
+        """The groups and those of more dicts; no parameter is in two."""
+        return _distinct([*groups, *map(self.group, entries)])
+
+    def group(self, entry: Mapping[str, Any]) -> Group:
+        """The group of a dict."""
+        own = dict(entry)
+        if "params" not in own:
+            raise ArgumentError('a parameter group is a dict with "params"')
+        chosen, rate = own.pop("params"), own.pop("lr", self.lr)
+        unknown = [name for name in own if name not in self.settings]
+        if unknown:
+            raise ArgumentError(
+                f"a parameter group has no setting {unknown[0]!r}",
+                hint=f"settings: {', '.join(['params', 'lr', *self.settings])}",
+            )
+        settings = {**self.settings, **own}
+        parameters = None if chosen is None else parameters_of(chosen)
+        return Group(parameters, rate, self.finish(self.rule(**settings)), settings)
+
+
+class ParameterGroup(MutableMapping[str, Any]):
+    """A group of parameters as torch shows it: "params", "lr" and the rule's settings.
+
+    Only "lr" can be set: a number, a Variable or a schedule.
+
+    >>> import treadle as td
+    >>> x = td.param("x", init=2.0)
+    >>> opt = td.optim.SGD([x], lr=0.5, momentum=0.9)
+    >>> for group in opt.param_groups:
+    ...     group["lr"] *= 0.5
+    >>> opt.lr, opt.param_groups[0]["momentum"]
+    (0.25, 0.9)
     """
-    if params is None:
-        return [Group(None, lr, rule(**settings))]
-    if not isinstance(params, (Variable, Mapping)) and not callable(
-        getattr(params, "parameters", None)
-    ):
-        params = list(params)
-        if params and all(isinstance(entry, dict) for entry in params):
-            return _distinct([_group(entry, lr, rule, settings) for entry in params])
-    return [Group(parameters_of(params), lr, rule(**settings))]
 
+    def __init__(self, group: Group) -> None:
+        self._group = group
 
-def _group(
-    entry: Mapping[str, Any], lr: Rate, rule: Rule, settings: Mapping[str, Any]
-) -> Group:
-    own = dict(entry)
-    if "params" not in own:
-        raise ArgumentError('a parameter group is a dict with "params"')
-    chosen, rate = own.pop("params"), own.pop("lr", lr)
-    unknown = [name for name in own if name not in settings]
-    if unknown:
-        raise ArgumentError(
-            f"a parameter group has no setting {unknown[0]!r}",
-            hint=f"settings: {', '.join(['params', 'lr', *settings])}",
-        )
-    parameters = None if chosen is None else parameters_of(chosen)
-    return Group(parameters, rate, rule(**{**settings, **own}))
+    def __getitem__(self, name: str) -> Any:
+        if name == "params":
+            return list(self._group.parameters or ())
+        return self._group.lr if name == "lr" else self._group.settings[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "lr":
+            raise ArgumentError(
+                f"of a parameter group only 'lr' is set, not {name!r}",
+                hint="make an optimizer with other settings; load_state_dict has it "
+                "go on",
+            )
+        self._group.lr = value
+
+    def __delitem__(self, name: str) -> None:
+        raise ArgumentError(f"{name!r} of a parameter group cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("params", "lr", *self._group.settings))
+
+    def __len__(self) -> int:
+        return 2 + len(self._group.settings)
+
+    def __repr__(self) -> str:
+        return f"ParameterGroup({dict(self)})"
 
 
 def _distinct(groups: list[Group]) -> list[Group]:

@@ -26,11 +26,11 @@ from treadle.optim.controls import Controls, held
 from treadle.optim.gradients import prepare
 from treadle.optim.groups import (
     Group,
+    GroupMaker,
     Now,
     Rate,
     Rule,
     Work,
-    groups_of,
     named,
     parameters_of,
 )  # fmt: skip
@@ -104,11 +104,10 @@ class Optimizer(OptimizerState):
     ) -> None:
         chosen = identity() if rule is None else rule
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
-        groups = groups_of(params, lr, make, settings or {})
-        for group in groups:
-            group.rule = moving(group.rule, kahan, clip_weights, decay_after)
+        end = {"kahan": kahan, "clip_weights": clip_weights, "decay_after": decay_after}
         super().__init__(
-            groups,
+            GroupMaker(lr, make, settings or {}, partial(moving, **end)),
+            params,
             Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
             masters,
         )

@@ -17,7 +17,7 @@ from treadle.graph.numbers import number
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
-from treadle.optim.groups import Group, Work
+from treadle.optim.groups import GroupMaker, ParameterGroup, Work
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
@@ -40,8 +40,10 @@ class OptimizerState:
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]  # of which it was made
 
     def __init__(
-        self, groups: list[Group], controls: Controls, masters: bool = True
+        self, maker: GroupMaker, params: Any, controls: Controls, masters: bool = True
     ) -> None:
+        groups = maker.groups(params)
+        self._maker, self._added = maker, list[dict[str, Any]]()
         self.groups, self.controls, self.masters = groups, controls, masters
         self.count = Variable(np.zeros((), np.int64), name="step")
         self._states: dict[int, tuple[str, Variable, dict[str, Variable]]] = {}
@@ -62,7 +64,29 @@ class OptimizerState:
         # Rules are functions: it is made again as it was, and goes on from its state.
         given = zip(self.groups, self._rates, strict=True)
         rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in given]
-        return _again, (type(self), self._arguments, rates, self.state_dict())
+        made = type(self), self._arguments, self._added, rates
+        return _again, (*made, self.state_dict())
+
+    @property
+    def param_groups(self) -> list[ParameterGroup]:
+        """The groups as torch shows them, with "params", "lr" and settings."""
+        return [ParameterGroup(group) for group in self.groups]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Update more parameters: {"params": ..., "lr": ..., setting: ...}.
+
+        >>> import treadle as td
+        >>> x, y = td.param("x", init=2.0), td.param("y", init=2.0)
+        >>> opt = td.optim.SGD([x], lr=0.25)
+        >>> opt.add_param_group({"params": [y], "lr": 0.5})
+        >>> _ = opt.step(x * x + y * y)
+        >>> float(x), float(y)
+        (1.0, 0.0)
+        """
+        self.groups = self._maker.more(self.groups, [param_group])
+        added = self.groups[-1]
+        self._added.append({**param_group, "params": added.parameters})
+        self._rates.append(None if added.owns_rate else added.lr)
 
     def restart(self, lr: float | None = None) -> None:
         """Begin anew: first states, no step counted, and another rate if one is given.
@@ -289,12 +313,15 @@ def _may_wait(name: str) -> bool:
 def _again(
     kind: type[OptimizerState],
     arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    added: list[dict[str, Any]],
     rates: list[Any],
     state: State,
 ) -> OptimizerState:
     """An optimizer of what a pickle says."""
     args, settings = arguments
     made = kind(*args, **settings)
+    for entry in added:
+        made.add_param_group(entry)
     for group, rate in zip(made.groups, rates, strict=True):
         if rate is not None:
             group.lr = rate

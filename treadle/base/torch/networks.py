@@ -191,7 +191,6 @@ OPTIMIZERS = """
 ASGD td.optim.SGD with td.optim.WeightAverage
 Adafactor ~ td.optim.Adam
 Adamax ~ td.optim.Adam
-LBFGS ~ td.optim.ConjugateGradient
 Muon ~ td.optim.Momentum
 NAdam ~ td.optim.Adam
 RAdam ~ td.optim.Adam with td.optim.schedules.warm_up
@@ -222,7 +221,6 @@ StepLR td.optim.schedules.step
 """
 
 OPTIMIZER = """
-add_param_group opt.groups
 register_step_post_hook a td.train.Callback
 register_step_pre_hook a td.train.Callback
 """
