@@ -199,6 +199,7 @@ _made: dict[str, Engine] = {}
 _modules = {
     "device": "treadle.engines.device.engine",
     "native": "treadle.engines.native.engine",
+    "opencl": "treadle.engines.gpu.opencl.engine",
 }
 for _name in _modules:
     register_engine(_name)

@@ -40,11 +40,12 @@ KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
 @dataclass(frozen=True)
 class Bodies:
     """What becomes of the bodies of an op: programs of their own, or the graph of a
-    loop's, as it may be part of a kernel.
+    loop's, as it may be part of a kernel; and of which ops kernels may be made at all.
     """
 
     programs: Callable[[Op], tuple[BodyProgram, ...]] = lambda op: ()
     graph: Callable[[Scan], Expanded | None] = lambda op: None
+    computes: Callable[[Tensor], bool] = lambda node: True
 
 
 def results_of(node: Tensor, nodes: Iterable[Tensor]) -> list[Tensor]:
@@ -67,6 +68,8 @@ def kernels_of(
     node: Tensor, results: Sequence[Tensor], strides: Strides, inner: Bodies
 ) -> Kernels | None:
     """The kernels of an op on types that loops compute with, if it has some."""
+    if not inner.computes(node):
+        return None
     if isinstance(node.op, Scan):
         graph = inner.graph(node.op) if may_be_recurrence(node.op) else None
         return (

@@ -9,7 +9,6 @@ All values are scalars: what a vector is on a CPU are the items of a group.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 from treadle.engines.native.codegen.builder import Builder, Value
 
@@ -59,8 +58,7 @@ class DeviceBuilder(Builder):
             self.store(self.load(kind, pointer), own)
         return self.load(kind, own)
 
-    def halves(self, parts: Sequence[Value], lanes: int) -> Sequence[Value] | None:
-        """None: `fold_lanes` goes through shared memory. A driver with shuffles may
-        fold up to so many lanes otherwise, in halves as well, or bits would differ.
+    def only(self, condition: Value) -> None:
+        """End the groups for which a condition does not hold: those that a driver has
+        launched beside what it was asked for. It is nothing to others.
         """
-        return None

@@ -306,6 +306,13 @@ class Builder:
     ) -> Value | None:
         return self.call(name, kind, [*first, Value(str(align), I32), *rest])
 
+    def table(self, name: str, entries: Sequence[float]) -> Value:
+        """The address of numbers that are part of the text, in double precision."""
+        every = ", ".join(str(self.constant(F64, entry)) for entry in entries)
+        start = f"@{name} = internal unnamed_addr constant"
+        self.declared[name] = f"{start} [{len(entries)} x {F64}] [{every}]"
+        return Value(f"@{name}", PTR)
+
     # -- control -------------------------------------------------------------------
 
     def branch(self, label: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from treadle.base.caches import cached
+from treadle.base.caches import cached, lazy
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.codegen.scalars import supports
@@ -35,7 +37,7 @@ from treadle.rewrite.record import recording
 _type = attrgetter("type")
 Made = TypeVar("Made")
 
-__all__ = ["claimed", "direct", "supported", "translated"]
+__all__ = ["Target", "claimed", "direct", "supported", "translated"]
 
 
 def supported(node: Tensor) -> bool:
@@ -72,19 +74,55 @@ def claimed(op: Op) -> bool:
 WAYS = Ways(claimed, direct, may_be_recurrence)
 
 
-def programs(op: Op) -> tuple[BodyProgram, ...]:
-    """The programs of an op's bodies."""
-    return tuple(body_program(body) for body in bodies(op).values())
+@dataclass(frozen=True)
+class Target:
+    """What programs are made for: a key, bytes of vectors, the nodes of which fused
+    kernels are made, and those that may have kernels of their own.
+    """
+
+    key: Any
+    vector_bytes: int
+    supported: Callable[[Tensor], bool]
+    computes: Callable[[Tensor], bool] = lambda node: True
+
+    @lazy
+    def inner(self) -> Bodies:
+        """What becomes of the bodies of ops."""
+        return Bodies(self.programs, self.graph_of, self.computes)
+
+    def programs(self, op: Op) -> tuple[BodyProgram, ...]:
+        """The programs of an op's bodies."""
+        return tuple(self.body_program(body) for body in bodies(op).values())
+
+    def graph_of(self, op: Scan) -> Expanded | None:
+        """The graph of a loop's body as it is compiled; None where that is by NumPy."""
+        graph = prepared(op.body)
+        own = [x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)]
+        return graph if all(map(self.supported, own)) else None
+
+    def body_program(self, body: Body) -> BodyProgram:
+        """The program of a body, remembered for the options it was made under."""
+        now = current()
+        key = now.compilation, self.key
+        known: tuple[Any, BodyProgram] | None = body.memo.get("program")
+        if known is not None and known[0] == key and recording() is None:
+            return known[1]
+        place = {x.serial: k for k, x in enumerate(body.arguments)}
+        graph = prepared(body)
+        roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
+        own = self.supported, self.vector_bytes, now.optimize
+        given = graph.arguments, roots, graph.nodes()
+        found = drafts(*given, *own, inner=self.inner)
+        leaves = [place[x.serial] if x.array is None else x.array for x in graph.leaves]
+        made = BodyProgram(next(found).build(), tuple(leaves))
+        body.memo["program"] = key, made
+        return made
 
 
-def graph_of(op: Scan) -> Expanded | None:
-    """The graph of a loop's body as it is compiled; None where that is by NumPy."""
-    graph = prepared(op.body)
-    own = [x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)]
-    return graph if all(map(supported, own)) else None
-
-
-INNER = Bodies(programs, graph_of)
+@cache
+def here() -> Target:
+    """This machine as a target."""
+    return Target(host(), host().vector_bytes, supported)
 
 
 def prepared(body: Body) -> Expanded:
@@ -92,27 +130,6 @@ def prepared(body: Body) -> Expanded:
     place = {x.serial: k for k, x in enumerate(body.arguments)}
     keep = {y.serial for y in body.outputs}
     return prepare(body.nodes, place, keep, WAYS, stages())
-
-
-def body_program(body: Body) -> BodyProgram:
-    """The program of a body, remembered for the options it was made under."""
-    now = current()
-    key = now.compilation, host()
-    known: tuple[Any, BodyProgram] | None = body.memo.get("program")
-    if known is not None and known[0] == key and recording() is None:
-        return known[1]
-    place = {x.serial: k for k, x in enumerate(body.arguments)}
-    graph = prepared(body)
-    roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
-    width = host().vector_bytes
-    nodes = graph.nodes()
-    found = drafts(
-        graph.arguments, roots, nodes, supported, width, now.optimize, inner=INNER
-    )
-    given = tuple(place[x.serial] if x.array is None else x.array for x in graph.leaves)
-    made = BodyProgram(next(found).build(), given)
-    body.memo["program"] = key, made
-    return made
 
 
 def stages() -> Sequence[Stage]:
@@ -128,14 +145,16 @@ def translated(
     more: Set[int] = frozenset(),
     recipes: Set[int] = frozenset(),
     choose: Callable[[Iterator[Draft]], Made] = fitting,  # type: ignore[assignment]
+    target: Target | None = None,
 ) -> tuple[Made, Expanded]:
     """The program of a graph that is chosen among drafts, and the graph as it was
-    compiled: if nothing is said, the first that fits in memory, planned.
+    compiled: if nothing is said, the first that fits in memory, planned, for this
+    machine.
 
     Roots are known by `place`, or by their serials; those in `more` lie as they are
     computed, and so do what has both a value and one of the `recipes`.
     """
-    optimize = bool(current().optimize)
+    optimize, own = bool(current().optimize), target or here()
     # What rules build here is never run.
     with tracing("a program"), held():
         graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
@@ -151,11 +170,11 @@ def translated(
                 graph.arguments,
                 roots,
                 graph.nodes(),
-                supported,
-                host().vector_bytes,
+                own.supported,
+                own.vector_bytes,
                 optimize,
                 replaced,
-                INNER,
+                own.inner,
                 {serial: order for serial, order in given.items() if order},
                 {name(serial) for serial in more},
             )

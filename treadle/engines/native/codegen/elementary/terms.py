@@ -16,7 +16,6 @@ from treadle.engines.native.codegen.builder import (
     I1,
     I32,
     I64,
-    PTR,
     Builder,
     Value,
     element,
@@ -259,10 +258,7 @@ def polynomial(x: Term, coefficients: Sequence[Number]) -> Term:
 def lookup(name: str, table: Sequence[float], index: Term) -> Term:
     """The entry of a table of float64 for each index, a 64-bit integer."""
     b, kind = index.b, index.value.type
-    entries = ", ".join(str(b.constant(F64, entry)) for entry in table)
-    start = f"@{name} = internal unnamed_addr constant"
-    b.declared[name] = f"{start} [{len(table)} x {F64}] [{entries}]"
-    pointers = b.offset(Value(f"@{name}", PTR), index.value, F64)
+    pointers = b.offset(b.table(name, table), index.value, F64)
     if not lanes(kind):
         return Term(b, b.load(F64, pointers))
     every = b.constant(vector(I1, lanes(kind)), True)

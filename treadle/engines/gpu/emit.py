@@ -1,0 +1,264 @@
+"""From a kernel to what each work item does: its loops, with steps shared out to items.
+
+Leading parallel loops and, where it folds nothing across lanes, the vector loop are the
+grid. Other vector loops are done by the items of a group, item i the steps that lane i
+does on the CPU; their folds are joined in halves, as there. So sums have the CPU's bits
+where vectors are as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.base.caches import lazy
+from treadle.base.dtypes import int32
+from treadle.engines.gpu.builder import DeviceBuilder
+from treadle.engines.gpu.grid import Grid, crossed, grid_of, slots_of, wide_integers
+from treadle.engines.gpu.work import Slot
+from treadle.engines.native.codegen.builder import I1, I8, I32, Value
+from treadle.engines.native.codegen.elements import compute_type, from_memory, load_type
+from treadle.engines.native.codegen.emit import Emitter
+from treadle.loops.index import Axis, Parameter
+from treadle.loops.kernel import (
+    Accumulator,
+    Argument,
+    Fetch,
+    Fold,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+)
+
+__all__ = ["ItemEmitter", "LoopWork"]
+
+
+class ItemEmitter(Emitter):
+    """One kernel that is being written for the items of groups."""
+
+    b: DeviceBuilder
+
+    def __init__(self, work: LoopWork, builder: DeviceBuilder) -> None:
+        self.work = work
+        self.grid: Grid = work.grid
+        self.places = {slot: k for k, slot in enumerate(work.slots)}
+        self.within = False  # a loop that is shared out
+        self.number: Value | None = None  # of the item, in a group that shares loops
+        self.meeting: dict[str, Value] = {}  # where lanes are joined
+        super().__init__(work.kernel, work.name, builder)
+
+    # -- arguments -------------------------------------------------------------------
+
+    def _read_arguments(self) -> None:
+        b, count = self.b, len(self.kernel.arguments)
+        self.buffers = [b.buffer(k) for k in range(count)]
+        if self.kernel.checks:
+            self.status = b.buffer(count)
+            self.wrong = b.private(I8)
+            b.store(b.constant(I8, 0), self.wrong)
+
+    def report(self) -> None:
+        if self.wrong is None:
+            return
+        b = self.b
+        bad = b.compare("ne", b.load(I8, self.wrong), b.constant(I8, 0))
+        with b.when(bad):
+            b.store(b.constant(I32, 1), self.status)
+
+    def slot(self, place: int, kind: str = "i64") -> Value:
+        """An integer of the launch."""
+        return self.b.slot(self.places[place, kind], kind)
+
+    def integer(self, n: Any) -> Value:
+        return self.slot(n.slot) if isinstance(n, Parameter) else self.b.i64(n)
+
+    def _number(self, x: Literal) -> Value:
+        kind = compute_type(x.dtype)
+        if x.dtype.kind == "i":
+            value = self.integer(x.value)
+            return value if kind == "i64" else self.b.convert("trunc", value, kind)
+        return self.slot(x.value.slot, kind)
+
+    # -- memory ----------------------------------------------------------------------
+
+    def load(self, x: Load) -> Value:
+        b, memory = self.b, load_type(x.dtype)
+        pointer = self.pointer(x.buffer, x.index, memory)
+        if not x.guards:
+            return from_memory(b, b.load(memory, pointer), x.dtype)
+        found = b.guarded(memory, self.inside(x.guards), pointer)
+        return from_memory(b, found, x.dtype)
+
+    def fetch(self, s: Fetch) -> None:
+        """Devices have other lanes to run meanwhile."""
+
+    def store(self, s: Store) -> None:
+        if self.number is None or self.within:
+            super().store(s)
+            return
+        value = self.value(s.value)  # by all, as what is read later may need it
+        self.scopes.append({})
+        with self.b.when(self.b.compare("eq", self.number, self.b.i64(0))):
+            self.scopes[-1][s.value] = value
+            super().store(s)
+        self.scopes.pop()
+
+    # -- loops -----------------------------------------------------------------------
+
+    def run(self, body: Sequence[Statement]) -> None:
+        if self.number is None or self.within or not self.grid.shares:
+            super().run(body)
+            return
+        for k, s in enumerate(body):
+            if isinstance(s, Fold):  # those that go together
+                first = k == 0 or not isinstance(body[k - 1], Fold)
+                if first:
+                    stop = k
+                    while stop < len(body) and isinstance(body[stop], Fold):
+                        stop += 1
+                    super().run(body[k:stop])
+                continue
+            super().run((s,))
+            self.b.barrier()
+
+    def _starts(self, loop: Loop) -> None:
+        for a in loop.folds:
+            self.carried[a] = self.b.constant(compute_type(a.dtype), a.start)
+
+    def _ends(self, loop: Loop) -> None:
+        if self.number is None or self.within:
+            return
+        for a in loop.folds:
+            lanes = crossed(loop, a)
+            if a.combine is not None and lanes > 1:
+                self.carried[a] = self._joined(a, self.carried[a], lanes)
+
+    def _joined(self, a: Accumulator, x: Value, lanes: int) -> Value:
+        """The lanes of an accumulator folded in halves; all items have the result."""
+        b, number, kind = self.b, self.number, x.type
+        assert number is not None
+        memory = I8 if kind == I1 else kind
+        if memory not in self.meeting:
+            self.meeting[memory] = b.shared(memory, self.work.items)
+        there = self.meeting[memory]
+
+        def read(place: Value) -> Value:
+            found = b.load(memory, b.offset(there, place, memory))
+            if kind != I1:
+                return found
+            return b.compare("ne", found, b.constant(I8, 0))
+
+        def write(x: Value) -> None:
+            own = b.convert("zext", x, I8) if kind == I1 else x
+            b.store(own, b.offset(there, number, memory))
+
+        write(x)
+        b.barrier()
+        while lanes > 1:
+            lanes //= 2
+            with b.when(b.compare("slt", number, b.i64(lanes))):
+                low, high = read(number), read(b.add(number, b.i64(lanes)))
+                write(self.combine(a.combine, low, high, a.dtype))  # type: ignore[arg-type]
+            b.barrier()
+        found = read(b.i64(0))
+        b.barrier()
+        return found
+
+    def _vector_loop(
+        self, loop: Loop, begin: Value | None = None, end: Value | None = None
+    ) -> None:
+        """The steps of a loop, shared out to the items of the group."""
+        b, number = self.b, self.number
+        assert number is not None
+        assert begin is None
+        assert end is None
+        self.hoist(loop.body, loop.axis)
+        start, stop = self._range(loop)
+        self._starts(loop)
+        own = self._carry(loop)
+        lanes = loop.lanes if own else self.work.items
+        start = b.add(start, number)
+        if lanes < self.work.items:
+            few = b.compare("slt", number, b.i64(lanes))
+            start = b.select(few, start, stop)
+        self.within = True
+        self._turns(loop, start, stop, b.i64(lanes), own)
+        self.within = False
+        self._ends(loop)
+
+    # -- the kernel ------------------------------------------------------------------
+
+    def write(self) -> None:
+        """The whole kernel."""
+        b, grid = self.b, self.grid
+        group, item = b.group(), b.item()
+        if grid.kind == "groups":
+            self.number = item
+            b.only(self._below_total(group))
+            self._step(group)
+        else:
+            place = b.add(b.mul(group, b.i64(self.work.items)), item)
+            with b.when(self._below_total(place)):
+                self._step(place)
+        self.report()
+
+    def _below_total(self, place: Value) -> Value:
+        """Whether a step is one of the grid."""
+        return self.b.compare("slt", place, self.slot(self.kernel.integers))
+
+    def _step(self, place: Value) -> None:
+        """What is done for one step of the grid."""
+        self.scopes.append({})
+        self._take_apart(self.grid.axes, place)
+        self.run(self.grid.body)
+        self.scopes.pop()
+
+    def _take_apart(self, axes: Sequence[Axis], place: Value) -> None:
+        """The steps of the grid's axes at a place of it."""
+        b = self.b
+        for axis in reversed(axes[1:]):
+            extent = self.integer(axis.extent)
+            self.bind(axis, b.urem(place, extent))
+            place = b.udiv(place, extent)
+        for axis in axes[:1]:
+            self.bind(axis, place)
+
+
+@dataclass(frozen=True)
+class LoopWork:
+    """A kernel of loops, without a name, as the work of a launch."""
+
+    kernel: Kernel
+    name: str = field(default="", compare=False)
+
+    @lazy
+    def grid(self) -> Grid:
+        return grid_of(self.kernel)
+
+    @lazy
+    def slots(self) -> tuple[Slot, ...]:
+        return slots_of(self.kernel)
+
+    @lazy
+    def wide(self) -> bool:
+        return wide_integers(self.kernel)
+
+    @property
+    def items(self) -> int:
+        return self.grid.items
+
+    @property
+    def checks(self) -> bool:
+        return self.kernel.checks
+
+    @property
+    def buffers(self) -> tuple[Argument, ...]:
+        status = (Argument(int32, written=True),) if self.checks else ()
+        return (*self.kernel.arguments, *status)
+
+    def write(self, b: DeviceBuilder) -> None:
+        ItemEmitter(self, b).write()

@@ -1,0 +1,117 @@
+"""How the loops of a kernel become a grid of work items and groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.engines.gpu.work import Slot
+from treadle.engines.native.codegen.elements import compute_type
+from treadle.loops.index import Axis, Parameter
+from treadle.loops.kernel import (
+    Accumulator,
+    Fold,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    statements,
+)
+
+__all__ = ["Grid", "crossed", "grid_of", "slots_of", "wide_integers"]
+
+ITEMS = 64  # of a group whose items have nothing to do with each other
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The loops of a kernel taken apart: the axes of the grid, and what is in them.
+
+    kind: "items" where each item does a step of all axes, "groups" where a group does,
+    whose `items` share its vector loops; shares: such items read what others stored.
+    """
+
+    kind: str
+    axes: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+    items: int
+    shares: bool = False
+
+    def total(self, integers: Sequence[int]) -> int:
+        """The steps of the grid."""
+        return math.prod(_number(a.extent, integers) for a in self.axes)
+
+    def groups(self, total: int) -> int:
+        """The groups that do so many steps."""
+        return total if self.kind == "groups" else -(-total // self.items)
+
+
+def grid_of(kernel: Kernel) -> Grid:
+    """The grid of a scheduled kernel."""
+    axes: list[Axis] = []
+    body = kernel.body
+    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
+        axes.append(body[0].axis)
+        body = body[0].body
+    loops = [s for s in statements(body) if isinstance(s, Loop) and s.lanes]
+    if not loops:
+        return Grid("items", tuple(axes), body, ITEMS)
+    first = body[0] if len(body) == 1 else None
+    if isinstance(first, Loop) and first.lanes and not (first.folds or first.bounds):
+        return Grid("items", (*axes, first.axis), first.body, ITEMS)
+    folding = [s.lanes for s in loops if any(True for _ in _folded(s, body))]
+    items = max(folding, default=ITEMS)
+    return Grid("groups", tuple(axes), body, items, _reads_back(kernel))
+
+
+def _folded(loop: Loop, body: tuple[Statement, ...]) -> Iterator[Accumulator]:
+    """The accumulators that the lanes of a loop fold into together."""
+    begun = {a for s in statements(loop.body) if isinstance(s, Loop) for a in s.folds}
+    for s in statements(loop.body):
+        if isinstance(s, Fold) and s.accumulator not in begun:
+            yield s.accumulator
+
+
+def crossed(loop: Loop, a: Accumulator) -> int:
+    """The lanes that fold into an accumulator which starts with a loop; 0 for none."""
+    for s in statements((loop,)):
+        if isinstance(s, Loop) and s.lanes and a in _folded(s, ()):
+            return s.lanes
+    return 0
+
+
+def _reads_back(kernel: Kernel) -> bool:
+    """Whether a kernel reads what it has stored."""
+    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
+    read = {x.buffer for x in kernel.expressions if isinstance(x, Load)}
+    read |= {s.buffer for s in stores if s.combine is not None}
+    return bool(read & {s.buffer for s in stores})
+
+
+def _number(n: Any, integers: Sequence[int]) -> int:
+    return integers[n.slot] if isinstance(n, Parameter) else int(n)
+
+
+def slots_of(kernel: Kernel) -> tuple[Slot, ...]:
+    """The integers of a kernel's launch: its own, and the steps of its grid."""
+    floats = {
+        (x.value.slot, compute_type(x.dtype)): None
+        for x in kernel.expressions
+        if isinstance(x, Literal)
+        and isinstance(x.value, Parameter)
+        and x.dtype.kind != "i"
+    }
+    taken = {place for place, _ in floats}
+    own = [(k, "i64") for k in range(kernel.integers + 1) if k not in taken]
+    return (*own, *floats)
+
+
+def wide_integers(kernel: Kernel) -> bool:
+    """Whether integers of 64 bits are among the data."""
+    kinds = [x.dtype for x in kernel.expressions]
+    kinds += [a.dtype for a in kernel.arguments]
+    return any(d.kind in "iu" and d.itemsize == 8 for d in kinds)

@@ -1,0 +1,279 @@
+"""A program with memory of a device and compiled kernels: what one run launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treadle.base.caches import lazy
+from treadle.base.errors import OutOfMemoryError
+from treadle.base.types import TupleType, Type
+from treadle.engines.base import Failed, are_below
+from treadle.engines.device.memory import Counts
+from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.memory import Block, DeviceValue, Store
+from treadle.engines.gpu.steps import Ready, made_ready
+from treadle.graph.body import Body, Called, bodies, with_bodies
+from treadle.graph.meaning import compute_at
+from treadle.program.layout import laid
+from treadle.program.lives import ranges_of
+from treadle.program.memory import plan
+from treadle.program.positions import Need, needs
+from treadle.program.program import Fallback, Launch, Product, Program, title
+
+__all__ = ["Linked", "PositionError"]
+
+Array = np.ndarray[Any, Any]
+STATUS = 4  # bytes of what tells of a position out of range
+
+
+class PositionError(Failed):
+    """A position read from data was out of range; the reference engine says which."""
+
+
+class Linked:
+    """A program on one device: its arena is planned, its kernels are compiled.
+
+    What does not change from run to run is there once: constants, the integers of
+    launches, entries of kernels. A run takes a block for the arena and gives it back.
+    """
+
+    def __init__(self, program: Program, store: Store) -> None:
+        self.program, self.store = program, store
+        self.inner = {
+            k: {
+                body.number: (Linked(own.program, store), own.given)
+                for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
+            }
+            for k, s in enumerate(program.steps)
+            if isinstance(s, Fallback) and s.bodies
+        }
+        self.ready: dict[int, Ready] = {
+            k: made_ready(step, program, store.driver)
+            for k, step in enumerate(program.steps)
+            if not isinstance(step, Fallback)
+        }
+        self.checks = any(r.work.checks for r in self.ready.values())
+        workspaces = {
+            len(program.buffers) + k: (k, r.workspace)
+            for k, r in self.ready.items()
+            if r.workspace
+        }
+        ranges, self.places, _ = ranges_of(program, workspaces)
+        self.plan = plan(ranges, max(store.driver.device.alignment, 64))
+        self.over = dict(program.shared)
+
+    @lazy
+    def constants(self) -> dict[int, DeviceValue]:
+        """The constants of the program, on the device."""
+        types = {b.number: b.type for b in self.program.buffers}
+        return {
+            n: self.store.copy_in(np.asarray(x), types[n], np.asarray(x))
+            for n, x in self.program.constants
+        }
+
+    @lazy
+    def needs(self) -> tuple[Need, ...] | None:
+        """As `positions.needs` tells it."""
+        return needs(self.program)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that stay between runs."""
+        own = sum(np.asarray(x).nbytes for _, x in self.program.constants)
+        within = [x for own in self.inner.values() for x, _ in own.values()]
+        return own + 64 * len(self.program.steps) + sum(x.nbytes for x in within)
+
+    @property
+    def workspace(self) -> int:
+        """The bytes that a run needs beside arguments and results."""
+        within = [x for own in self.inner.values() for x, _ in own.values()]
+        return self.plan.size + max((x.workspace for x in within), default=0)
+
+    def finds_nothing_wrong(self, values: Sequence[DeviceValue]) -> bool:
+        """Whether that follows from arguments that the host has as well."""
+        if not self.checks:
+            return True
+        if self.needs is None:
+            return False
+        pairs = [(values[k].home, extent) for k, extent in self.needs]
+        return all(home is not None and are_below(home, n) for home, n in pairs)
+
+    def run(self, values: Sequence[DeviceValue], free: Set[int]) -> dict[int, Any]:
+        """The results by serial for the values of arguments; those numbered in `free`
+        may be written over. The store is locked."""
+        sure = self.finds_nothing_wrong(values)
+        run = _Run(self, values, free if sure or not self.checks else frozenset())
+        run.execute()
+        if not sure and run.found_wrong():
+            raise PositionError
+        return run.results()
+
+
+class _Run:
+    """One run: where its buffers lie, and what it makes."""
+
+    def __init__(
+        self, linked: Linked, values: Sequence[DeviceValue], free: Set[int]
+    ) -> None:
+        self.linked, self.store = linked, linked.store
+        self.driver = linked.store.driver
+        program = linked.program
+        self.values = dict(zip(program.arguments, values, strict=True))
+        self.values |= linked.constants
+        self.free = {program.arguments[k] for k in free}
+        self.written: dict[int, DeviceValue] = {}
+        self.arena: Block | None = None
+        self.status: Block | None = None
+
+    # -- memory ----------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """Memory for results and for what lies in the arena."""
+        linked = self.linked
+        for b in linked.program.buffers:
+            if b.place != "result":
+                continue
+            old = linked.over.get(b.number)
+            if old in self.free and self.values[old].block is not None:
+                self.written[b.number] = self.values[old].handed_on(b.type)
+                self.values[old] = self.written[b.number]
+            else:
+                self.written[b.number] = self.store.value(b.type)
+        if linked.plan.size:
+            self.arena = self.store.take(linked.plan.size)
+        if linked.checks:
+            self.status = self.store.take(STATUS)
+            self.driver.fill(self.status.place, STATUS, 0)
+
+    def place(self, n: int) -> Place:
+        """Where a buffer lies."""
+        for held in (self.written, self.values):
+            if n in held:
+                return held[n].place
+        assert self.arena is not None
+        return self.arena.memory, self.linked.plan.offsets[self.linked.places[n]]
+
+    def _release(self) -> None:
+        arena, self.arena = self.arena, None
+        if arena is not None:
+            self.store.release(arena)
+
+    # -- steps -----------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """All steps in order."""
+        try:
+            self._place()
+            for k, step in enumerate(self.linked.program.steps):
+                if isinstance(step, Fallback):
+                    self._fallback(k, step)
+                else:
+                    self._launch(k, step)
+        except OutOfMemoryError as error:
+            raise self._located(error) from error.__cause__
+        finally:
+            self._release()
+
+    def _launch(self, k: int, step: Launch | Product) -> None:
+        ready = self.linked.ready[k]
+        if not ready.groups:
+            return
+        places = [self.place(n) for n in ready.buffers]
+        if isinstance(step, Launch) and step.copies and places[0] == places[-1]:
+            return
+        if ready.workspace:
+            places.append(self.place(len(self.linked.program.buffers) + k))
+        if ready.work.checks:
+            assert self.status is not None
+            places.append(self.status.place)
+        self.driver.launch(ready.entry, ready.groups, places, ready.numbers)
+        self.store.counts += Counts(launches=1)
+
+    def _located(self, error: OutOfMemoryError) -> OutOfMemoryError:
+        """The error with the step that has the largest of what was to be placed."""
+        program = self.linked.program
+        largest = max(program.buffers, key=lambda b: b.type.nbytes, default=None)
+        for k, step in enumerate(program.steps):
+            if largest is not None and largest.number in step.written:
+                error.origins = program.about[k].origins
+                return error.located(title(step), repr(largest.type))
+        return error
+
+    # -- by NumPy ----------------------------------------------------------------------
+
+    def array(self, n: int) -> Array:
+        """A copy of a buffer on the host."""
+        b = self.linked.program.buffers[n]
+        held = self.values.get(n)
+        if held is not None and held.home is not None:
+            return held.home
+        if not b.order:
+            return self.store.read(b.type, self.place(n))
+        shape = tuple(b.type.shape[k] for k in b.order)
+        return laid(self.store.read(Type(shape, b.type.dtype), self.place(n)), b.order)
+
+    def put(self, n: int, array: Array) -> None:
+        """Write a buffer from the host."""
+        b = self.linked.program.buffers[n]
+        whole = array.transpose(b.order) if b.order else array
+        self.store.write(np.ascontiguousarray(whole, b.type.dtype), self.place(n))
+
+    def _fallback(self, k: int, step: Fallback) -> None:
+        """One step by the NumPy rule of its op, whose bodies are programs."""
+        inner = self.linked.inner.get(k, {})
+
+        def running(body: Body) -> Body:
+            return Called(body, partial(_called, *inner[body.number]))
+
+        with ExitStack():
+            op = with_bodies(step.op, running) if step.bodies else step.op
+            arrays = [self.array(n) for n in step.read]
+            found = compute_at(op, step.type, arrays, step.origin)
+        several = found if isinstance(step.type, TupleType) else (found,)
+        for n, x in zip(step.written, several, strict=True):
+            if x.size:
+                self.put(n, x)
+
+    # -- the end -----------------------------------------------------------------------
+
+    def found_wrong(self) -> bool:
+        """Whether a position was out of range: the host waits for the run."""
+        if self.status is None:
+            return False
+        found = np.empty(1, np.int32)
+        self.driver.download(*self.status.place, found)
+        return bool(found[0])
+
+    def results(self) -> dict[int, Any]:
+        """The results by the serials they are asked for by."""
+        if self.status is not None:
+            self.store.release(self.status)
+        held: Mapping[int, DeviceValue] = {**self.values, **self.written}
+        return {
+            serial: held[n] if held[n].type == t else self._shaped(held[n], t)
+            for serial, n, t in self.linked.program.results
+        }
+
+    def _shaped(self, value: DeviceValue, type_: Any) -> DeviceValue:
+        """A value of another shape."""
+        own = self.store.value(type_)
+        self.driver.copy(value.place, own.place, max(type_.nbytes, 1))
+        return own
+
+
+def _called(
+    linked: Linked, given: Sequence[Any], arrays: Sequence[Array]
+) -> tuple[Array, ...]:
+    """The outputs of a body from its arguments; `given` as a BodyProgram has it."""
+    program, store = linked.program, linked.store
+    values = []
+    for n, x in zip(program.arguments, given, strict=True):
+        array = np.asarray(arrays[x] if isinstance(x, int) else x)
+        values.append(store.copy_in(array, program.buffers[n].type, array))
+    found = linked.run(values, frozenset())
+    return tuple([found[k].numpy() for k in range(len(found))])

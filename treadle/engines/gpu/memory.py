@@ -1,0 +1,206 @@
+"""The memory of a device: blocks kept by size, values, and counted copies."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.base.errors import OutOfMemoryError
+from treadle.base.locks import lock
+from treadle.base.sizes import as_text
+from treadle.base.types import Type
+from treadle.engines.device.memory import Counts
+from treadle.engines.gpu.driver import Driver, Place
+from treadle.graph.resident import Resident
+
+__all__ = ["Block", "DeviceValue", "Store"]
+
+GRAIN = 256  # bytes: the least block, and what sizes are multiples of
+FINE = 8  # sizes of blocks between two powers of 2
+
+Array = np.ndarray[Any, Any]
+
+
+class Block:
+    """An allocation that holds one value, or the arena of a run."""
+
+    __slots__ = ("bytes", "memory")
+
+    def __init__(self, memory: Any, bytes: int) -> None:
+        self.memory, self.bytes = memory, bytes
+
+    @property
+    def place(self) -> Place:
+        """Where it begins."""
+        return self.memory, 0
+
+
+class DeviceValue(Resident):
+    """A value in a block of its own, which comes back when nobody has the value."""
+
+    __slots__ = ("block", "store")
+
+    def __init__(self, store: Store, type_: Type, block: Block) -> None:
+        super().__init__(type_)
+        self.store = store
+        self.block: Block | None = block
+
+    def fetch(self) -> Array:
+        return self.store.copy_out(self)
+
+    @property
+    def place(self) -> Place:
+        """Where it lies."""
+        assert self.block is not None, "its memory belongs to the next version"
+        return self.block.place
+
+    def handed_on(self, type_: Type) -> DeviceValue:
+        """Another value in its place: nobody may look at this one any more."""
+        block, self.block = self.block, None
+        assert block is not None
+        return DeviceValue(self.store, type_, block)
+
+    def __del__(self) -> None:
+        if self.block is not None:
+            self.store.release(self.block)
+
+
+class Store:
+    """Blocks of a driver's memory, kept for the next who needs as many bytes.
+
+    `lock` is the queue: whoever launches or copies holds it. Where the device has no
+    memory left, blocks that lie idle go, then what `relieve` lets go of.
+    """
+
+    def __init__(self, driver: Driver, relieve: Callable[[], None]) -> None:
+        self.driver = driver
+        self.relieve = relieve
+        self.lock = lock()
+        self.counts = Counts()
+        self.peak = 0
+        self._live = self._idle_bytes = 0
+        self._idle: dict[int, list[Block]] = {}
+        # Finalizers may run within any statement, so they only make a note.
+        self._released: deque[Block] = deque()
+
+    @property
+    def live(self) -> int:
+        """Bytes of the blocks in use."""
+        with self.lock:
+            self._sort_in()
+            return self._live
+
+    @property
+    def idle(self) -> int:
+        """Bytes of the blocks that wait for the next who needs them."""
+        with self.lock:
+            self._sort_in()
+            return self._idle_bytes
+
+    def release(self, block: Block) -> None:
+        """Note that nobody needs a block any more."""
+        self._released.append(block)
+
+    def take(self, bytes: int) -> Block:
+        """A block of so many bytes at least; OutOfMemoryError where there is none."""
+        size = rounded(bytes)
+        with self.lock:
+            self._sort_in()
+            held = self._idle.get(size)
+            if held:
+                block = held.pop()
+                self._idle_bytes -= size
+            else:
+                block = Block(self._allocate(size), size)
+            self._live += size
+            self.peak = max(self.peak, self._live)
+            return block
+
+    def _allocate(self, size: int) -> Any:
+        for relief in (self.trim, self._relieved):
+            try:
+                return self.driver.allocate(size)
+            except OutOfMemoryError:
+                relief()
+        try:
+            return self.driver.allocate(size)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"the device's memory is full: {size:,} bytes ({as_text(size)}) are "
+                f"wanted, {self._live:,} ({as_text(self._live)}) are in use",
+                hint="let go of values that are not needed, run smaller batches, or "
+                "set td.options(workspace=...)",
+            ) from error
+
+    def _relieved(self) -> None:
+        self.relieve()
+        gc.collect()  # dropped Variables are cycles, and hold values
+        self._sort_in()
+        self.trim()
+
+    def trim(self) -> None:
+        """Give all idle blocks back to the device."""
+        with self.lock:
+            self._sort_in()
+            for held in self._idle.values():
+                for block in held:
+                    self.driver.free(block.memory)
+            self._idle.clear()
+            self._idle_bytes = 0
+
+    def _sort_in(self) -> None:
+        while self._released:
+            block = self._released.popleft()
+            self._live -= block.bytes
+            self._idle_bytes += block.bytes
+            self._idle.setdefault(block.bytes, []).append(block)
+
+    # -- values ----------------------------------------------------------------------
+
+    def value(self, type_: Type) -> DeviceValue:
+        """A value whose content is yet to be written."""
+        return DeviceValue(self, type_, self.take(type_.nbytes))
+
+    def copy_in(self, array: Array, type_: Type, home: Array | None = None) -> Any:
+        """The value of a host array; `home` is that array where it never changes."""
+        with self.lock:
+            value = self.value(type_)
+            self.write(array, value.place)
+            value.home = home
+            return value
+
+    def copy_out(self, value: DeviceValue) -> Array:
+        """A host array of a value."""
+        with self.lock:
+            return self.read(value.type, value.place)
+
+    # -- for runs, which hold the lock -------------------------------------------------
+
+    def write(self, array: Array, place: Place) -> None:
+        """Copy an array of the host to a place."""
+        whole = np.ascontiguousarray(array)
+        if whole.nbytes:
+            self.driver.upload(whole, *place)
+            self.counts += Counts(copies_in=1, bytes_in=whole.nbytes)
+
+    def read(self, type_: Type, place: Place) -> Array:
+        """A copy on the host of what lies at a place."""
+        found = np.empty(type_.shape, type_.dtype)
+        if found.nbytes:
+            self.driver.download(*place, found)
+            self.counts += Counts(copies_out=1, bytes_out=found.nbytes)
+        return found
+
+
+def rounded(bytes: int) -> int:
+    """The bytes of a block that holds so many: few sizes, at most an eighth larger.
+
+    >>> rounded(1), rounded(1000), rounded(100_000)
+    (256, 1024, 106496)
+    """
+    grain = max(GRAIN, (1 << max(bytes - 1, 1).bit_length()) // (2 * FINE))
+    return max(-(-bytes // grain), 1) * grain

@@ -1,0 +1,1 @@
+"""Devices behind OpenCL, by pyopencl."""

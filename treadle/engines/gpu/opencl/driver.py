@@ -1,0 +1,177 @@
+"""The driver of OpenCL devices: one in-order queue, buffers, programs from text."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.caches import Cache
+from treadle.base.errors import OutOfMemoryError, RunError
+from treadle.base.extras import extra
+from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.opencl.builder import OpenClBuilder
+from treadle.engines.gpu.work import Work
+from treadle.engines.native.system.host import host
+
+__all__ = ["OpenClDriver", "devices"]
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
+    *("uint64", "float16", "bfloat16", "float32"),
+)
+KERNELS = 4096
+STEP = 128  # bytes where work items go in step, 32 of them
+
+
+class Buffer:
+    """Memory of a device."""
+
+    def __init__(self, handle: Any, bytes: int) -> None:
+        self.handle, self.bytes = handle, bytes
+
+
+class Entry(NamedTuple):
+    """A compiled kernel, and the items of its groups."""
+
+    kernel: Any
+    items: int
+
+
+def devices() -> list[tuple[Any, str]]:
+    """The devices there are, those that are no processors first, and their names."""
+    cl = extra("pyopencl", "opencl")
+    try:
+        found = [d for p in cl.get_platforms() for d in p.get_devices()]
+    except cl.Error:  # no platform is there
+        return []
+    found.sort(key=lambda d: bool(d.type & cl.device_type.CPU))
+    return [(d, d.name.strip()) for d in found]
+
+
+class OpenClDriver:
+    """One OpenCL device, as `Driver` has it."""
+
+    def __init__(self, handle: Any) -> None:
+        self.cl = cl = extra("pyopencl", "opencl")
+        with self._refusals():
+            self._context = cl.Context([handle])
+            self._queue = cl.CommandQueue(self._context)
+        has_double = bool(handle.double_fp_config)
+        config = handle.single_fp_config
+        exact = config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+        self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+        self._entries: Cache[Work, Entry] = Cache("OpenCL kernels", KERNELS)
+        self._most = handle.max_mem_alloc_size
+        is_cpu = bool(handle.type & cl.device_type.CPU)
+        self.device = Device(
+            name=handle.name.strip(),
+            api="opencl",
+            memory=handle.global_mem_size,
+            vector_bytes=host().vector_bytes if is_cpu else STEP,
+            group=handle.max_work_group_size,
+            local=handle.local_mem_size,
+            buffers=64,
+            alignment=64,
+            dtypes=frozenset([*DTYPES, *(["float64"] if has_double else [])]),
+        )
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turns what OpenCL raises into errors of the library."""
+        try:
+            yield
+        except self.cl.MemoryError as error:
+            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
+        except self.cl.Error as error:
+            raise RunError(f"the OpenCL device refuses: {error}") from error
+
+    # -- memory ----------------------------------------------------------------------
+
+    def allocate(self, bytes: int) -> Buffer:
+        if bytes > self._most:
+            raise OutOfMemoryError(
+                f"{bytes:,} bytes are more than the device allocates at once, "
+                f"{self._most:,}"
+            )
+        flags = self.cl.mem_flags.READ_WRITE
+        with self._refusals():
+            return Buffer(self.cl.Buffer(self._context, flags, size=bytes), bytes)
+
+    def free(self, memory: Buffer) -> None:
+        memory.handle.release()
+
+    def upload(self, array: np.ndarray[Any, Any], memory: Buffer, offset: int) -> None:
+        with self._refusals():
+            self.cl.enqueue_copy(
+                self._queue, memory.handle, array, dst_offset=offset, is_blocking=True
+            )
+
+    def download(
+        self, memory: Buffer, offset: int, array: np.ndarray[Any, Any]
+    ) -> None:
+        with self._refusals():
+            self.cl.enqueue_copy(
+                self._queue, array, memory.handle, src_offset=offset, is_blocking=True
+            )
+
+    def copy(self, source: Place, target: Place, bytes: int) -> None:
+        memories = [place[0] for place in (source, target)]
+        with self._refusals():
+            self.cl.enqueue_copy(
+                self._queue,
+                memories[1].handle,  # type: ignore[attr-defined]
+                memories[0].handle,  # type: ignore[attr-defined]
+                src_offset=source[1],
+                dst_offset=target[1],
+                byte_count=bytes,
+            )
+
+    def fill(self, place: Place, bytes: int, byte: int) -> None:
+        memory: Any = place[0]
+        pattern = np.uint8(byte)
+        with self._refusals():
+            given = self._queue, memory.handle, pattern, place[1], bytes
+            self.cl.enqueue_fill_buffer(*given)
+
+    # -- kernels ---------------------------------------------------------------------
+
+    def compile(self, work: Work) -> Entry:
+        found = self._entries.get(work)
+        if found is None:
+            found = self._entries[work] = self._compiled(work)
+        return found
+
+    def _compiled(self, work: Work) -> Entry:
+        builder = OpenClBuilder(work)
+        work.write(builder)
+        program = self.cl.Program(self._context, builder.text())
+        with self._refusals(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of compilers, about their own text
+            made = program.build(options=self._options).kernel_main
+        return Entry(made, work.items)
+
+    def numbers(self, work: Work, values: Sequence[int]) -> Any:
+        flags = self.cl.mem_flags
+        array = np.array(values or [0], np.int64)
+        how = flags.READ_ONLY | flags.COPY_HOST_PTR
+        with self._refusals():
+            return self.cl.Buffer(self._context, how, hostbuf=array)
+
+    def launch(
+        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Any
+    ) -> None:
+        given: list[Any] = []
+        for memory, offset in buffers:
+            given += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
+        shape = (groups * entry.items,), (entry.items,)
+        with self._refusals():
+            entry.kernel.set_args(*given, numbers)
+            self.cl.enqueue_nd_range_kernel(self._queue, entry.kernel, *shape)
+
+    def synchronize(self) -> None:
+        with self._refusals():
+            self._queue.finish()

@@ -1,0 +1,39 @@
+"""What programs for a device are made of: what its kernels can compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.base.types import TupleType
+from treadle.engines.gpu.driver import Driver
+from treadle.engines.native.translation.translate import Target, supported
+from treadle.graph.tensor import Tensor
+from treadle.loops.lower import wide
+from treadle.ops.families import Reduction
+
+__all__ = ["target_of"]
+
+
+def target_of(driver: Driver) -> Target:
+    """The target of a driver's device."""
+    device = driver.device
+
+    def computes(node: Tensor) -> bool:
+        """Whether kernels of the device can compute a node."""
+        dtypes = [d for x in (node, *node.inputs) for d in dtypes_of(x)]
+        if isinstance(node.op, Reduction):
+            dtypes += [wide(d) for d in dtypes_of(node)]
+        return all(d.name in device.dtypes for d in dtypes)
+
+    return Target(
+        (device.api, device.name),
+        device.vector_bytes,
+        lambda node: supported(node) and computes(node),
+        computes,
+    )
+
+
+def dtypes_of(node: Tensor) -> list[Any]:
+    """The dtypes of a node's values."""
+    types = node.type if isinstance(node.type, TupleType) else (node.type,)
+    return [t.dtype for t in types]

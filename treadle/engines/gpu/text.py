@@ -1,0 +1,257 @@
+"""Kernels as C-like text: what the dialects of OpenCL C and WGSL have in common.
+
+A value is a constant with a name, a carried value of a loop a variable. Integers are
+signed, as LLVM's have no sign: unsigned operations convert and convert back, which also
+makes overflow wrap.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from treadle.engines.gpu.builder import DeviceBuilder
+from treadle.engines.gpu.work import Work
+from treadle.engines.native.codegen.builder import F16, F32, F64, I1, PTR, Loop, Value
+
+__all__ = ["Pointer", "TextBuilder"]
+
+FLOATS = (F16, F32, F64)
+_SIGNS = {
+    "fadd": "+",
+    "fsub": "-",
+    "fmul": "*",
+    "fdiv": "/",
+    "sdiv": "/",
+    "srem": "%",
+    "ashr": ">>",
+}
+_UNSIGNED = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "udiv": "/",
+    "urem": "%",
+    "shl": "<<",
+    "lshr": ">>",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+}
+_LOGIC = {"and": "&", "mul": "&", "or": "|", "xor": "!=", "add": "!=", "sub": "!="}
+_RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+@dataclass(frozen=True)
+class Pointer(Value):
+    """An element of an array that has a name: no language but C adds to pointers."""
+
+    space: str = ""  # "buffer", "shared", "private" or "table"
+    index: Value | None = None
+
+
+class TextBuilder(DeviceBuilder):
+    """One kernel as text; `types` has the words of the language for LLVM's types."""
+
+    types: ClassVar[dict[str, str]]
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work.name, [])
+        self.work = work
+        self.lines = []
+        self.heads: list[str] = []  # declarations before the first statement
+        self.globals: list[str] = []  # and outside of the function
+        self.depth = 1
+        self._known: dict[Any, Value] = {}
+
+    # -- text ------------------------------------------------------------------------
+
+    def emit(self, line: str) -> None:
+        self.lines.append("  " * self.depth + line)
+
+    def define(self, kind: str, line: str) -> Value:
+        self._count += 1
+        name = f"v{self._count}"
+        self.emit(self.declaration(name, kind, line, fixed=True))
+        return Value(name, kind)
+
+    def fresh(self, letter: str) -> str:
+        """A name that no other value has."""
+        self._count += 1
+        return f"{letter}{self._count}"
+
+    def once(self, key: Any, make: Any) -> Any:
+        """What is declared before the first statement, and but once."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+    def ret(self, x: Value | None = None) -> None:
+        assert x is None, "a kernel returns nothing"
+
+    # -- what dialects say -----------------------------------------------------------
+
+    @abstractmethod
+    def declaration(self, name: str, kind: str, value: str, fixed: bool) -> str:
+        """A statement that gives a value a name."""
+
+    @abstractmethod
+    def unsigned(self, x: Value) -> str:
+        """A signed integer as an unsigned one of the same width."""
+
+    @abstractmethod
+    def signed(self, kind: str, text: str) -> str:
+        """And back, with the bits that its kind has."""
+
+    @abstractmethod
+    def number(self, kind: str, value: Any) -> str:
+        """A literal."""
+
+    @abstractmethod
+    def chosen(self, condition: Value, x: Value, y: Value) -> str:
+        """x where a condition holds, else y."""
+
+    @abstractmethod
+    def is_nan(self, x: Value) -> str:
+        """Whether a float is none."""
+
+    # -- constants and arithmetic ----------------------------------------------------
+
+    def constant(self, kind: str, value: Any) -> Value:
+        return Value(self.number(kind, value), kind)
+
+    def i64(self, value: int) -> Value:
+        return Value(self.number("i64", int(value)), "i64")
+
+    def binary(self, op: str, x: Value, y: Value) -> Value:
+        kind, a, b = x.type, x.name, y.name
+        if kind == I1:
+            return self.define(kind, f"{a} {_LOGIC[op]} {b}")
+        if op == "frem":
+            return self.define(kind, self.float_remainder(x, y))
+        if op in _SIGNS:
+            right = self.shift(y) if op == "ashr" else b
+            return self.define(kind, f"{a} {_SIGNS[op]} {right}")
+        right = self.shift(y) if op in ("shl", "lshr") else self.unsigned(y)
+        text = f"{self.unsigned(x)} {_UNSIGNED[op]} {right}"
+        return self.define(kind, self.signed(kind, text))
+
+    def shift(self, y: Value) -> str:
+        """How far bits are moved."""
+        return self.unsigned(y)
+
+    @abstractmethod
+    def float_remainder(self, x: Value, y: Value) -> str:
+        """C's fmod."""
+
+    def fneg(self, x: Value) -> Value:
+        return self.define(x.type, f"-{x.name}")
+
+    def compare(self, how: str, x: Value, y: Value) -> Value:
+        if x.type in FLOATS:
+            return self.define(I1, self._compared(how, x, y))
+        if x.type == I1:
+            one, zero = self.constant("i32", 1), self.constant("i32", 0)
+            x, y = self.select(x, one, zero), self.select(y, one, zero)
+            how = how if how in ("eq", "ne") else "s" + how[1:]
+        plain = how in ("eq", "ne") or how[0] == "s"
+        sign = _RELATIONS[how if how in _RELATIONS else how[1:]]
+        a, b = (x.name, y.name) if plain else (self.unsigned(x), self.unsigned(y))
+        return self.define(I1, f"{a} {sign} {b}")
+
+    def _compared(self, how: str, x: Value, y: Value) -> str:
+        a, b = x.name, y.name
+        if how == "uno":
+            both = x.name == y.name
+            return self.is_nan(x) if both else f"{self.is_nan(x)} || {self.is_nan(y)}"
+        if how == "one":
+            return f"({a} < {b}) || ({a} > {b})"
+        return f"{a} {_RELATIONS[how[1:]]} {b}"
+
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        return self.define(x.type, self.chosen(condition, x, y))
+
+    def bitcast(self, x: Value, kind: str) -> Value:
+        return self.convert("bitcast", x, kind)
+
+    def sequence(self, kind: str, count: int) -> Value:
+        raise AssertionError("no lanes on a device")
+
+    def call(self, name: str, kind: str, arguments: Sequence[Value]) -> Value | None:
+        raise AssertionError(f"a device has no function {name}")
+
+    # -- memory ----------------------------------------------------------------------
+
+    def buffer(self, k: int) -> Value:
+        return Pointer(f"b{k}", PTR, "buffer")
+
+    def offset(self, pointer: Value, index: Value, kind: str) -> Value:
+        assert isinstance(pointer, Pointer)
+        if pointer.index is not None:
+            index = self.add(pointer.index, index)
+        return Pointer(pointer.name, PTR, pointer.space, index)
+
+    def load(self, kind: str, pointer: Value, align: int = 0) -> Value:
+        assert isinstance(pointer, Pointer)
+        place = pointer.index.name if pointer.index else "0"
+        return self.define(kind, self.element(kind, pointer, place))
+
+    @abstractmethod
+    def element(self, kind: str, pointer: Pointer, place: str) -> str:
+        """What is read there."""
+
+    def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
+        own = Value(self.fresh("g"), kind)
+        zero = self.number(kind, 0)
+        self.emit(self.declaration(own.name, kind, zero, fixed=False))
+        with self.when(condition):
+            self.emit(f"{own.name} = {self.load(kind, pointer).name};")
+        return own
+
+    def table(self, name: str, entries: Sequence[float]) -> Value:
+        self.once(name, lambda: self.globals.append(self.listed(name, entries)))
+        return Pointer(name, PTR, "table")
+
+    @abstractmethod
+    def listed(self, name: str, entries: Sequence[float]) -> str:
+        """The declaration of a table of float64."""
+
+    # -- control ---------------------------------------------------------------------
+
+    @contextmanager
+    def loop(
+        self, start: Value, stop: Value, step: Value, carried: Sequence[Value] = ()
+    ) -> Iterator[Loop]:
+        names = [Value(self.fresh("c"), x.type) for x in carried]
+        for own, x in zip(names, carried, strict=True):
+            self.emit(self.declaration(own.name, own.type, x.name, fixed=False))
+        index = Value(self.fresh("i"), start.type)
+        head = self.declaration(index.name, index.type, start.name, fixed=False)
+        moved = f"{index.name} < {stop.name}; {index.name} += {step.name}"
+        self.emit(f"for ({head} {moved}) {{")
+        self.depth += 1
+        made = Loop(index, list(names))
+        yield made
+        pairs = zip(names, made.after, strict=True)
+        changed = [(own, x) for own, x in pairs if own.name != x.name]
+        variables = {own.name for own, _ in changed}
+        after = [  # all at once: one may be what another was
+            self.define(x.type, x.name) if x.name in variables else x
+            for _, x in changed
+        ]
+        for (own, _), x in zip(changed, after, strict=True):
+            self.emit(f"{own.name} = {x.name};")
+        self.depth -= 1
+        self.emit("}")
+        made.values = list(names)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        self.emit(f"if ({condition.name}) {{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.emit("}")
