@@ -1,4 +1,4 @@
-"""How often examples of each class are taken for which class."""
+"""The confusion matrix: counts of examples by their class and the one predicted."""
 
 from __future__ import annotations
 
