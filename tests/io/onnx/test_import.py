@@ -175,6 +175,8 @@ ROWS: list[Row] = [
     row("LSTM", f(5, 2, 3), f(1, 16, 3), f(1, 16, 4), f(1, 32), outputs=3),
     row("LSTM", f(5, 2, 3), f(2, 16, 3), f(2, 16, 4), f(2, 32), None, f(2, 2, 4),
         f(2, 2, 4), outputs=3, direction="bidirectional", hidden_size=4),
+    row("LSTM", f(1, 2, 3), f(1, 16, 3), f(1, 16, 4), f(1, 32), None, f(1, 2, 4),
+        f(1, 2, 4), outputs=3),
     row("GRU", f(5, 2, 3), f(1, 12, 3), f(1, 12, 4), f(1, 24), outputs=2),
     row("GRU", f(5, 2, 3), f(1, 12, 3), f(1, 12, 4), f(1, 24), outputs=2,
         linear_before_reset=1),

@@ -209,5 +209,8 @@ def _over_time(
         kept = [td.where(goes, a, b) for a, b in zip(new, state, strict=True)]
         return tuple(kept), td.where(goes, new[0], number(new[0], 0))
 
+    if projected.type.shape[0] == 1:  # as in a stream: weights are read as they lie
+        ends, y = run(tuple(start), (projected[0], steps[0]))
+        return ends, td.expand_dims(y, 0)
     last, ys = td.scan(run, tuple(start), (projected, steps), reverse=back)
     return last, ys
