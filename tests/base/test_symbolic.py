@@ -21,12 +21,14 @@ from treadle.base.symbolic import (
     call,
     compiled,
     counted,
+    forms,
     gcd,
     guards_of,
     least,
     most,
     whole,
 )
+from treadle.base.symbolic.bounds import Bounds
 
 ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
@@ -132,6 +134,31 @@ def test_equal_sizes_are_one_from_there_on() -> None:
     assert n == m
     assert (n - m + 0) == 0 and len(trace.guards) == 1
     assert compiled(trace, [n * m])([8, 9]) is None
+
+
+HOW = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+HOW |= {"==": operator.eq, "!=": operator.ne}
+FACTORS = st.sampled_from([-5, -3, -2, -1, 1, 2, 3, 5])
+GUARD = st.tuples(FACTORS, st.integers(-40, 40), st.sampled_from([*HOW]), st.booleans())
+
+
+@given(st.lists(GUARD, max_size=4))
+def test_guards_of_one_symbol_are_one_test(
+    guards: list[tuple[int, int, str, bool]],
+) -> None:
+    bounds, others = Bounds(), []
+    for factor, more, sign, holds in guards:
+        form = forms.total(forms.whole(more), forms.atom(0), factor)
+        if not bounds.take(form, sign, holds):
+            others.append((factor, more, sign, holds))
+    text = bounds.test("n") or "False"
+
+    def serves(every: list[tuple[int, int, str, bool]], n: int) -> bool:
+        return all(HOW[sign](f * n + m, 0) == holds for f, m, sign, holds in every)
+
+    for n in range(-50, 50):
+        alone = not eval(text, {"n": n})
+        assert (alone and serves(others, n)) == serves(guards, n)
 
 
 def test_speed_alone_may_be_left_aside() -> None:

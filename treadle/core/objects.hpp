@@ -25,7 +25,7 @@ class Ref {
   Ref() = default;
   explicit Ref(PyObject* owned) : x_(owned) {}
   Ref(Ref&& other) noexcept : x_(other.release()) {}
-  Ref(const Ref&) = delete;
+  Ref(const Ref& other) : x_(Py_XNewRef(other.x_)) {}
   Ref& operator=(const Ref&) = delete;
   Ref& operator=(Ref&& other) noexcept {
     PyObject* before = std::exchange(x_, other.release());

@@ -105,6 +105,43 @@ PyObject* program(PyObject*, PyObject* args) {
   return made;
 }
 
+// A program that differs from another one in the numbers of its size alone: a tuple of
+// addresses that stay, table, shifts, records and offsets, and the shapes of its results.
+PyObject* program_like(PyObject*, PyObject* args) {
+  PyObject *like, *numbers, *shapes, *kept;
+  long long arena, scratch;
+  if (!PyArg_ParseTuple(args, "O!O!O!LLO", program_type, &like, &PyTuple_Type, &numbers,
+                        &PyList_Type, &shapes, &arena, &scratch, &kept))
+    return nullptr;
+  auto own = std::make_unique<Program>(*reinterpret_cast<ProgramObject*>(like)->program);
+  std::vector<int64_t>* const into[] = {&own->addresses, &own->table, &own->shifts,
+                                        &own->records, &own->offsets};
+  constexpr Py_ssize_t count = sizeof into / sizeof *into;
+  own->kept = Ref::to(kept);
+  const auto results = static_cast<Py_ssize_t>(own->results.size());
+  if (PyTuple_GET_SIZE(numbers) != count || PyList_GET_SIZE(shapes) != results)
+    return PyErr_BadArgument(), nullptr;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    const size_t before = into[k]->size();
+    if (!read(PyTuple_GET_ITEM(numbers, k), *into[k])) return nullptr;
+    if (into[k]->size() != before) return PyErr_BadArgument(), nullptr;
+  }
+  own->arena = arena;
+  own->scratch = scratch;
+  for (Py_ssize_t k = 0; k < results; k++) {
+    PyObject* shape = PyList_GET_ITEM(shapes, k);
+    auto& into_shape = own->results[static_cast<size_t>(k)].shape;
+    if (!PyTuple_Check(shape)) return PyErr_BadArgument(), nullptr;
+    into_shape.clear();
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(shape); j++)
+      into_shape.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, j)));
+  }
+  if (PyErr_Occurred()) return nullptr;
+  PyObject* made = program_type->tp_alloc(program_type, 0);
+  if (made) reinterpret_cast<ProgramObject*>(made)->program = own.release();
+  return made;
+}
+
 // An array of a type over memory, which `base` holds; its own memory without one.
 PyObject* array_over(PyObject* dtype, const std::vector<npy_intp>& shape, void* data,
                      PyObject* base) {
@@ -277,6 +314,29 @@ PyObject* plan(PyObject*, PyObject* args) {
     own->numbers.push_back({static_cast<size_t>(place), Ref::to(number)});
   }
   if (!read_settled(cuts, own->cuts) || !read_settled(values, own->values)) return nullptr;
+  PyObject* made = plan_type->tp_alloc(plan_type, 0);
+  if (made) reinterpret_cast<PlanObject*>(made)->plan = own.release();
+  return made;
+}
+
+// A plan that differs from another one in its programs alone, and notes nothing of how its
+// values are made.
+PyObject* plan_like(PyObject*, PyObject* args) {
+  PyObject *like, *programs;
+  if (!PyArg_ParseTuple(args, "O!O!", plan_type, &like, &PyList_Type, &programs))
+    return nullptr;
+  Plan* from = reinterpret_cast<PlanObject*>(like)->plan;
+  if (!from || PyList_GET_SIZE(programs) != static_cast<Py_ssize_t>(from->parts.size()))
+    return PyErr_BadArgument(), nullptr;
+  auto own = std::make_unique<Plan>(*from);
+  for (size_t k = 0; k < own->parts.size(); k++) {
+    PyObject* program = PyList_GET_ITEM(programs, static_cast<Py_ssize_t>(k));
+    if (Py_TYPE(program) != program_type) return PyErr_BadArgument(), nullptr;
+    own->parts[k].program = Ref::to(program);
+  }
+  own->key = Ref::to(Py_None);
+  own->leaves = Ref::to(Py_None);
+  own->numbers.clear();
   PyObject* made = plan_type->tp_alloc(plan_type, 0);
   if (made) reinterpret_cast<PlanObject*>(made)->plan = own.release();
   return made;
@@ -552,6 +612,9 @@ PyType_Spec plan_spec = {
 PyMethodDef run_functions[] = {
     {"bind_run", bind_run, METH_O, "bind_run(Variable): whose versions runs assign."},
     {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch, kept)"},
+    {"program_like", program_like, METH_VARARGS,
+     "program_like(program, numbers, shapes, arena, scratch, kept)"},
+    {"plan_like", plan_like, METH_VARARGS, "plan_like(plan, programs)"},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,

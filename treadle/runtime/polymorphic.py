@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.core import native
 from treadle.graph.extents import Open, family_of
 from treadle.graph.look import Look
 from treadle.graph.variable import Variable
@@ -127,7 +128,9 @@ class _Family:
             found.values = values._replace(noted=None)
             found.once = any(carried for _, _, carried in values.nodes)
         small = small_programs(found.parts)
-        if small:
+        if small and plan.small is not None:
+            found.small = native.plan_like(plan.small, small)
+        elif small:
             found.small = at_once(found, small, self.nodes)
         return found
 

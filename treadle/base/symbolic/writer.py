@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from treadle.base.symbolic import forms
+from treadle.base.symbolic.bounds import Bounds
 from treadle.base.symbolic.forms import Form
 from treadle.base.symbolic.integers import Symbolic, SymbolicTrace
 from treadle.base.symbolic.numbers import SymbolicNumber
@@ -13,6 +15,7 @@ from treadle.base.symbolic.numbers import SymbolicNumber
 __all__ = ["Evaluate", "compiled"]
 
 Evaluate = Callable[[Sequence[int]], "list[Any] | None"]
+Guard = tuple[Form, str, bool]
 
 
 def compiled(
@@ -42,12 +45,14 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
         self.objects: dict[str, Any] = {}
+        self._named: dict[str, str] = {}  # by texts
+        self._functions: dict[Any, str] = {}
 
     def function(self, wanted: Iterable[Any], guards: str) -> Evaluate:
         """The function of all lines."""
         loose = self.trace.loose if guards == "bits" else ()
         every = [x for x in self.trace.guards if x not in loose]
-        for difference, sign, holds in every if guards != "none" else ():
+        for difference, sign, holds in self.within(every if guards != "none" else []):
             word = "not " if holds else ""
             text = self.form(difference)
             self.lines.append(f"if {word}({text} {sign} 0): return None")
@@ -65,6 +70,31 @@ class _Writer:
 
         return checked
 
+    def within(self, guards: Sequence[Guard]) -> list[Guard]:
+        """Write between what each symbol has to be, and which values it has not: sizes
+        of other programs end here. The guards that say more are left.
+        """
+        bounds: dict[int, Bounds] = {}
+        others = []
+        for guard in guards:
+            symbol = self.symbol(guard[0])
+            own = bounds.setdefault(symbol, Bounds()) if symbol is not None else None
+            if own is None or not own.take(*guard):
+                others.append(guard)
+        for symbol, own in bounds.items():
+            test = own.test(self.atom(symbol))
+            if test:
+                self.lines.append(f"if {test}: return None")
+        return others
+
+    def symbol(self, form: Form) -> int | None:
+        """The one symbol of a form that is so many times it and a number."""
+        atoms = [m for m, _ in form if m]
+        if len(atoms) != 1 or len(atoms[0]) != 1:
+            return None
+        (number,) = atoms[0]
+        return number if self.trace.definitions[number][0] == "symbol" else None
+
     def value(self, x: Any) -> str:
         """The text of a value."""
         if type(x) is Symbolic:
@@ -72,16 +102,22 @@ class _Writer:
         return x.write(self) if type(x) is SymbolicNumber else self.object(x)
 
     def object(self, x: Any) -> str:
-        """A name for something that the function reads."""
+        """A name for something that the function reads; equal functions have one."""
         name = f"c{len(self.objects)}"
+        if callable(x):
+            of = getattr(x, "__func__", x), getattr(x, "__self__", None)
+            with suppress(TypeError):  # what cannot be a key
+                name = self._functions.setdefault(of, name)
         self.objects[name] = x
         return name
 
     def named(self, key: Any, text: str) -> str:
         """A name for the value of a text, which is computed once."""
         if key not in self.names:
-            self.names[key] = f"t{len(self.names)}"
-            self.lines.append(f"{self.names[key]} = {text}")
+            if text not in self._named:
+                self._named[text] = f"t{len(self._named)}"
+                self.lines.append(f"{self._named[text]} = {text}")
+            self.names[key] = self._named[text]
         return self.names[key]
 
     def form(self, form: Form) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from treadle.engines.early import Listener
 
 if TYPE_CHECKING:
-    from treadle.engines.native.execution.linked import Linked, Piece
+    from treadle.engines.native.execution.linked import Linked
+    from treadle.engines.native.execution.pieces import Piece
 
 __all__ = ["Cuts"]
 
@@ -21,8 +22,8 @@ class Cuts:
         self, linked: Linked, listener: Listener, found: Mapping[int, Any]
     ) -> None:
         self.linked, self.listener = linked, listener
-        buffer = {number: n for number, n, _ in linked.program.results}
-        written = linked.program.written_by
+        buffer = {number: n for number, n, _ in linked.interface.results}
+        written = (linked.first or linked).program.written_by  # of all sizes
         own, listener.results = listener.results, {}  # programs of bodies make others
         self.waiting: list[tuple[int, int, dict[int, Any]]] = []
         for k, group in enumerate(listener.groups):

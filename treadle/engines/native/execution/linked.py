@@ -71,6 +71,7 @@ class Linked:
         self.plain = program  # with its steps in order
         self.interface = Interface.of(program)
         self.first: Linked | None = None  # that this one is for other sizes
+        self.model: Any = None  # a small one of those for other sizes
         self.whole: Callable[[], Program] = lambda: program
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()

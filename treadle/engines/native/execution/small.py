@@ -53,11 +53,38 @@ def small(linked: Linked) -> Any:
         return None
     if any(own.orders) or any(own.laid):
         return None
+    if any(isinstance(t, TupleType) or t.nbytes > RESULT for _, _, t in own.results):
+        return None
+    return _like(linked, scratch) or _made(linked, scratch)
+
+
+def _like(linked: Linked, scratch: int) -> Any:
+    """A program by one for another size, from which it differs in numbers alone."""
+    first = linked.first
+    if first is None or first.model is None:
+        return None
+    results = linked.interface.results
+    if any(n in linked.constants for _, n, _ in results):
+        return None
+    numbers = (
+        linked.fixed,
+        linked.table,
+        linked.shifts,
+        linked.records.reshape(-1),
+        linked.plan.table[linked.places],
+    )
+    shapes = [t.shape for _, _, t in results]
+    kept = linked.functions, linked.constants  # what addresses lead to
+    sizes = linked.plan.size, scratch
+    return native.program_like(first.model, numbers, shapes, *sizes, kept)
+
+
+def _made(linked: Linked, scratch: int) -> Any:
+    """A program by all that the core reads of it."""
+    own = linked.interface
     over = dict(own.shared)
     results = []
     for number, n, t in own.results:
-        if isinstance(t, TupleType) or t.nbytes > RESULT:
-            return None
         argument, copy = over.get(n, -1), linked.copies.get(n, -1)
         constant = linked.constants.get(n)
         results.append((number, n, argument, copy, t.shape, t.dtype, constant))
@@ -73,5 +100,9 @@ def small(linked: Linked) -> Any:
         linked.plan.table[linked.places],
     )
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
-    kept = linked.functions, linked.constants  # what addresses lead to
-    return native.program(as_numbers, results, linked.plan.size, scratch, kept)
+    kept = linked.functions, linked.constants
+    sizes = linked.plan.size, scratch
+    made = native.program(as_numbers, results, *sizes, kept)
+    if linked.first is not None:
+        linked.first.model = made
+    return made
