@@ -215,6 +215,39 @@ def test_torchs_word_for_open_dimensions(tmp_path: Path) -> None:
     assert td.from_onnx(path).inputs[0].shape == ("x_0", 3)
 
 
+class Dim:
+    """What stands for a dimension in torch: it has a name."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+
+AUTO = type("Hint", (), {"type": "_DimHintType.AUTO"})()
+STATIC = type("Hint", (), {"type": "_DimHintType.STATIC"})()
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({"x": {0: Dim("batch")}}, ("batch", 3)),
+        ({"x": {0: "rows", 1: None}}, ("rows", 3)),
+        ({"x": (AUTO, STATIC)}, ("x_0", 3)),
+        (({0: Dim("n")},), ("n", 3)),
+        ([[Dim("n"), 3]], ("n", 3)),
+        ((None,), (4, 3)),
+        ({"x": None}, (4, 3)),
+    ],
+)
+def test_the_words_of_torchs_newer_exporter(
+    said: Any, want: tuple[Any, ...], tmp_path: Path
+) -> None:
+    path, x = tmp_path / "m.onnx", np.ones((4, 3), np.float32)
+    td.to_onnx(nn.Linear(3, 2), path, x, inputs=["x"], dynamic_shapes=said)
+    assert td.from_onnx(path).inputs[0].shape == want
+    with pytest.raises(td.ArgumentError, match="2 entries for 1 inputs"):
+        td.to_onnx(nn.Linear(3, 2), path, x, dynamic_shapes=(None, None))
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     n=st.integers(1, 3),

@@ -17,7 +17,7 @@ from treadle.base.errors import ArgumentError
 from treadle.base.extras import extra
 from treadle.io.onnx.writer import Writer
 
-__all__ = ["Axes", "Opened", "extents_of", "join", "named", "shape_at"]
+__all__ = ["Axes", "Opened", "by_axis", "extents_of", "join", "named", "shape_at"]
 
 Axes = dict[str, dict[int, str]]
 
@@ -41,6 +41,28 @@ def named(dynamic: Any, inputs: Sequence[str]) -> Axes:
             for k, d in pairs
         }
     return axes
+
+
+def by_axis(shapes: Any, inputs: Sequence[str]) -> dict[str, dict[int, Any]]:
+    """What torch's `dynamic_shapes` says, as `dynamic` does: dicts of axes, or an entry
+    for each dimension, by input or in their order; None and numbers are closed.
+    """
+    if not isinstance(shapes, Mapping):
+        if len(shapes) != len(inputs):
+            raise ArgumentError(
+                f"dynamic_shapes has {len(shapes)} entries for {len(inputs)} inputs"
+            ).located("to_onnx")
+        shapes = dict(zip(inputs, shapes, strict=True))
+    found: dict[str, dict[int, Any]] = {}
+    for name, dims in shapes.items():
+        entries = dims.items() if isinstance(dims, Mapping) else enumerate(dims or ())
+        for k, d in entries:
+            hint = repr(getattr(d, "type", d))  # of torch's Dim.AUTO and its like
+            if d is None or isinstance(d, int) or "STATIC" in hint:
+                continue
+            plain = isinstance(d, str) or hasattr(d, "__name__")
+            found.setdefault(name, {})[int(k)] = d if plain else f"{name}_{k}"
+    return found
 
 
 def extents_of(

@@ -18,7 +18,15 @@ from treadle.graph.variable import Placeholder
 from treadle.io.atomic import write_atomically
 from treadle.io.files import PathLike, guarded
 from treadle.io.onnx import exports_elements, exports_structure
-from treadle.io.onnx.dynamic import Axes, Opened, extents_of, join, named, shape_at
+from treadle.io.onnx.dynamic import (
+    Axes,
+    Opened,
+    by_axis,
+    extents_of,
+    join,
+    named,
+    shape_at,
+)
 from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
 from treadle.io.onnx.writer import Writer
 from treadle.runtime.computation import Computation
@@ -38,16 +46,17 @@ def to_onnx(
     metadata: Mapping[str, str] | None = None,
     dynamic: Mapping[str, Any] | None = None,
     dynamic_axes: Mapping[str, Any] | None = None,
+    dynamic_shapes: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> None:
     """Write a computation as an ONNX file, or a network or function with examples.
 
     Placeholders become inputs by their names, Variables weights by theirs. For a
     network or function, inputs are of the shapes and dtypes of the examples and have
     the names `inputs`, or "x0", "x1", ... Shapes are those of the examples but for the
-    dimensions that `dynamic` names, by input and axis; `dynamic_axes` is torch's word
-    for it. The file is checked by onnx and written whole or not at all. Raises
-    ModelFileError with all ops that ONNX has no way to say, or with what keeps a
-    dimension from being open.
+    dimensions that `dynamic` names, by input and axis; `dynamic_axes` and
+    `dynamic_shapes` are what torch's two exporters call it. The file is checked by onnx
+    and written whole or not at all. Raises ModelFileError with all ops that ONNX has no
+    way to say, or with what keeps a dimension from being open.
 
     >>> import tempfile
     >>> import treadle as td
@@ -63,8 +72,10 @@ def to_onnx(
     ...     td.from_onnx(f"{folder}/m.onnx").inputs[0].shape
     ('batch', 3)
     """
-    open_ = dynamic if dynamic is not None else dynamic_axes
     names = _names(what, examples, inputs)
+    open_ = dynamic if dynamic is not None else dynamic_axes
+    if open_ is None and dynamic_shapes is not None:
+        open_ = by_axis(dynamic_shapes, names)
     types = {n: as_tensor(x).type for n, x in zip(names, examples, strict=True)}
     axes = named(open_ or {}, names)
     if axes:
