@@ -231,3 +231,43 @@ def test_tensorboard_reads_it(tmp_path: Path) -> None:
         log.scalar("train/loss", 0.25, 1)
     board = events.EventAccumulator(str(tmp_path)).Reload()
     assert [e.value for e in board.Scalars("train/loss")] == [1.0, 0.25]
+
+
+def test_hyperparameters_are_logged_for_the_table_of_runs(tmp_path: Path) -> None:
+    model = td.Model(td.nn.Linear(2, 1), "mse", td.optim.SGD(lr=0.1))
+    x = np.ones((16, 2), np.float32)
+    chosen = {"lr": 0.1, "name": "<sgd>", "big": True, "n": np.int64(3)}
+    board = td.train.TensorBoard(tmp_path, hparams=chosen)
+    model.fit(
+        x, x[:, :1], epochs=2, verbose=0, validation_split=0.25, callbacks=[board]
+    )
+    (path,) = tmp_path.glob("events*")
+    entries = list(td.io.read_events(path))
+    assert [(e.kind, e.value) for e in entries] == [
+        ("hparams", {"lr": 0.1, "name": "<sgd>", "big": True, "n": 3.0})
+    ]
+    with (
+        td.io.EventWriter(tmp_path) as log,
+        pytest.raises(td.ArgumentError, match="lr"),
+    ):
+        log.hparams({"lr": [0.1]})
+
+
+def test_tensorboard_reads_hyperparameters_with_their_metrics(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2 as plugin
+
+    with td.io.EventWriter(tmp_path) as log:
+        log.hparams({"lr": 0.1, "name": "sgd"}, ["loss", "validation:loss"], group="a")
+        log.end_hparams()
+    board = EventAccumulator(str(tmp_path)).Reload()
+    content = board.PluginTagToContent("hparams")
+    data = {tag: plugin.HParamsPluginData.FromString(x) for tag, x in content.items()}
+    start = data["_hparams_/session_start_info"].session_start_info
+    assert start.hparams["lr"].number_value == 0.1 and start.group_name == "a"
+    metrics = data["_hparams_/experiment"].experiment.metric_infos
+    assert [(m.name.group, m.name.tag) for m in metrics] == [
+        ("", "loss"), ("validation", "loss"),
+    ]  # fmt: skip
+    assert data["_hparams_/session_end_info"].session_end_info.status == 1

@@ -155,6 +155,9 @@ def test_the_picture_has_every_value(tmp_path: Path) -> None:
     drawn = [e for e in root.iter() if e.tag.endswith("title")]
     assert len(drawn) == len(report.occupancy.stays)
     assert "td.erf" in picture.svg and picture.svg.count("<polyline") == 1
+    words = [e.text or "" for e in root.iter() if e.tag.endswith("text")]
+    legend = [line for line in words if "a value" in line]
+    assert 1 <= len(legend) <= 7 and any("td.erf" in line for line in legend)
     assert td.show_memory(td.constant(1.0)).svg.startswith("<svg")
     with pytest.raises(td.ArgumentError):
         td.show_memory(report, optimizer=td.optim.SGD())

@@ -27,12 +27,19 @@ class TensorBoard(Callback):
     are drawn over the number of steps made. A training that goes on from a snapshot
     takes back what was logged after that.
 
+    `hparams` are the hyperparameters of the run (numbers, strings, bools), for
+    TensorBoard's table of runs by their losses and metrics.
+
     >>> TensorBoard("runs/first", every=10).every
     10
     """
 
     def __init__(
-        self, folder: PathLike, every: int | None = None, histograms: int = 0
+        self,
+        folder: PathLike,
+        every: int | None = None,
+        histograms: int = 0,
+        hparams: Mapping[str, Any] | None = None,
     ) -> None:
         if (every is not None and every < 1) or histograms < 0:
             raise ArgumentError(
@@ -40,11 +47,21 @@ class TensorBoard(Callback):
                 f"{every} and {histograms}"
             )
         self.folder, self.every, self.histograms = Path(folder), every, histograms
+        self.hparams = hparams
         self._logs: dict[str, EventWriter] = {}
         self._resumed: int | None = None  # the steps made before, by a snapshot
 
     def on_train_begin(self) -> None:
         self._resumed = None
+        if self.hparams is not None:
+            names = ["loss", *(metric.name for metric in self.model.metrics)]
+            runs = ["train"] + ["validation"] * (self.fit.validation is not None)
+            metrics = [f"{run}:{name}" for run in runs for name in names]
+            self._log("").hparams(self.hparams, metrics)
+
+    def on_train_end(self) -> None:
+        if self.hparams is not None:
+            self._log("").end_hparams()
 
     def on_batch_end(self, batch: int, logs: Logs) -> None:
         if self.every is not None and self.fit.steps % self.every == 0:

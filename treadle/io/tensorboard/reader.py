@@ -9,6 +9,7 @@ from treadle.base.errors import ModelFileError
 from treadle.io.files import PathLike
 from treadle.io.protobuf import decode
 from treadle.io.source import Buffer, opened
+from treadle.io.tensorboard.hparams import PLUGIN, values_of
 from treadle.io.tensorboard.record import records
 from treadle.io.tensorboard.schema import EVENTS
 
@@ -57,7 +58,10 @@ def _entries(event: dict[str, Any]) -> Iterator[LogEntry]:
         yield LogEntry("graph", "", step, wall, graph.get("node", []))
     for value in event.get("summary", {}).get("value", ()):
         name = value.get("tag", "")
-        plugin = value.get("metadata", {}).get("plugin_data", {}).get("plugin_name")
+        noted = value.get("metadata", {}).get("plugin_data", {})
+        plugin = noted.get("plugin_name")
+        if plugin == PLUGIN and (values := values_of(noted.get("content", b""))):
+            yield LogEntry("hparams", name, step, wall, values)
         if plugin == "text" and "string_val" in value.get("tensor", {}):
             words = b"\n".join(value["tensor"]["string_val"]).decode(errors="replace")
             yield LogEntry("text", name, step, wall, words)

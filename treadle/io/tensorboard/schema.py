@@ -49,7 +49,32 @@ EVENTS: Schema = {
         5: ("content_type", "string"),
     },
     "Metadata": {1: ("plugin_data", "Plugin")},
-    "Plugin": {1: ("plugin_name", "string")},
+    "Plugin": {1: ("plugin_name", "string"), 2: ("content", "bytes")},
+    "HParams": {
+        1: ("version", "int64"),
+        2: ("experiment", "Experiment"),
+        3: ("session_start_info", "SessionStart"),
+        4: ("session_end_info", "SessionEnd"),
+    },
+    "Experiment": {
+        3: ("time_created_secs", "double"),
+        4: ("hparam_infos", "HParamInfo*"),
+        5: ("metric_infos", "MetricInfo*"),
+    },
+    "HParamInfo": {1: ("name", "string"), 4: ("type", "enum")},
+    "MetricInfo": {1: ("name", "MetricName")},
+    "MetricName": {1: ("group", "string"), 2: ("tag", "string")},
+    "SessionStart": {
+        1: ("hparams", "Any{}"),
+        4: ("group_name", "string"),
+        5: ("start_time_secs", "double"),
+    },
+    "SessionEnd": {1: ("status", "enum"), 2: ("end_time_secs", "double")},
+    "Any": {
+        2: ("number_value", "double"),
+        3: ("string_value", "string"),
+        4: ("bool_value", "bool"),
+    },
     "Tensor": {
         1: ("dtype", "enum"),
         2: ("tensor_shape", "Shape"),

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from treadle.base.errors import ModelFileError, RunError
 from treadle.base.locks import lock
 from treadle.io.files import PathLike, guarded
 from treadle.io.protobuf import encode
-from treadle.io.tensorboard import summary
+from treadle.io.tensorboard import hparams, summary
 from treadle.io.tensorboard.graph import graph_def
 from treadle.io.tensorboard.record import framed
 from treadle.io.tensorboard.schema import EVENTS
@@ -75,6 +76,30 @@ class EventWriter:
     def text(self, name: str, words: str, step: int) -> None:
         """Text, shown as Markdown."""
         self._summary(name, summary.text(words), step)
+
+    def hparams(
+        self,
+        values: Mapping[str, Any],
+        metrics: Iterable[str] = (),
+        group: str = "",
+    ) -> None:
+        """The hyperparameters of a run (numbers, strings, bools), for the table that
+        compares runs by `metrics`: names of scalars, with the folder below that they
+        are logged in before a colon, as in "validation:loss". Runs of one `group` are
+        averaged. Raises ArgumentError for other values.
+
+        >>> import tempfile, treadle as td
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with td.io.EventWriter(folder) as log:
+        ...         log.hparams({"lr": 0.1, "optimizer": "adam"}, ["loss"])
+        ...     [e.value for e in td.io.read_events(log.path) if e.kind == "hparams"]
+        [{'lr': 0.1, 'optimizer': 'adam'}]
+        """
+        self._write({"summary": {"value": hparams.started(values, metrics, group)}})
+
+    def end_hparams(self) -> None:
+        """The run of these hyperparameters came to its end."""
+        self._write({"summary": {"value": [hparams.finished()]}})
 
     def graph(self, y: Any) -> None:
         """The graph of a tensor or of a tree of them, by modules; nothing is run."""
