@@ -147,14 +147,35 @@ class DataParallel:
     def state_dict(self) -> dict[str, Array]:
         """The optimizer's states and the count of updates, between two updates. Where
         states are sharded, all ranks call this at once, and have those of all."""
+        state = self._state()
+        return state if self._shards is None else self._shards.gathered(state)
+
+    def state_part(self) -> dict[str, Array]:
+        """This rank's part of `state_dict()`, for a snapshot that all ranks write:
+        every state is in the part of one of them. No rank waits for others."""
+        state = self._state()
+        if self._shards is not None:
+            return self._shards.part(state)
+        return self.share_of(state)
+
+    def share_of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays that this rank writes of those that all have, of equal size."""
+        loads = [0] * self.communicator.size
+        found: dict[str, Array] = {}
+        for name, x in arrays.items():
+            rank = loads.index(min(loads))
+            loads[rank] += x.nbytes
+            if rank == self.communicator.rank:
+                found[name] = x
+        return found
+
+    def _state(self) -> dict[str, Array]:
         if self._made:
             raise ArgumentError(
                 f"{self._made} of this rank's {self._local} shards wait for an update",
                 hint="save where an update has ended, or call join() before",
             )
         state = self.optimizer.state_dict()
-        if self._shards is not None:
-            state = self._shards.gathered(state)
         return {**state, UPDATE: np.array(self.updates, np.int64)}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:

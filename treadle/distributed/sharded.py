@@ -173,6 +173,19 @@ class ShardedUpdate:
         ]
         return {k: x for k, x in state.items() if not k.startswith(tuple(others))}
 
+    def part(self, state: Mapping[str, Array]) -> dict[str, Array]:
+        """What this rank writes of the states that it has: its own parameters', and on
+        rank 0 what all have."""
+        own, keys = self.own(state), self.optimizer.reserved()
+        if self.comm.rank == 0:
+            return own
+        mine = tuple(
+            f"{keys[id(x.variable)]}/"
+            for x in self.layout.places
+            if id(x.variable) in keys and not x.variable.sparse
+        )
+        return {k: x for k, x in own.items() if k.startswith(mine)}
+
     def gathered(self, state: Mapping[str, Array]) -> dict[str, Array]:
         """The states of all ranks, on all of them."""
         own = self.own(state)

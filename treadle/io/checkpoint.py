@@ -7,10 +7,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,12 +19,19 @@ from treadle.io.atomic import sweep, sync_directory, temporary_name, write_atomi
 from treadle.io.files import PathLike, guarded, open_regular, read_json
 from treadle.io.tensors import load_arrays, save_arrays
 
-__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "Together",
+    "checkpoint_arrays",
+    "load_checkpoint",
+    "save_checkpoint",
+]
 
 Array = np.ndarray[Any, Any]
 
 _VERSION = 1
 _MANIFEST = "manifest.json"
+_PART = re.compile(r"[a-z_]{1,40}(\.\d{1,6})?")  # of one rank, where several wrote
 _NAME = re.compile(r"step-(\d{1,18})")
 _LARGEST_MANIFEST = 1 << 24
 
@@ -38,6 +45,15 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
+class Together(Protocol):
+    """Processes that write one snapshot, by number."""
+
+    rank: int
+
+    def messages(self, message: bytes) -> list[bytes]:
+        """What all of them say, by number."""
+
+
 def save_checkpoint(
     directory: PathLike,
     step: int,
@@ -45,34 +61,90 @@ def save_checkpoint(
     facts: Mapping[str, Any],
     *,
     keep: int = 2,
+    together: Together | None = None,
 ) -> Path:
     """Write snapshot `step` and drop all but the newest `keep`; raises ModelFileError.
 
     Parts are written and synced, then the manifest with their digests, then the folder
-    gets its name: a kill at any moment leaves every earlier snapshot as it was.
+    gets its name: a kill at any moment leaves every earlier snapshot as it was. Ranks
+    that write `together` give parts with arrays of their own each, into one folder that
+    all of them see; what one cannot write, none has written.
     """
     root = Path(directory)
     target = root / f"step-{step}"
+    if together is not None:
+        _save_together(target, step, parts, facts, keep, together)
+        return target
     with guarded(root, ModelFileError):
-        root.mkdir(parents=True, exist_ok=True)
-        if target.exists():  # replacing it could lose both
-            raise ModelFileError(f"{target}: this snapshot is already there")
-        for name in os.listdir(root):
-            owner = re.match(r"\.(step-\d+)\.tmp-", name)
-            for leftover in sweep(root / owner[1]) if owner else ():
-                shutil.rmtree(leftover, ignore_errors=True)
-        temporary = temporary_name(target)
-        temporary.mkdir()
+        temporary = _begun(target)
         try:
-            _write(temporary, step, parts, facts)
-            os.rename(temporary, target)
+            _commit(temporary, target, step, _written(temporary, parts, ""), facts)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        sync_directory(root)
-        for old in _steps(root)[:-keep]:
-            shutil.rmtree(root / f"step-{old}")
+        _drop(root, keep)
     return target
+
+
+def _save_together(
+    target: Path,
+    step: int,
+    parts: Mapping[str, Mapping[str, Array]],
+    facts: Mapping[str, Any],
+    keep: int,
+    together: Together,
+) -> None:
+    """Each writes its parts between what the first one does before and after."""
+    root, first = target.parent, together.rank == 0
+    digests: dict[str, str] = {}
+    temporary: Path | None = None
+
+    def agree(action: Callable[[], object], by_all: bool) -> list[Any]:
+        """What an action of all, or of the first, returns; raises what one raises."""
+        said: dict[str, Any] = {}
+        try:
+            if by_all or first:
+                with guarded(root, ModelFileError):
+                    said["done"] = action()
+        except ModelFileError as problem:
+            said["problem"] = str(problem.message)
+        every = [json.loads(m) for m in together.messages(json.dumps(said).encode())]
+        for rank, other in enumerate(every):
+            if "problem" in other:
+                if first and temporary is not None:
+                    shutil.rmtree(temporary, ignore_errors=True)
+                raise ModelFileError(f"rank {rank}: {other['problem']}")
+        return [other.get("done") for other in every]
+
+    temporary = root / agree(lambda: _begun(target).name, False)[0]
+    own = {name: arrays for name, arrays in parts.items() if arrays}
+    write = agree(lambda: _written(temporary, own, f".{together.rank}"), True)
+    for some in write:
+        digests |= some
+    agree(lambda: _commit(temporary, target, step, digests, facts), False)
+    if first:
+        _drop(root, keep)
+
+
+def _begun(target: Path) -> Path:
+    """A new folder for what will be a snapshot; those that kills left are removed."""
+    root = target.parent
+    root.mkdir(parents=True, exist_ok=True)
+    if target.exists():  # replacing it could lose both
+        raise ModelFileError(f"{target}: this snapshot is already there")
+    for name in os.listdir(root):
+        owner = re.match(r"\.(step-\d+)\.tmp-", name)
+        for leftover in sweep(root / owner[1]) if owner else ():
+            shutil.rmtree(leftover, ignore_errors=True)
+    temporary = temporary_name(target)
+    temporary.mkdir()
+    return temporary
+
+
+def _drop(root: Path, keep: int) -> None:
+    sync_directory(root)
+    for old in _steps(root)[:-keep]:
+        shutil.rmtree(root / f"step-{old}")
 
 
 def load_checkpoint(directory: PathLike) -> Checkpoint | None:
@@ -83,30 +155,64 @@ def load_checkpoint(directory: PathLike) -> Checkpoint | None:
     return _read(root / f"step-{steps[-1]}", steps[-1]) if steps else None
 
 
+def checkpoint_arrays(folder: PathLike) -> dict[str, Array]:
+    """The arrays of a snapshot, or of the newest one in a folder of them, each by its
+    part and its name; raises ModelFileError.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save_checkpoint(folder, 3, {"model": {"w": np.ones(2)}}, {})
+    ...     list(checkpoint_arrays(path)), list(checkpoint_arrays(folder))
+    (['model.w'], ['model.w'])
+    """
+    path = Path(folder)
+    step = _NAME.fullmatch(path.name)
+    alone = step is not None and (path / _MANIFEST).exists()
+    point = _read(path, int(step[1])) if step and alone else load_checkpoint(path)
+    if point is None:
+        raise ModelFileError(f"{path}: this folder holds no snapshot")
+    return {
+        f"{part}.{name}": array
+        for part, arrays in point.parts.items()
+        for name, array in arrays.items()
+    }
+
+
 def _steps(root: Path) -> list[int]:
     found = (_NAME.fullmatch(name) for name in os.listdir(root))
     return sorted(int(match[1]) for match in found if match)
 
 
-def _write(
-    folder: Path,
-    step: int,
-    parts: Mapping[str, Mapping[str, Array]],
-    facts: Mapping[str, Any],
-) -> None:
+def _written(
+    folder: Path, parts: Mapping[str, Mapping[str, Array]], ending: str
+) -> dict[str, str]:
+    """The digests of parts, when they are written."""
     digests: dict[str, str] = {}
-    for name, arrays in parts.items():
+    for part, arrays in parts.items():
+        name = part + ending
         path = folder / f"{name}.npz"
         save_arrays(path, arrays)
         digests[name] = _digest(path)
+    return digests
+
+
+def _commit(
+    temporary: Path,
+    target: Path,
+    step: int,
+    digests: Mapping[str, str],
+    facts: Mapping[str, Any],
+) -> None:
+    """Write the manifest, and give the folder its name."""
     manifest = {
         "version": _VERSION,
         "step": step,
-        "parts": digests,
+        "parts": dict(digests),
         "facts": dict(facts),
     }
     text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-    write_atomically(folder / _MANIFEST, text.encode())
+    write_atomically(temporary / _MANIFEST, text.encode())
+    os.rename(temporary, target)
 
 
 def _read(folder: Path, step: int) -> Checkpoint:
@@ -123,7 +229,7 @@ def _read(folder: Path, step: int) -> Checkpoint:
             manifest.get("step") != step
             or not isinstance(digests, dict)
             or not isinstance(facts, dict)
-            or not all(re.fullmatch(r"[a-z_]{1,40}", name) for name in digests)
+            or not all(map(_PART.fullmatch, digests))
         ):
             raise ValueError("the manifest does not describe this snapshot")
     parts: dict[str, dict[str, Array]] = {}
@@ -131,7 +237,11 @@ def _read(folder: Path, step: int) -> Checkpoint:
         part = folder / f"{name}.npz"
         if _digest(part) != digest:
             raise ModelFileError(f"{part}: its digest is not the manifest's")
-        parts[name], _ = load_arrays(part)
+        arrays, _ = load_arrays(part)
+        whole = parts.setdefault(name.partition(".")[0], {})
+        if whole.keys() & arrays.keys():
+            raise ModelFileError(f"{part}: others have some of its arrays, too")
+        whole |= arrays
     return Checkpoint(step, parts, facts)
 
 

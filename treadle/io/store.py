@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol
 
@@ -12,6 +13,7 @@ from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.types import Names, Type
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Variable
+from treadle.io.checkpoint import checkpoint_arrays
 from treadle.io.files import MAX_BYTES, PathLike
 from treadle.io.format import Contents
 from treadle.io.graph import contents_of
@@ -130,7 +132,8 @@ def load(
 ) -> Arrays:
     """The arrays of a file by name, put into `what` if that is given, all or none.
 
-    The source is a path, the bytes of a file, or arrays by name. `what` is as in
+    The source is a path, the bytes of a file, or arrays by name; the folder of a
+    snapshot is read as one file, with names as "model.weight". `what` is as in
     `td.save`: what was saved with it fits it. Only names that begin with `prefix` are
     taken, without it, and renamed: by a function or a mapping, where keys that end in
     "." rename beginnings and what becomes None is left out. Names that are missing,
@@ -150,8 +153,7 @@ def load(
     True
     """
     target = None if what is None else _stateful("", what)
-    if not isinstance(source, Mapping) and not _is_file(source):
-        source = _by_name(source)  # type: ignore[arg-type]
+    source = _opened(source)
     if isinstance(source, Mapping):
         taken = choose(source, rename, prefix)
         own = taken.names.items()
@@ -199,6 +201,15 @@ def _check(
 
 def _is_file(source: Any) -> bool:
     return is_buffer(source) or isinstance(source, str) or hasattr(source, "__fspath__")
+
+
+def _opened(source: Any) -> Any:
+    """A source as a file or a mapping: pairs and folders are neither."""
+    if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+        return checkpoint_arrays(source)
+    return (
+        source if isinstance(source, Mapping) or _is_file(source) else _by_name(source)
+    )
 
 
 def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.distributed.fixed import all_reduce
-from treadle.distributed.once import once
 from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint
 from treadle.train.batches import Batch, Batches, by_class, size_of
@@ -185,13 +184,7 @@ class Fit:
         return bool(self.parallel.communicator.broadcast(flag, 0)[0])
 
     def save(self, folder: Path) -> None:
-        """Write a snapshot of everything the next step depends on; rank 0 does."""
-        if self.parallel is None:
-            self._save(folder)
-        else:
-            once(lambda: self._save(folder), self.parallel.communicator)
-
-    def _save(self, folder: Path) -> None:
+        """Write a snapshot of everything the next step depends on; all ranks do."""
         history: dict[str, np.ndarray[Any, Any]] = {"loss": self.loss.sums}
         for k, metric in enumerate(self.model.metrics):
             history[f"metric.{k}"] = metric.sums

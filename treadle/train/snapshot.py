@@ -32,16 +32,21 @@ def save_snapshot(
 ) -> None:
     """Write snapshot `step`: parameters, optimizer, place in the data, draws, history.
 
+    All ranks of a DataParallel call this, and each writes its share.
     `facts` are what JSON can say; "loader" and "draws" are added to them.
     """
-    parts = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "history": history,
-    }
+    parts: dict[str, Arrays] = {"model": model.state_dict(), "history": history}
+    together = None
+    if isinstance(optimizer, DataParallel) and optimizer.communicator.size > 1:
+        together = optimizer.communicator
+        parts["model"] = optimizer.share_of(parts["model"])
+        parts["optimizer"] = optimizer.state_part()
+        parts["history"] = {} if together.rank else history
+    else:
+        parts["optimizer"] = optimizer.state_dict()
     place = {} if loader is None else {"loader": loader.state()}
     told = {**facts, **place, "draws": current().scope.count}
-    save_checkpoint(folder, step, parts, told)
+    save_checkpoint(folder, step, parts, told, together=together)
 
 
 def restore_snapshot(
