@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 from treadle.base.symbolic import Symbolic
 from treadle.engines.base import engine
+from treadle.engines.native.execution.interface import Interface
 from treadle.program.program import all_steps, program_text
 
 F = td.nn.functional
@@ -293,6 +294,21 @@ def test_memory_follows_the_size() -> None:
     arena(600), arena(500)
     large, small = arena(550), arena(400)
     assert large > 550 * 550 * 4 and small < large
+
+
+def test_steps_and_buffers_of_a_size_are_made_where_somebody_looks() -> None:
+    values(GRAPHS["mean"], 100), values(GRAPHS["mean"], 150)
+    values(GRAPHS["mean"], 121)
+    linked: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
+    assert not {"program", "plain", "lives"} & vars(linked).keys()
+    own = linked.interface
+    assert Interface.of(linked.program) == own
+    assert [r.bytes for r in linked.lives.ranges] == linked.sizes
+    td.clear_cache()
+    values(GRAPHS["mean"], 121)
+    fresh: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
+    assert linked.program.steps == fresh.program.steps
+    assert linked.program.buffers == fresh.program.buffers
 
 
 def test_what_cannot_be_symbolic_is_compiled_and_said(
