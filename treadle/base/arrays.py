@@ -1,4 +1,4 @@
-"""Names of array types in annotations: arrays of integers and of marks."""
+"""Names of array types in annotations: any arrays, those of integers and of marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Marks", "Numbers"]
+__all__ = ["Array", "Marks", "Numbers"]
 
+Array = np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]

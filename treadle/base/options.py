@@ -43,10 +43,10 @@ class SeedScope:
         return SeedScope(self.seed, self.count)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Compilation:
     """The options that decide what a graph is compiled to: a part of the key of every
-    cache of what is. The same options are the same object.
+    cache of what is. The same options are the same object, and hashed as such.
     """
 
     engine: str

@@ -498,7 +498,10 @@ class Running {
 
   PyObject* read(const Source& x) const {
     switch (x.kind) {
-      case Source::place: return nodes.stored.of(node(x.number));
+      case Source::place: {
+        PyObject* given = node(x.number);  // or an array in the place of one
+        return is_array(given) ? given : nodes.stored.of(given);
+      }
       case Source::made: return made_[x.number].get();
       case Source::variable:
         return nodes.stored.of(variables.committed.of(x.object.get()));

@@ -126,11 +126,12 @@ class Engine:
         return None
 
     def at_once(
-        self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Program
+        self, plan: Any, nodes: Sequence[Any], others: list[int] | None, last: Program
     ) -> list[Any] | None:
         """What small programs make of a graph, by the core's plan of them, which gives
-        it to nodes and Variables; None where not all is plain. `others` counts, by
-        place, the references that a run leaves to its nodes. Raises Failed.
+        it to nodes and Variables; None where not all is plain. Nodes that are read may
+        be arrays. `others` counts, by place, the references that a run leaves to its
+        nodes. Raises Failed.
         """
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.changes import changes
 from treadle.base.options import current, modes
@@ -70,30 +71,37 @@ def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
 
 @dataclass
 class CallPlan:
-    """What a call of a function with steps does, without the graph that it records: the
-    results are new nodes of these types, which are cut to these leaves.
+    """What a call of a body does, without the graph that it records.
+
+    results: of each the slot, and the type and leaf of the node that has it.
     """
 
     small: Any
     last: Any  # the program
     still: Sequence[Callable[[], bool]]
-    results: list[tuple[Any, Op]]
+    results: list[tuple[int, Any, Op]]
 
-    def run(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:
-        """The results for the inputs of a call; None where not all is plain."""
-        if not all(still() for still in self.still):
-            return None
-        where = site(5)
-        found = [node_at(where, leaf, (), t) for t, leaf in self.results]
-        nodes = [*found, *inputs]
+    def run(self, inputs: Sequence[Any]) -> list[Array] | None:
+        """The results for the inputs of a call, arrays or nodes that have values; None
+        where not all is plain."""
+        for still in self.still:
+            if not still():
+                return None
         now = engine(current().engine)
         try:
-            if now.at_once(self.small, nodes, None, self.last) is None:
-                return None
+            made = now.at_once(self.small, [*inputs], None, self.last)
         except Failed:  # the long way tells what it was
             return None
+        if made is None:
+            return None
         mark_run()
-        return found
+        return [made[slot] for slot, _, _ in self.results]
+
+    def nodes(self, arrays: Sequence[Array], above: int) -> list[Tensor]:
+        """Nodes that have the results, made so many calls above."""
+        where = site(above + 1)
+        pairs = zip(self.results, arrays, strict=True)
+        return [node_at(where, leaf, (), t, x) for (_, t, leaf), x in pairs]
 
 
 class Calls:
@@ -108,11 +116,12 @@ class Calls:
 
     def run(
         self,
-        inputs: Sequence[Tensor],
-        planned: Callable[[Sequence[Tensor], Any], CallPlan | None],
-    ) -> list[Tensor] | None:
-        """The results for these inputs; None where there is no plan, which is asked for
-        some times, or where somebody has assigned what waits or is to be told.
+        inputs: Sequence[Any],
+        planned: Callable[[Sequence[Any], Any], CallPlan | None],
+    ) -> tuple[CallPlan, list[Array]] | None:
+        """A plan and the results for these inputs; None where there is none, which is
+        asked for some times, or where somebody has assigned what waits or is to be
+        told.
         """
         frame, around, now = top(), settings(), modes.get()
         if around is None or frame.versions or frame.marks:
@@ -126,7 +135,10 @@ class Calls:
         known = self._known.get(key, 0)
         if isinstance(known, int) and known < TRIES:
             self._known[key] = known = planned(inputs, around) or known + 1
-        return None if isinstance(known, int) else known.run(inputs)
+        if isinstance(known, int):
+            return None
+        done = known.run(inputs)
+        return None if done is None else (known, done)
 
     def _look(self) -> tuple[bool, ...] | None:
         """Which Variables train; None where rows of one are frozen."""
@@ -144,7 +156,7 @@ def of_call(
     """
     if plan is None or plan.small is None or plan.values is None or plan.open:
         return None
-    place = {x.serial: len(asked) + k for k, x in enumerate(inputs)}
+    place = {x.serial: k for k, x in enumerate(inputs)}
     if len(place) < len(inputs):  # in another call they may be different
         return None
     changing = {id(x.variable): x.variable for x in _last(plan).changes}
@@ -174,15 +186,19 @@ def of_call(
         (slot, k, cut_of(seen.nodes[k].op.name, carried))
         for slot, k, carried in plan.values.nodes
     ]
-    nodes = [*plan.nodes, *values]
-    if sorted(k for _, k, _ in nodes) != list(range(len(asked))):
+    settled = {k: (slot, leaf) for slot, k, leaf in [*plan.nodes, *values]}
+    if sorted(settled) != list(range(len(asked))):
         return None
-    leaves = {k: leaf for _, k, leaf in nodes}
-    own = Plan(parts, plan.slots, [], nodes, plan.spent)
-    small = at_once(own, small_programs(parts), len(asked) + len(inputs))
+    results = []
+    for k, x in enumerate(asked):
+        slot, leaf = settled[k]
+        if slot is None:
+            return None
+        results.append((int(slot), x.type, leaf))
+    own = Plan(parts, plan.slots, [], [], plan.spent)
+    small = at_once(own, small_programs(parts), len(inputs))
     if small is None:
         return None
-    results = [(x.type, leaves[k]) for k, x in enumerate(asked)]
     return CallPlan(small, _last(plan).program, plan.still, results)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.arrays import Array
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import (
     ArgumentError,
@@ -134,10 +135,11 @@ class Computation:
         self.call = Call(self.body)
         self.calls = Calls(self.variables)
         self.names = {p.name: p for p in self.placeholders}
-        own = set(map(id, self.placeholders))
+        place = {id(p): k for k, p in enumerate(self.placeholders)}
+        # Where the body's arguments are from: which value that is given, or a Variable.
+        self.sources = [place.get(id(v), v) for v in self.variables]
         # What has to have a value of its own.
-        others = [v for v in self.variables if isinstance(v, Placeholder)]
-        self.others = [v for v in others if id(v) not in own]
+        self.others = [v for v in self.sources if isinstance(v, Placeholder)]
 
     def _make_body(self, reached: list[Tensor], outputs: list[Tensor]) -> None:
         """A body whose arguments are the Variables read and the draws made."""
@@ -165,11 +167,10 @@ class Computation:
         self.body = Body("computation", arguments, built)
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        bound = self._bind(values, named)
-        inputs = []
-        for v in self.variables:
-            given = bound[id(v)] if id(v) in bound else settled(v)
-            inputs.append(given if v.persistent else v.committed)
+        given = self._bind(values, named)
+        inputs = [
+            _node(x) if isinstance(x, Variable) else given[x] for x in self.sources
+        ]
         inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):
@@ -212,32 +213,29 @@ class Computation:
         names = {v.name: value for v, value in changed if v is not None}
         return found[: self.count], names
 
-    def _results(self, inputs: list[Tensor]) -> list[Any]:
+    def _results(self, inputs: list[Any]) -> Sequence[Any]:
         """What the body makes of these inputs, where engines left it."""
         if self.rerun is not None:
             if top().pending:
                 run([])
-            return self.rerun(inputs)
-        results: Sequence[Tensor] | None = self.calls.run(inputs, self._planned)
-        if results is None:
-            results = outputs_of(self.call(*inputs))
-            run(results)
+            return self.rerun(_as_nodes(inputs))
+        done = self.calls.run(inputs, self._planned)
+        if done is not None:
+            return done[1]
+        results = outputs_of(self.call(*_as_nodes(inputs)))
+        run(results)
         return [y.stored for y in results]
 
-    def _planned(self, inputs: Sequence[Tensor], around: Any) -> CallPlan | None:
-        return plan_of(outputs_of(self.call(*inputs)), inputs, around)
+    def _planned(self, inputs: Sequence[Any], around: Any) -> CallPlan | None:
+        nodes = _as_nodes(inputs)
+        return plan_of(outputs_of(self.call(*nodes)), nodes, around)
 
-    def _bind(
-        self, values: tuple[Any, ...], named: dict[str, Any]
-    ) -> dict[int, Tensor]:
-        """The value of each placeholder, by its identity; all that is wrong at once."""
+    def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> list[Array]:
+        """The value of each placeholder, in order; all that is wrong at once."""
         by_name = self.names
-        if not named and len(values) == len(by_name) and not _unbound(self.others):
-            pairs = zip(self.placeholders, values, strict=True)
-            if all(_fits(p, x) for p, x in pairs):
-                arrays = [np.array(x, order="C") for x in values]
-                pairs = zip(self.placeholders, arrays, strict=True)
-                return {id(p): constant_node(x) for p, x in pairs}
+        plain = not named and len(values) == len(by_name) and not _unbound(self.others)
+        if plain and all(map(_fits, self.placeholders, values)):
+            return [np.array(x, order="C") for x in values]
         given = dict(zip(by_name, values, strict=False))
         surplus = values[len(self.placeholders) :]
         problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(
@@ -257,18 +255,29 @@ class Computation:
             )
             if names
         ]
-        found: dict[int, Tensor] = {}
+        found: dict[str, Array] = {}
         kind: type[TreadleError] | None = ArityError if problems else None
         for name, x in given.items():
             try:
-                found[id(by_name[name])] = _fitting(by_name[name], x)
+                found[name] = _fitting(by_name[name], x)
             except TreadleError as error:
                 problems.append(error.message)
                 kind = kind or type(error)
         if kind is not None:
             hint = f"placeholders: {', '.join(by_name) or 'none'}"
             raise kind("; ".join(problems), hint=hint).located("computation")
-        return found
+        return [found[name] for name in by_name]
+
+
+def _node(variable: Variable) -> Tensor:
+    """What a Variable that is not bound is read as."""
+    now = settled(variable)
+    return now if variable.persistent else variable.committed
+
+
+def _as_nodes(inputs: Sequence[Any]) -> list[Tensor]:
+    """Nodes for inputs of which some are arrays."""
+    return [constant_node(x) if isinstance(x, np.ndarray) else x for x in inputs]
 
 
 def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:
@@ -293,6 +302,8 @@ def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:
 
 def _unbound(variables: Sequence[Variable]) -> list[str]:
     """The names of those that have no value: placeholders that were not assigned."""
+    if not variables:
+        return []
     newest = top().versions
     return [
         v.name
@@ -321,7 +332,7 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
         return False
 
 
-def _fitting(p: Placeholder, given: Any) -> Tensor:
+def _fitting(p: Placeholder, given: Any) -> Array:
     """The value for a placeholder in its dtype and shape."""
     own = given.numpy() if isinstance(given, Operand) else given
     try:
@@ -339,7 +350,7 @@ def _fitting(p: Placeholder, given: Any) -> Tensor:
         if not _spreads(array.shape, p.shape):
             raise ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
         array = np.array(np.broadcast_to(array, p.shape))
-    return constant_node(array)
+    return array
 
 
 def computation(

@@ -73,7 +73,9 @@ class Traced:
             done = self.calls.run(inputs, self._planned)
             if done is not None:
                 self.plans.hits += 1
-                return trees.unflatten(self.structure, self._filled(done))
+                plan, arrays = done
+                nodes = plan.nodes(arrays, 2)
+                return trees.unflatten(self.structure, self._filled(nodes))
         if self.open:
             found = tuple(in_place(self.trace.body, inputs))
         else:

@@ -179,7 +179,7 @@ class Native(Engine):
         self._thread.latest = linked
 
     def at_once(
-        self, plan: Any, nodes: list[Tensor], others: list[int] | None, last: Any
+        self, plan: Any, nodes: Sequence[Any], others: list[int] | None, last: Any
     ) -> list[Any] | None:
         now = current()
         threads = pool(now.threads)
