@@ -3,8 +3,10 @@
 #include "arrays.hpp"
 #include "pool.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 namespace treadle {
 namespace {
@@ -592,6 +594,163 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
   return found.release();
 }
 
+// -- functions of C ---------------------------------------------------------------------
+
+// A program of one vector that makes a number and its gradient, for callers without
+// Python: any threads at once, each with memory of its own.
+class Function {
+ public:
+  // The program, where its arguments lie (0: the vector), and its two results.
+  Function(const Program& program, std::vector<int64_t> arguments, const Result* value,
+           const Result* gradient)
+      : program_(program), arguments_(std::move(arguments)), value_(value), gradient_(gradient) {}
+
+  int64_t call(uint64_t count, const double* x, double* gradient, double* value) {
+    if (count != static_cast<uint64_t>(gradient_->shape[0])) return -1;
+    std::unique_ptr<Instance> own = take();
+    if (!own) return -2;
+    const bool well = run(*own, x, gradient, value);
+    give_back(std::move(own));
+    if (!well) return 1;
+    for (uint64_t k = 0; k < count; k++)
+      if (!std::isfinite(gradient[k])) return 3;
+    return std::isfinite(*value) ? 0 : 4;
+  }
+
+ private:
+  // What a run fills in, and its memory.
+  struct Instance {
+    std::vector<int64_t> addresses, table;
+    std::unique_ptr<char[]> memory;
+    int64_t status = 0;
+  };
+
+  std::unique_ptr<Instance> take() {
+    {
+      std::lock_guard<std::mutex> held(mutex_);
+      if (!free_.empty()) {
+        std::unique_ptr<Instance> own = std::move(free_.back());
+        free_.pop_back();
+        return own;
+      }
+    }
+    auto own = std::make_unique<Instance>();
+    own->addresses = program_.addresses;
+    own->table = program_.table;
+    const auto size = static_cast<size_t>(program_.arena + program_.scratch) + alignment;
+    own->memory.reset(new (std::nothrow) char[size]);
+    if (!own->memory) return nullptr;
+    const auto first = reinterpret_cast<uintptr_t>(own->memory.get());
+    const auto memory = static_cast<int64_t>((first + alignment - 1) & ~(alignment - 1));
+    for (size_t k = 0; k < program_.placed.size(); k++)
+      own->addresses[static_cast<size_t>(program_.placed[k])] = memory + program_.offsets[k];
+    own->addresses[own->addresses.size() - 2] = memory + program_.arena;
+    own->addresses.back() = reinterpret_cast<intptr_t>(&own->status);
+    return own;
+  }
+
+  void give_back(std::unique_ptr<Instance> own) {
+    std::lock_guard<std::mutex> held(mutex_);
+    free_.push_back(std::move(own));
+  }
+
+  // Where a result lies: with the caller, or where it is without a run.
+  static void place(const Result& x, const Program& program, Instance& own, double* given) {
+    int64_t& place = own.addresses[static_cast<size_t>(x.buffer)];
+    bool there = static_cast<bool>(x.constant);
+    for (int64_t n : program.arguments) there |= n == x.buffer;
+    if (x.constant) place = address(x.constant.get());
+    if (!there) place = reinterpret_cast<intptr_t>(given);
+  }
+
+  static void copy_out(const Result& x, const Instance& own, double* given) {
+    const auto* from = reinterpret_cast<const double*>(
+        static_cast<intptr_t>(own.addresses[static_cast<size_t>(x.buffer)]));
+    const size_t count = x.shape.empty() ? 1 : static_cast<size_t>(x.shape[0]);
+    if (from != given) std::memcpy(given, from, count * sizeof(double));
+  }
+
+  bool run(Instance& own, const double* x, double* gradient, double* value) const {
+    static Pool alone;  // without workers
+    for (size_t k = 0; k < arguments_.size(); k++)
+      own.addresses[static_cast<size_t>(program_.arguments[k])] =
+          arguments_[k] ? arguments_[k] : static_cast<int64_t>(reinterpret_cast<intptr_t>(x));
+    place(*value_, program_, own, value);
+    place(*gradient_, program_, own, gradient);
+    for (size_t k = 0; k < program_.slots.size(); k++)
+      own.table[static_cast<size_t>(program_.slots[k])] =
+          own.addresses[static_cast<size_t>(program_.which[k])] + program_.shifts[k];
+    own.status = 0;
+    alone.run({reinterpret_cast<const Record*>(program_.records.data()),
+               static_cast<int64_t>(program_.records.size() / fields), own.table.data(),
+               &own.status, nullptr});
+    if (own.status) return false;
+    copy_out(*value_, own, value);
+    copy_out(*gradient_, own, gradient);
+    return true;
+  }
+
+  const Program& program_;
+  const std::vector<int64_t> arguments_;
+  const Result *value_, *gradient_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Instance>> free_;
+};
+
+// What callers without Python call, with the address of a Function as their data.
+int64_t call_function(uint64_t count, const double* x, double* gradient, double* value,
+                      void* data) {
+  return static_cast<Function*>(data)->call(count, x, gradient, value);
+}
+
+constexpr char function_title[] = "treadle.core.native.Function";
+
+void free_function(PyObject* capsule) {
+  delete static_cast<Function*>(PyCapsule_GetPointer(capsule, function_title));
+  PyObject* kept = static_cast<PyObject*>(PyCapsule_GetContext(capsule));
+  Py_XDECREF(kept);
+}
+
+// (plan, inputs, slot of the value, slot of the gradient): the capsule, the address of
+// the function and that of its data; None where the plan is no such function. Inputs are
+// arrays, and None in the place of the vector.
+PyObject* function(PyObject*, PyObject* args) {
+  PyObject *whole, *inputs;
+  Py_ssize_t slots[2];
+  if (!PyArg_ParseTuple(args, "O!O!nn", plan_type, &whole, &PyList_Type, &inputs, &slots[0],
+                        &slots[1]))
+    return nullptr;
+  const Plan& plan = *reinterpret_cast<PlanObject*>(whole)->plan;
+  if (plan.parts.size() != 1 || !plan.changes.empty()) Py_RETURN_NONE;
+  const Part& part = plan.parts[0];
+  const Program& program = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
+  std::vector<int64_t> arguments;
+  for (const Source& x : part.sources) {
+    PyObject* given = x.object.get();
+    if (x.kind == Source::place)
+      given = PyList_GetItem(inputs, static_cast<Py_ssize_t>(x.number));
+    if (!given) return nullptr;
+    if (given != Py_None && !is_array(given)) Py_RETURN_NONE;
+    arguments.push_back(given == Py_None ? 0 : address(given));
+  }
+  const Result* results[2] = {nullptr, nullptr};
+  for (const auto& [number, slot] : part.results)
+    for (const Result& x : program.results)
+      for (int k = 0; k < 2; k++)
+        if (x.number == number && slot == static_cast<size_t>(slots[k])) results[k] = &x;
+  if (!results[0] || !results[1] || results[0]->buffer == results[1]->buffer) Py_RETURN_NONE;
+  auto own = std::make_unique<Function>(program, std::move(arguments), results[0], results[1]);
+  Ref capsule(PyCapsule_New(own.get(), function_title, free_function));
+  if (!capsule) return nullptr;
+  Function* data = own.release();
+  Ref kept(PyTuple_Pack(2, whole, inputs));
+  if (!kept || PyCapsule_SetContext(capsule.get(), kept.get()) < 0) return nullptr;
+  kept.release();
+  return Py_BuildValue("NKK", capsule.release(),
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(&call_function)),
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(data)));
+}
+
 PyType_Slot program_slots[] = {
     {Py_tp_doc, const_cast<char*>("A compiled program of small steps.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(free_program)},
@@ -618,6 +777,8 @@ PyMethodDef run_functions[] = {
     {"program_like", program_like, METH_VARARGS,
      "program_like(program, numbers, shapes, arena, scratch, kept)"},
     {"plan_like", plan_like, METH_VARARGS, "plan_like(plan, programs)"},
+    {"function", function, METH_VARARGS,
+     "function(plan, inputs, value, gradient): a capsule, a function of C and its data."},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,

@@ -9,17 +9,13 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.arrays import Array
-from treadle.base.dtypes import is_inexact
+from treadle.base.caches import lazy
 from treadle.base.errors import (
     ArgumentError,
     ArityError,
-    DTypeError,
-    ShapeError,
     TreadleError,
 )
 from treadle.base.notebook import table
-from treadle.base.types import Shape, broadcast_shapes
-from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Body
 from treadle.graph.frame import top
 from treadle.graph.initial import is_initial
@@ -31,9 +27,8 @@ from treadle.graph.leaves import (
     as_tensor,
     constant_node,
     draw_node,
-    to_array,
 )
-from treadle.graph.operators import Operand, functions
+from treadle.graph.operators import functions
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
@@ -46,8 +41,10 @@ from treadle.graph.variable import (
 from treadle.ops.call import Call
 from treadle.ops.families import outputs_of
 from treadle.runtime.at_once import CallPlan, Calls
+from treadle.runtime.binding import describe, fits, fitting
 from treadle.runtime.evaluate import plan_of, run, settled
 from treadle.runtime.incremental import Incremental
+from treadle.runtime.pointer import Pointer, pointer_of
 
 __all__ = ["Computation", "computation", "placeholder"]
 
@@ -191,6 +188,46 @@ class Computation:
         caption = f"computation of {len(self.body.nodes):,} nodes"
         return table(rows, ("", "name", "type"), caption=caption)
 
+    @property
+    def address(self) -> int:
+        """The address of this computation as a function of C, called without Python.
+
+        For `td.computation((value, td.grad(value, x)), x)` in float64, with x of shape
+        (n,), it is `int64_t f(uint64_t n, const double *x, double *gradient, double
+        *value, void *data)`, the callback of nuts-rs, which takes `data` last and may
+        be called by any threads at once. It returns 0; -1 if n is another, -2 without
+        memory, 1 if a position is out of range, 3 or 4 if the gradient or the value is
+        not finite. Variables keep the values they have now. It lives as long as the
+        computation.
+
+        >>> import ctypes, numpy as np, treadle as td
+        >>> x = td.placeholder((3,), "float64")
+        >>> y = td.sum(x * x)
+        >>> f = td.computation((y, td.grad(y, x)), x)
+        >>> doubles, data = ctypes.POINTER(ctypes.c_double), ctypes.c_void_p
+        >>> types = ctypes.c_int64, ctypes.c_uint64, *[doubles] * 3, data
+        >>> at, gradient, value = np.arange(3.0), np.empty(3), np.empty(())
+        >>> given = [a.ctypes.data_as(doubles) for a in (at, gradient, value)]
+        >>> call = ctypes.CFUNCTYPE(*types)(f.address)
+        >>> call(3, *given, f.data), float(value), gradient.tolist()
+        (0, 5.0, [0.0, 2.0, 4.0])
+        """
+        return self._pointer.address
+
+    @property
+    def data(self) -> int:
+        """The address that the function at `address` takes as its data."""
+        return self._pointer.data
+
+    @lazy
+    def _pointer(self) -> Pointer:
+        nodes = [_node(x) if isinstance(x, Variable) else None for x in self.sources]
+        outputs = [y.type for y in self.body.outputs]
+        if self.rerun is not None or self.changed or self.draws:
+            outputs = []  # there is more to a call
+        call = self.calls, nodes, outputs
+        return pointer_of(*call, self._planned, self._results)
+
     def graph(self) -> tuple[list[Tensor], dict[str, Tensor]]:
         """The graph of a call, over placeholders and Variables, to be looked at: the
         outputs in order, and the new values of Variables by their names.
@@ -234,11 +271,11 @@ class Computation:
         """The value of each placeholder, in order; all that is wrong at once."""
         by_name = self.names
         plain = not named and len(values) == len(by_name) and not _unbound(self.others)
-        if plain and all(map(_fits, self.placeholders, values)):
+        if plain and all(map(fits, self.placeholders, values)):
             return [np.array(x, order="C") for x in values]
         given = dict(zip(by_name, values, strict=False))
         surplus = values[len(self.placeholders) :]
-        problems = [f"too many values: {', '.join(map(_kind, surplus))}"] * bool(
+        problems = [f"too many values: {', '.join(map(describe, surplus))}"] * bool(
             surplus
         )
         unknown = [name for name in named if name not in by_name]
@@ -259,7 +296,7 @@ class Computation:
         kind: type[TreadleError] | None = ArityError if problems else None
         for name, x in given.items():
             try:
-                found[name] = _fitting(by_name[name], x)
+                found[name] = fitting(by_name[name], x)
             except TreadleError as error:
                 problems.append(error.message)
                 kind = kind or type(error)
@@ -286,7 +323,7 @@ def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:
     for p in placeholders:
         if not isinstance(p, Placeholder):
             raise ArgumentError(
-                f"a computation takes placeholders, not {_kind(p)}",
+                f"a computation takes placeholders, not {describe(p)}",
                 hint="td.computation(outputs, *placeholders); make one with "
                 "td.placeholder(shape, dtype)",
             ).located("computation")
@@ -310,47 +347,6 @@ def _unbound(variables: Sequence[Variable]) -> list[str]:
         for v in variables
         if isinstance(v.committed.op, Unbound) and id(v) not in newest
     ]
-
-
-def _kind(x: Any) -> str:
-    """What a value is, in short."""
-    if isinstance(x, (Operand, np.ndarray, *NUMBERS)):
-        return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
-    return repr(x) if isinstance(x, (int, float)) else type(x).__name__
-
-
-def _fits(p: Placeholder, x: Any) -> bool:
-    """Whether a value is what a placeholder takes, as it is."""
-    return type(x) is np.ndarray and x.dtype == p.dtype and x.shape == p.shape
-
-
-def _spreads(shape: Shape, wanted: Shape) -> bool:
-    """Whether a value of a shape can stand for one of another."""
-    try:
-        return broadcast_shapes(shape, wanted) == wanted
-    except ShapeError:
-        return False
-
-
-def _fitting(p: Placeholder, given: Any) -> Array:
-    """The value for a placeholder in its dtype and shape."""
-    own = given.numpy() if isinstance(given, Operand) else given
-    try:
-        array = to_array(own, p.dtype)
-    except DTypeError as error:
-        raise DTypeError(
-            f"placeholder {p.name!r} is {p.type}: {error.message}"
-        ) from None
-    rounded = not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc"
-    if rounded and not np.array_equal(array, own):
-        raise DTypeError(
-            f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
-        )
-    if array.shape != p.shape:
-        if not _spreads(array.shape, p.shape):
-            raise ShapeError(f"placeholder {p.name!r} is {p.type}, got {array.shape}")
-        array = np.array(np.broadcast_to(array, p.shape))
-    return array
 
 
 def computation(
