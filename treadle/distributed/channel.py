@@ -45,10 +45,10 @@ class Channel:
     def finish(self) -> None:
         """Wait until all that was begun is done."""
         if self._thread is not None:
-            done = threading.Event()
+            done: SimpleQueue[None] = SimpleQueue()
             self.comm.hurry(True)
             self._queue.put((done, (None, 0)))
-            done.wait()
+            done.get()
             self.comm.hurry(False)
         if self._failure is not None:
             raise self._failure
@@ -60,8 +60,8 @@ class Channel:
     def _work(self) -> None:
         while True:
             action, origin = self._queue.get()
-            if isinstance(action, threading.Event):
-                action.set()
+            if isinstance(action, SimpleQueue):
+                action.put(None)
             elif self._failure is None:
                 self.comm.origin = origin
                 try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from treadle.graph.tensor import Tensor
@@ -44,21 +44,17 @@ class Listener:
         self.results = {s: numbers[s] for s in self._serials if s in numbers}
 
 
-class _Now(threading.local):
-    listener: Listener | None = None
-
-
-_now = _Now()
+_now: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def listener() -> Listener | None:
     """Who is told of early results in this thread."""
-    return _now.listener
+    return _now.get()
 
 
 def announced(numbers: Mapping[int, int]) -> bool:
     """Whether somebody listens, who then knows the numbers of nodes by serial."""
-    told = _now.listener
+    told = _now.get()
     if told is not None:
         told.number(numbers)
     return told is not None
@@ -67,8 +63,8 @@ def announced(numbers: Mapping[int, int]) -> bool:
 @contextmanager
 def listening(one: Listener | None) -> Iterator[None]:
     """Tell this one of the early results of what is run inside."""
-    before, _now.listener = _now.listener, one
+    before = _now.set(one)
     try:
         yield
     finally:
-        _now.listener = before
+        _now.reset(before)

@@ -7,10 +7,10 @@ the driver translates it for the device itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import llvmlite.binding as llvm
 
+from treadle.base.caches import cached
 from treadle.base.errors import RunError
 
 __all__ = ["OLDEST", "Architecture", "architecture", "ptx_of"]
@@ -59,7 +59,7 @@ def architecture(capability: tuple[int, int]) -> Architecture:
     return found[-1]
 
 
-@cache
+@cached(8)
 def _machine(target: Architecture) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
