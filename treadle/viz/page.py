@@ -6,7 +6,7 @@ import html
 import json
 import re
 import tempfile
-import webbrowser
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class Page:
             "w", prefix="treadle-", suffix=".html", delete=False, encoding="utf-8"
         ) as file:
             file.write(self.html)
-        webbrowser.open(Path(file.name).as_uri())
+        # By name: few programs open a browser, and the module starts others.
+        import_module("webbrowser").open(Path(file.name).as_uri())
 
     def _repr_html_(self) -> str:
         return (
