@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 from treadle.base import dtypes
@@ -19,6 +20,7 @@ from treadle.base.sizes import as_bytes
 from treadle.base.types import as_integer
 
 __all__ = [
+    "autocast",
     "options",
     "set_options",
 ]
@@ -58,6 +60,7 @@ class Compilation:
     arena: str
     rules: tuple[Any, ...]
     autobatch: bool
+    autocast: dtypes.DType | None
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -85,7 +88,8 @@ class Options:
     used beside the standard ones wherever a graph is optimized. autobatch: whether
     nodes that do the same to different operands are done together where that pays.
     check_numerics: refuse a run with NaN or an infinity in its results, and name the
-    first node that made it, before any Variable has changed.
+    first node that made it, before any Variable has changed. autocast: the dtype, of
+    16 bits, that products take float32 operands in (`td.autocast`); None for none.
     """
 
     engine: str = "auto"
@@ -101,6 +105,7 @@ class Options:
     rules: tuple[Any, ...] = ()
     autobatch: bool = True
     check_numerics: bool = False
+    autocast: dtypes.DType | None = None
     scope: SeedScope = field(default_factory=lambda: SeedScope(0), compare=False)
 
     @lazy
@@ -181,6 +186,12 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             checked[name] = dtypes.as_dtype(value)
             if dtypes.kind(checked[name]) != "float":
                 raise OptionError(f"option 'dtype' is a float type, not {value!r}")
+        elif name == "autocast":
+            checked[name] = None if value is None else dtypes.as_dtype(value)
+            if value is not None and checked[name] not in dtypes.HALF:
+                raise OptionError(
+                    f"option 'autocast' is float16, bfloat16 or None, not {value!r}"
+                )
         elif name == "rules":
             checked[name] = _rules(value)
         elif name == "arena":
@@ -254,7 +265,8 @@ class _ThreadScope(SeedScope):
 
 class Modes:
     """What is around a task, or a thread without tasks: its options, and the scopes it
-    is in. It is never changed, but replaced; machine code reads it where it lies.
+    is in. It is never changed, but replaced; machine code reads it where it lies, and
+    compares `dtype`: what a call makes of numbers and of products.
     """
 
     __slots__ = ("dtype", "explicit", "no_grad", "options", "transactions")
@@ -266,9 +278,16 @@ class Modes:
         explicit: int = 0,
         transactions: tuple[Any, ...] = (),  # outermost first
     ) -> None:
-        self.options, self.dtype = options, options.dtype
+        self.options = options
+        self.dtype = _becoming(options.dtype, options.autocast)
         self.no_grad, self.explicit = no_grad, explicit
         self.transactions = transactions
+
+
+@cache
+def _becoming(dtype: dtypes.DType, autocast: dtypes.DType | None) -> Any:
+    """One object for what numbers become and products take their operands in."""
+    return dtype if autocast is None else (dtype, autocast)
 
 
 _FIELDS = ("options", "no_grad", "explicit", "transactions")
@@ -311,6 +330,27 @@ def _become(options: Options) -> Token[Modes]:
         restore(token, "options")
         raise
     return token
+
+
+def autocast(
+    device_type: str = "cpu", dtype: Any = "bfloat16", enabled: bool = True
+) -> Any:
+    """A scope in which products take float32 operands in 16 bits, as torch's autocast.
+
+    Matrix products, einsum, convolutions and attention cast float32 operands to `dtype`
+    ("bfloat16" or "float16") and give results of it, summed in float32. Losses, norms
+    and what else needs the width give float32 (docs/precision.md has the list).
+    Parameters, and with them their gradients and optimizers' states, stay float32.
+    `device_type` is there for torch's people. Micikevicius et al. 2018.
+
+    >>> import treadle as td
+    >>> layer = td.nn.Linear(3, 2)
+    >>> with td.autocast(dtype="bfloat16"):
+    ...     y = layer(td.ones((4, 3)))
+    >>> y.dtype.name, layer.weight.dtype.name
+    ('bfloat16', 'float32')
+    """
+    return options(autocast=dtype if enabled else None)
 
 
 @contextmanager

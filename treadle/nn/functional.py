@@ -36,7 +36,7 @@ from treadle.ops.activation import (
 )
 from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
-from treadle.ops.cast import carried_wide
+from treadle.ops.cast import addend, carried_wide
 from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
@@ -142,7 +142,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     [[11.0]]
     """
     y = matmul_transposed(x, weight)
-    return y if bias is None else y + bias
+    return y if bias is None else y + addend(bias, y)
 
 
 def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:

@@ -18,6 +18,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter
 from treadle.nn import init
 from treadle.nn.module import Module
+from treadle.ops.cast import addend
 from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.lookup import embedding
 from treadle.ops.movement import reshape
@@ -54,7 +55,7 @@ def bias_like_torch(
 def affine(x: Any, weight: Any, bias: Any) -> Tensor:
     """x Wᵀ + b, or without b if it is None."""
     y = matmul_transposed(x, weight)
-    return y if bias is None else y + bias
+    return y if bias is None else y + addend(bias, y)
 
 
 def above_zero(**given: Any) -> None:

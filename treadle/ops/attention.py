@@ -16,7 +16,7 @@ from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import lifted, repeated, row_count
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import astype, operands
+from treadle.ops.cast import astype, factors
 from treadle.ops.families import Composite, same_dtype
 
 __all__ = ["attention"]
@@ -169,7 +169,7 @@ def attention(
     >>> td.attention(x, x, x, causal=True).shape
     (1, 3, 2)
     """
-    a, b, c = operands(q, k, v)
+    a, b, c = factors(q, k, v)
     width = a.type.shape[-1] if a.type.shape else 1
     factor = 1.0 / math.sqrt(max(width, 1)) if scale is None else scale
     scaling = astype(as_tensor(factor), a.type.dtype)

@@ -133,13 +133,20 @@ def as_float(x: Any) -> Tensor:
     return astype(node, current().dtype)
 
 
+def scored(x: Any) -> Tensor:
+    """The scores of a loss: floats, under `td.autocast` of float32 or wider."""
+    node = as_float(x)
+    return node if current().autocast is None else _widened(node)
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def carried_wide(f: F) -> F:
     """A function that takes 16-bit floats to float32, and rounds its results once.
 
-    Sums and squares on the way may be greater, or smaller, than 16 bits can hold.
+    Sums and squares on the way may be greater, or smaller, than 16 bits can hold. Under
+    `td.autocast` results stay float32.
     """
 
     @wraps(f)
@@ -154,6 +161,8 @@ def carried_wide(f: F) -> F:
         wide = {k: _widened(y) for k, y in options.items()}
         leaves, tree = trees.flatten(f(*map(_widened, given), **wide))
         dtype = reduce(promote, filter(is_inexact, dtypes))
+        if current().autocast is not None:
+            dtype = promote(dtype, float32)
         return trees.unflatten(
             tree, [astype(y, dtype) if y.dtype == float32 else y for y in leaves]
         )
@@ -219,6 +228,21 @@ def operands(*values: Any) -> list[Tensor]:
     if dtype is float64:
         _tell_widened(nodes)
     return [astype(node, dtype) for node in nodes]
+
+
+def factors(*values: Any) -> list[Tensor]:
+    """The operands of a product in a common dtype: under `td.autocast` in 16 bits,
+    where one is of float32."""
+    nodes = operands(*values)
+    narrow = current().autocast
+    if narrow is None or nodes[0].type.dtype is not float32:
+        return nodes
+    return [astype(node, narrow) for node in nodes]
+
+
+def addend(x: Any, product: Tensor) -> Any:
+    """What is added to a product: under `td.autocast` in the product's dtype."""
+    return x if current().autocast is None else astype(x, product.type.dtype)
 
 
 def _tell_widened(nodes: Sequence[Tensor]) -> None:

@@ -26,7 +26,7 @@ from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
-from treadle.ops.cast import operands
+from treadle.ops.cast import factors
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Family, same_dtype
 from treadle.ops.movement import reshape
@@ -161,7 +161,7 @@ def matmul(x: Any, y: Any) -> Tensor:
     >>> td.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
     [[11.0]]
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     if not a.type.shape or not b.type.shape:
         raise ShapeError(
             "matmul takes no scalar", hint="use * to scale a tensor"
@@ -200,7 +200,7 @@ def matmul_transposed(x: Any, y: Any) -> Tensor:
     >>> matmul_transposed([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist()
     [[11.0, 17.0]]
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     named = a.type.axes is not None or b.type.axes is not None
     if named or not a.type.shape or len(b.type.shape) != 2:
         return matmul(a, b.mT)

@@ -18,7 +18,7 @@ from treadle.graph.operators import provide
 from treadle.graph.rows import no_rows, row_count, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located, over_axes
-from treadle.ops.cast import operands
+from treadle.ops.cast import addend, factors
 from treadle.ops.elementwise import conj
 from treadle.ops.families import same_dtype
 from treadle.ops.movement import reshape
@@ -317,7 +317,7 @@ def biased(y: Tensor, b: Any) -> Tensor:
     """y with a bias for each channel."""
     if b is None:
         return y
-    bias = over_axes(b, y, (1,), "bias")
+    bias = over_axes(addend(b, y), y, (1,), "bias")
     return reshape(unname(y) + bias, y.type.shape, axes=y.type.axes)
 
 
@@ -325,7 +325,7 @@ def _conv(
     x: Any, w: Any, b: Any, rank: int, sliding: tuple[Any, Any, Any], groups: int
 ) -> Tensor:
     """A convolution with attributes as a user writes them."""
-    nodes = operands(x, w)
+    nodes = factors(x, w)
     extents, kernel = (node.type.shape[2:] for node in nodes)
     stride, pad, dilation = sliding
     made = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)

@@ -21,7 +21,7 @@ from treadle.graph.op import Array, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float, astype
+from treadle.ops.cast import astype, scored
 from treadle.ops.distance import reduced
 from treadle.ops.families import Composite
 from treadle.ops.join import concat, stack
@@ -214,7 +214,7 @@ def ctc_loss(
     '0.7500'
     """
     try:
-        x, labels = as_float(log_probs), as_tensor(targets)
+        x, labels = scored(log_probs), as_tensor(targets)
         if x.type.ndim != 3 or labels.type.ndim != 2:
             raise ShapeError(
                 f"log-probabilities {x.type} with labels {labels.type}",

@@ -24,7 +24,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
-from treadle.ops.cast import operands
+from treadle.ops.cast import factors
 from treadle.ops.contract import Contract
 from treadle.ops.elementwise import conj, multiply
 from treadle.ops.families import Composite, some
@@ -184,7 +184,7 @@ def einsum(subscripts: str, *values: Any) -> Tensor:
     """
     if not values:
         raise ArityError("einsum takes at least one operand")
-    nodes = operands(*values)
+    nodes = factors(*values)
     try:
         return _contracted(subscripts, nodes)
     except TreadleError as error:
@@ -200,7 +200,7 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Tensor:
     >>> float(td.tensordot([[1.0, 2.0]], [[3.0, 4.0]]))
     11.0
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     if hasattr(axes, "__index__"):
         n = int(axes)
         left: Any = range(a.type.ndim - n, a.type.ndim)
@@ -241,7 +241,7 @@ def dot(x: Any, y: Any) -> Tensor:
     >>> float(td.dot([1.0, 2.0], [3.0, 4.0]))
     11.0
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     if not a.type.shape or not b.type.shape:
         return multiply(a, b)
     try:
@@ -267,7 +267,7 @@ def outer(x: Any, y: Any) -> Tensor:
     >>> td.outer([1.0, 2.0], [3.0, 4.0]).tolist()
     [[3.0, 4.0], [6.0, 8.0]]
     """
-    a, b = (x if x.type.ndim == 1 else reshape(x, (-1,)) for x in operands(x, y))
+    a, b = (x if x.type.ndim == 1 else reshape(x, (-1,)) for x in factors(x, y))
     return _over(a, b, [])
 
 
@@ -279,7 +279,7 @@ def inner(x: Any, y: Any) -> Tensor:
     >>> td.inner([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist()
     [[11.0, 17.0]]
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     if not a.type.shape or not b.type.shape:
         return multiply(a, b)
     return _over(a, b, [(a.type.ndim - 1, b.type.ndim - 1)])
@@ -293,7 +293,7 @@ def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     >>> td.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
     [3.0, 7.0]
     """
-    a, b = operands(x, y)
+    a, b = factors(x, y)
     nodes, extents = [], set[int]()
     for node in (conj(a), b):
         k = normalize_axis(axis, node.type.ndim)

@@ -15,7 +15,7 @@ from treadle.graph.op import Array, Input, Mistake, Sample, matched
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import as_float
+from treadle.ops.cast import scored
 from treadle.ops.compare import not_equal
 from treadle.ops.families import Composite, some
 from treadle.ops.pick import one_hot
@@ -108,7 +108,7 @@ def hot_at(labels: Tensor, x: Tensor, axis: int) -> Tensor:
 
 def classes_of(scores: Any, axis: Any) -> tuple[Tensor, int]:
     """The node and its dimension of classes: 1 if there are two, or what is named."""
-    x = as_float(scores)
+    x = scored(scores)
     if not x.type.ndim:
         raise ShapeError(f"scores {x.type} have no dimension of classes")
     place = min(1, x.type.ndim - 1) if axis is None else resolve_axis(axis, x.type)

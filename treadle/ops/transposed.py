@@ -8,7 +8,7 @@ from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
-from treadle.ops.cast import operands
+from treadle.ops.cast import factors
 from treadle.ops.convolution import ConvInputGradient, biased
 from treadle.ops.padding import pad
 from treadle.ops.window import Integers, Pairs, pairs, spatial
@@ -24,7 +24,7 @@ def _transposed(
     Where `output_padding` gives room to one more window, it undoes padding first; what
     is left of it is zeros, behind all that windows reach.
     """
-    nodes = operands(x, w)
+    nodes = factors(x, w)
     (g, kernel), (stride, padding, extra, dilation) = nodes, sliding
     made = ConvInputGradient((), (), (), (), groups)
     try:

@@ -25,7 +25,6 @@ arctan2 td.atan2
 arctanh td.atanh
 argwhere td.stack(td.nonzero(x), axis=-1)
 as_tensor td.asarray
-autocast ~ net.astype("bfloat16")
 baddbmm b + x @ y
 bernoulli td.random.bernoulli(p=x)
 bincount td.scatter_add(td.zeros(n), x, 1.0)
