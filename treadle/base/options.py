@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from typing import Any
 
 from treadle.base import dtypes
@@ -279,16 +278,16 @@ class Modes:
         transactions: tuple[Any, ...] = (),  # outermost first
     ) -> None:
         self.options = options
-        self.dtype = _becoming(options.dtype, options.autocast)
+        narrow = options.autocast
+        self.dtype: Any = options.dtype
+        if narrow is not None:
+            self.dtype = _PAIRS[options.dtype, narrow]
         self.no_grad, self.explicit = no_grad, explicit
         self.transactions = transactions
 
 
-@cache
-def _becoming(dtype: dtypes.DType, autocast: dtypes.DType | None) -> Any:
-    """One object for what numbers become and products take their operands in."""
-    return dtype if autocast is None else (dtype, autocast)
-
+# One object for what numbers become and products take their operands in.
+_PAIRS = {(d, narrow): (d, narrow) for d in dtypes.FLOATS for narrow in dtypes.HALF}
 
 _FIELDS = ("options", "no_grad", "explicit", "transactions")
 _OUTSIDE = Modes(replace(_base, scope=_ThreadScope(_base.seed)))
