@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.distributed import campaign
 from tests.distributed.jobs import NEEDS_MPI, ranks
 
 SAVE = """
@@ -78,3 +79,9 @@ def test_what_one_rank_cannot_write_none_has_written(tmp_path: Path) -> None:
 def test_a_folder_without_a_snapshot_is_told(tmp_path: Path) -> None:
     with pytest.raises(td.ModelFileError, match="holds no snapshot"):
         td.load(tmp_path)
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("kind", ["kill", "disk"])
+def test_disturbed_trainings_come_to_their_bits(kind: str) -> None:
+    assert campaign.main([kind, "--count", "1", "--seed", "1"]) == 0
