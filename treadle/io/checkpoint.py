@@ -144,7 +144,9 @@ def _begun(target: Path) -> Path:
 def _drop(root: Path, keep: int) -> None:
     sync_directory(root)
     for old in _steps(root)[:-keep]:
-        shutil.rmtree(root / f"step-{old}")
+        gone = temporary_name(root / f"step-{old}")  # a kill leaves no half of one
+        os.rename(root / f"step-{old}", gone)
+        shutil.rmtree(gone)
 
 
 def load_checkpoint(directory: PathLike) -> Checkpoint | None:
