@@ -198,6 +198,7 @@ _engines: dict[str, Callable[[], Engine]] = {}
 _made: dict[str, Engine] = {}
 # Engines that are loaded when they are first asked for.
 _modules = {
+    "cuda": "treadle.engines.gpu.cuda.engine",
     "device": "treadle.engines.device.engine",
     "native": "treadle.engines.native.engine",
     "opencl": "treadle.engines.gpu.opencl.engine",

@@ -19,7 +19,7 @@ _ENTRY = re.compile(
     r"\.entry (\w+)\((.*?)\)\s*((?:\.\w+ [\d, ]+\s*)*)\{(.*?)^\}", re.S | re.M
 )
 _VARIABLE = re.compile(
-    r"\.(shared|global|local|const) \.align (\d+) \.(\w+) (\w+)(?:\[(\d+)\])?"
+    r"\.(shared|global|local|const) \.align (\d+) \.(\w+)\s+(\w+)(?:\[(\d+)\])?"
     r"(?: = ([^;]+))?;"
 )
 # A half of a register that nobody needs has a name for one instruction.

@@ -15,7 +15,7 @@ __all__ = ["STARTS", "State", "dtype_of", "listed"]
 
 Array = np.ndarray[Any, Any]
 SHARED, LOCAL = 1 << 36, 1 << 37  # where these begin among generic addresses
-_REGISTERS = {"p": "?", "rs": "u2", "r": "u4", "rd": "u8"}
+_REGISTERS = {"p": "?", "rs": "u2", "r": "u4", "rd": "u8", "SP": "u8", "SPL": "u8"}
 STARTS = {"shared": SHARED, "local": LOCAL, "global": 0}
 
 

@@ -199,27 +199,20 @@ class _Writer:
         b, tile = self.b, self.tile
         depth, items = tile.k, tile.items
         every = size * depth
-        for turn in range(-(-every // items)):
-            place = self.item + turn * items
+        start, step = self.item.value, b.i64(items)
+        with b.loop(start, b.i64(every), step) as turn:  # unrolled by those who gain
+            place = Whole(b, turn.index)
             if self.work.along[side]:
                 own, term = place.split(depth)
             else:
                 term, own = place.split(size)
-
-            def copy(own: Whole = own, term: Whole = term) -> None:
-                at, step = first + own, k + term
-                inside = (at < end) & (step < self.numbers["k"])
-                element = self.operands[side].element(at, step)
-                number = self.operands[side].buffer
-                x = element.read(b.buffer(number), self.work.kinds[number], inside)
-                target = (term * size + own).value
-                b.store(x, b.offset(self.shared[side], target, self.kind))
-
-            if (turn + 1) * items > every:
-                with b.when((place < every).value):
-                    copy()
-            else:
-                copy()
+            at, there = first + own, k + term
+            inside = (at < end) & (there < self.numbers["k"])
+            element = self.operands[side].element(at, there)
+            number = self.operands[side].buffer
+            x = element.read(b.buffer(number), self.work.kinds[number], inside)
+            target = (term * size + own).value
+            b.store(x, b.offset(self.shared[side], target, self.kind))
 
     def _multiplied(self, pieces: Loop) -> list[Value]:
         """The sums of the item with the terms of a piece added."""
