@@ -9,6 +9,7 @@ import pytest
 
 import treadle as td
 from tests.cases import each
+from tests.engines.gpus import GPUS
 from tests.numerics import assert_close
 from tests.ops.test_contract import CASES, arrays_of, results
 from treadle.graph.leaves import constant_node
@@ -22,6 +23,8 @@ ENGINES: dict[str, dict[str, Any]] = {
     "native-guard": {"engine": "native", "arena": "guard"},
     "native-unfused": {"engine": "native", "optimize": False},
     "device": {"engine": "device"},
+    "opencl": {"engine": "opencl"},
+    "webgpu": {"engine": "webgpu"},
 }
 
 
@@ -36,7 +39,7 @@ def check(sample: Sample, arrays: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["native", "native-poison", "native-guard", "device"]
+    "engine", ["native", "native-poison", "native-guard", "device", *GPUS]
 )
 @each("sample", CASES)
 def test_an_op_means_the_same(sample: Sample, engine: str) -> None:

@@ -19,6 +19,7 @@ from treadle.base.sizes import as_text
 from treadle.cli.parser import command
 from treadle.cli.tables import show
 from treadle.engines.base import engine
+from treadle.engines.gpu.devices import devices
 from treadle.engines.native.system.host import cores, host
 from treadle.runtime.lower import cache_info
 from treadle.train.networks import NETWORKS
@@ -70,6 +71,7 @@ def info(arguments: argparse.Namespace) -> int:
         "memory": memory_of_machine(),
         "engine": engine(chosen.engine).name,
         "engines": ", ".join(engines()),
+        "devices": ", ".join(devices()) or "none but the processor",
         "networks": ", ".join(NETWORKS),
         "optimizers": ", ".join(OPTIMIZERS),
         "dtypes": ", ".join(dtype.name for dtype in dtypes.ALL),

@@ -202,6 +202,7 @@ _modules = {
     "device": "treadle.engines.device.engine",
     "native": "treadle.engines.native.engine",
     "opencl": "treadle.engines.gpu.opencl.engine",
+    "webgpu": "treadle.engines.gpu.webgpu.engine",
 }
 for _name in _modules:
     register_engine(_name)

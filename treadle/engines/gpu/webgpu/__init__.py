@@ -1,0 +1,1 @@
+"""Devices behind WebGPU, by wgpu: Vulkan, Metal and DirectX 12."""

@@ -1,0 +1,338 @@
+"""Kernels in WGSL."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from treadle.engines.gpu.cuda.remainder import remainder
+from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
+from treadle.engines.gpu.work import Work
+from treadle.engines.native.codegen.builder import (
+    BITS,
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    PTR,
+    Value,
+)
+
+__all__ = ["WgslBuilder", "WiderError"]
+
+FUNCTIONS = {
+    **{name: name for name in ("fma", "sqrt", "floor", "ceil", "trunc")},
+    "fabs": "abs",
+    "roundeven": "round",
+    "smax": "max",
+    "smin": "min",
+}
+LITERAL = re.compile(r"\(?(-?\d+)l?i\)?")
+GIVEN = """@builtin(local_invocation_index) own_item: u32,
+  @builtin(workgroup_id) own_group: vec3<u32>,
+  @builtin(num_workgroups) all_groups: vec3<u32>"""
+
+
+class WiderError(Exception):
+    """A kernel needs integers of 64 bits."""
+
+
+class WgslBuilder(TextBuilder):
+    """One kernel in WGSL; integers are of 32 bits, those of 64 too unless it is `wide`.
+
+    Narrower ones are kept with their sign in 32 bits, a 16-bit float is a float.
+    """
+
+    types: ClassVar[dict[str, str]] = {
+        I1: "bool",
+        I8: "i32",
+        I16: "i32",
+        I32: "i32",
+        I64: "i64",
+        F16: "f32",
+        F32: "f32",
+        F64: "f64",
+    }
+
+    def __init__(self, work: Work, wide: bool) -> None:
+        super().__init__(work)
+        self.wide = wide
+        self.words = self.types if wide else {**self.types, I64: "i32"}
+
+    def text(self) -> str:
+        """The module, with the entry point `main`."""
+        lines = []
+        count = len(self.work.buffers)
+        zero = f"  let zero: u32 = u32(n[{len(self.work.slots)}]);"
+        for k in range(count):
+            kind = "atomic<u32>" if self._is_atomic(k) else "u32"
+            lines.append(
+                f"@group(0) @binding({k}) var<storage, read_write> b{k}: array<{kind}>;"
+            )
+        number = self.words[I64]
+        place = f"@group(0) @binding({count})"
+        lines.append(f"{place} var<storage, read> n: array<{number}>;")
+        head = f"@compute @workgroup_size({self.work.items})\nfn main({GIVEN}) {{"
+        return "\n".join(
+            [*lines, *self.globals, head, zero, *self.heads, *self.lines, "}\n"]
+        )
+
+    def _is_atomic(self, k: int) -> bool:
+        """Whether parts of words of a buffer are stored."""
+        own = self.work.buffers[k]
+        return own.written and own.dtype.itemsize < 4
+
+    # -- numbers -----------------------------------------------------------------------
+
+    def declaration(self, name: str, kind: str, value: str, fixed: bool) -> str:
+        return f"{'let' if fixed else 'var'} {name}: {self.words[kind]} = {value};"
+
+    def _is_long(self, kind: str) -> bool:
+        return kind == I64 and self.wide
+
+    def unsigned(self, x: Value) -> str:
+        if x.type in (I8, I16):
+            return f"(bitcast<u32>({x.name}) & {(1 << BITS[x.type]) - 1}u)"
+        return f"bitcast<{'u64' if self._is_long(x.type) else 'u32'}>({x.name})"
+
+    def signed(self, kind: str, text: str) -> str:
+        if self._is_long(kind):
+            return f"bitcast<i64>({text})"
+        whole = f"bitcast<i32>({text})"
+        if kind in (I8, I16):
+            return self._short(kind, whole)
+        return whole
+
+    def _short(self, kind: str, text: str) -> str:
+        bits = 32 - BITS[kind]
+        return f"(({text}) << {bits}u) >> {bits}u"
+
+    def number(self, kind: str, value: Any) -> str:
+        if kind == I1:
+            return "true" if value else "false"
+        if kind in FLOATS:
+            return self._float(kind, float(value))
+        bits = 64 if self._is_long(kind) else min(BITS[kind], 32)
+        low = -(1 << bits - 1)
+        number = (int(value) - low) % (-2 * low) + low  # unsigned ones by their bits
+        end = "li" if bits == 64 else "i"
+        if number == low and bits >= 32:
+            return f"({number + 1}{end} - 1{end})"
+        return f"({number}{end})" if number < 0 else f"{number}{end}"
+
+    def _float(self, kind: str, value: float) -> str:
+        own: Any = np.float64(value)
+        if kind != F64:
+            with np.errstate(all="ignore"):
+                own = np.float32(value)
+        if not math.isfinite(own):  # no constant may be
+            bits = int(np.float32(own).view(np.uint32))
+            found = f"bitcast<f32>({bits}u | zero)"
+            return f"f64({found})" if kind == F64 else found
+        if kind != F64 and 0 < abs(own) < 2.0**-126:
+            return f"bitcast<f32>({int(own.view(np.uint32))}u)"
+        head, _, power = float(own).hex().partition("p")
+        text = f"{head.rstrip('0') if '.' in head else head}"
+        text = f"{text}0p{power}" if text.endswith((".", "x")) else f"{text}p{power}"
+        text += "lf" if kind == F64 else "f"
+        return f"({text})" if text.startswith("-") else text
+
+    def binary(self, op: str, x: Value, y: Value) -> Value:
+        if op == "frem":
+            return remainder(self, x, y)
+        found = super().binary(op, x, y)
+        return self._rounded(found) if x.type in (F32, F64) else found
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        return self._rounded(super().fma(x, y, z))
+
+    def _rounded(self, x: Value) -> Value:
+        """A result that no compiler joins with others: WGSL lets it reorder sums, and
+        none knows that the number which is mixed in is 0."""
+        if x.type == F64:
+            return self.define(F64, f"bitcast<f64>(bitcast<u64>({x.name}) ^ u64(zero))")
+        return self.define(F32, f"bitcast<f32>(bitcast<u32>({x.name}) ^ zero)")
+
+    def chosen(self, condition: Value, x: Value, y: Value) -> str:
+        return f"select({y.name}, {x.name}, {condition.name})"
+
+    def is_nan(self, x: Value) -> str:
+        if x.type == F64:
+            return f"({x.name} != {x.name})"
+        return f"((bitcast<u32>({x.name}) & 0x7fffffffu) > 0x7f800000u)"
+
+    def shift(self, y: Value) -> str:
+        last = 63 if self._is_long(y.type) else 31
+        return f"(u32({self.unsigned(y)}) & {last}u)"
+
+    def float_remainder(self, x: Value, y: Value) -> str:
+        return f"{x.name} % {y.name}"
+
+    def intrinsic(self, name: str, *arguments: Value) -> Value:
+        kind = arguments[0].type
+        given = [a.name for a in arguments]
+        if name == "copysign":
+            word, sign = (
+                ("u64", "0x8000000000000000lu")
+                if kind == F64
+                else (
+                    "u32",
+                    "0x80000000u",
+                )
+            )
+            x, y = (f"bitcast<{word}>({a})" for a in given)
+            rest = f"({x} & ~{sign}) | ({y} & {sign})"
+            return self.define(kind, f"bitcast<{self.words[kind]}>({rest})")
+        return self.define(kind, f"{FUNCTIONS[name]}({', '.join(given)})")
+
+    def convert(self, how: str, x: Value, kind: str) -> Value:
+        if kind == x.type:
+            return x
+        literal = LITERAL.fullmatch(x.name)
+        if literal and how in ("trunc", "sext", "zext"):
+            return self.constant(kind, int(literal[1]))
+        return self.define(kind, self._converted(how, x, kind))
+
+    def _converted(self, how: str, x: Value, kind: str) -> str:
+        target = self.words[kind]
+        if how == "bitcast":
+            if F64 in (x.type, kind) and not self.wide:
+                raise WiderError
+            return f"bitcast<{target}>({x.name})"
+        if how == "trunc" and kind == I1:
+            return f"({x.name} & {self.number(x.type, 1)}) != {self.number(x.type, 0)}"
+        if how == "fptrunc" and kind == F16:
+            return self._narrowed(f"f32({x.name})")
+        if x.type == I1:
+            one = self.number(kind, -1 if how == "sext" else 1)
+            return f"select({self.number(kind, 0)}, {one}, {x.name})"
+        if how == "zext":
+            own = self.unsigned(x)
+            long = self._is_long(kind)
+            return f"bitcast<i64>(u64({own}))" if long else f"bitcast<i32>({own})"
+        if how == "trunc" and kind in (I8, I16):
+            return self._short(kind, f"i32({x.name})")
+        if how == "uitofp":
+            return f"{target}({self.unsigned(x)})"
+        if how == "fptoui":
+            word = "u64" if self._is_long(kind) else "u32"
+            return self.signed(kind, f"{word}({x.name})")
+        return f"{target}({x.name})"
+
+    def _narrowed(self, text: str) -> str:
+        return f"unpack2x16float(pack2x16float(vec2<f32>({text}, 0f))).x"
+
+    # -- memory ------------------------------------------------------------------------
+
+    def element(self, kind: str, pointer: Pointer, place: str) -> str:
+        at = _position(place)
+        if pointer.space != "buffer":
+            return f"{pointer.name}[{at}]"
+        bits = BITS[kind]
+        if bits == 64:
+            low, high = (self._word(pointer, f"2u * {at} + {i}u") for i in (0, 1))
+            return f"bitcast<{self.words[kind]}>(u64({low}) | (u64({high}) << 32u))"
+        if bits == 32:
+            return f"bitcast<{self.words[kind]}>({self._word(pointer, at)})"
+        many = 32 // bits
+        word = self._word(pointer, f"{at} / {many}u")
+        moved = f"({word} >> ({bits}u * ({at} % {many}u)))"
+        if kind == F16:
+            return f"unpack2x16float({moved}).x"
+        return self._short(kind, f"bitcast<i32>({moved})")
+
+    def _word(self, pointer: Pointer, at: str) -> str:
+        name = f"{pointer.name}[{at}]"
+        return (
+            f"atomicLoad(&{name})" if self._is_atomic(int(pointer.name[1:])) else name
+        )
+
+    def store(self, x: Value, pointer: Value, align: int = 0) -> None:
+        assert isinstance(pointer, Pointer)
+        at = _position(pointer.index.name if pointer.index else "0")
+        if pointer.space != "buffer":
+            self.emit(f"{pointer.name}[{at}] = {x.name};")
+            return
+        bits = BITS[x.type]
+        if bits == 64:
+            whole = self.fresh("w")
+            self.emit(f"let {whole} = bitcast<u64>({x.name});")
+            for i, part in enumerate((whole, f"({whole} >> 32u)")):
+                self.emit(f"{pointer.name}[2u * {at} + {i}u] = u32({part});")
+        elif bits == 32:
+            self.emit(f"{pointer.name}[{at}] = bitcast<u32>({x.name});")
+        else:
+            self._store_part(x, pointer.name, at, bits)
+
+    def _store_part(self, x: Value, name: str, at: str, bits: int) -> None:
+        """Some bits of a word, which others may be storing to."""
+        mask, many = (1 << bits) - 1, 32 // bits
+        value = f"bitcast<u32>({x.name})"
+        if x.type == F16:
+            value = f"pack2x16float(vec2<f32>({x.name}, 0f))"
+        moved = self.fresh("w")
+        self.emit(f"let {moved} = {bits}u * ({at} % {many}u);")
+        place = f"&{name}[{at} / {many}u]"
+        self.emit(f"atomicAnd({place}, ~({mask}u << {moved}));")
+        self.emit(f"atomicOr({place}, ({value} & {mask}u) << {moved});")
+
+    def shared(self, kind: str, count: int) -> Value:
+        name = self.fresh("s")
+        own = f"array<{self.words[kind]}, {count}>"
+        self.globals.append(f"var<workgroup> {name}: {own};")
+        return Pointer(name, PTR, "shared")
+
+    def private(self, kind: str, count: int = 1) -> Value:
+        name = self.fresh("p")
+        self.heads.append(f"  var {name}: array<{self.words[kind]}, {count}>;")
+        return Pointer(name, PTR, "private")
+
+    def listed(self, name: str, entries: Sequence[float]) -> str:
+        every = ", ".join(self._float(F64, x) for x in entries)
+        own = f"array<f64, {len(entries)}>"
+        return f"var<private> {name}: {own} = {own}({every});"
+
+    # -- work items --------------------------------------------------------------------
+
+    def slot(self, k: int, kind: str) -> Value:
+        def declared() -> Value:
+            text = f"n[{k}]"
+            if kind == F64 and not self.wide:
+                raise WiderError
+            if kind != I64:
+                own = text if kind == F64 else f"i32({text})"
+                text = f"bitcast<{self.words[kind]}>({own})"
+            name = f"n{k}"
+            self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
+            return Value(name, kind)
+
+        found: Value = self.once((k, kind), declared)
+        return found
+
+    def group(self) -> Value:
+        place = "own_group.x + own_group.y * all_groups.x"
+        return self.define(I64, f"{self.words[I64]}({place})")
+
+    def item(self) -> Value:
+        return self.define(I64, f"{self.words[I64]}(own_item)")
+
+    def barrier(self) -> None:
+        self.emit("storageBarrier();")
+        self.emit("workgroupBarrier();")
+
+    def only(self, condition: Value) -> None:
+        self.emit(f"if (!{condition.name}) {{ return; }}")
+
+
+def _position(place: str) -> str:
+    """An index as WGSL takes it; a literal is one already."""
+    number = place.rstrip("li")
+    return f"{number}u" if number.isdecimal() else f"u32({place})"

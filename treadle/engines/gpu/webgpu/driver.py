@@ -1,0 +1,259 @@
+"""The driver of WebGPU devices: launches are gathered in a pass until they are due."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.caches import Cache
+from treadle.base.errors import OutOfMemoryError, RunError
+from treadle.base.extras import extra
+from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.webgpu.builder import WgslBuilder, WiderError
+from treadle.engines.gpu.work import Work
+from treadle.engines.native.system.host import host
+
+__all__ = ["WebGpuDriver", "devices"]
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"),
+    *("float16", "bfloat16", "float32"),
+)
+KERNELS, BOUND = 4096, 4096
+STEP = 128  # bytes where work items go in step, 32 of them
+MOST = 65_535  # groups along one dimension
+GATHERED = 256  # launches in one pass
+ALIGNMENT = 256  # of what begins within a buffer, in bytes
+
+_numbers = itertools.count()
+
+
+class Buffer:
+    """Memory of a device; its number is that of no other."""
+
+    def __init__(self, handle: Any, bytes: int) -> None:
+        self.handle, self.bytes = handle, bytes
+        self.number = next(_numbers)
+
+
+class Entry(NamedTuple):
+    """A compiled kernel, and whether its integers are of 64 bits."""
+
+    pipeline: Any
+    layout: Any
+    wide: bool
+    number: int
+
+
+def devices() -> list[tuple[Any, str]]:
+    """The adapters there are, those that are no processors first, and their names."""
+    wgpu = extra("wgpu", "webgpu")
+    try:
+        every = wgpu.gpu.enumerate_adapters_sync()
+    except RuntimeError:  # no library finds one
+        return []
+    found = [a for a in every if a.info["backend_type"] != "OpenGL"]
+    found.sort(key=lambda a: a.info["adapter_type"] == "CPU")
+    return [(a, f"{a.info['device']} by {a.info['backend_type']}") for a in found]
+
+
+class WebGpuDriver:
+    """One WebGPU device, as `Driver` has it."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.wgpu = extra("wgpu", "webgpu")
+        limits = adapter.limits
+        features = [f for f in ("shader-int64", "shader-f64") if f in adapter.features]
+        asked = (
+            *("max-buffer-size", "max-storage-buffer-binding-size"),
+            *("max-storage-buffers-per-shader-stage", "max-compute-invocations"),
+            "max-compute-workgroup-storage-size",
+        )
+        required = {k: limits[k] for k in asked if k in limits}
+        with self._refusals():
+            self._handle = adapter.request_device_sync(
+                required_features=features, required_limits=required
+            )
+        self._queue = self._handle.queue
+        self._most = limits["max-buffer-size"]
+        self._bindable = limits["max-storage-buffer-binding-size"]
+        self._entries: Cache[Work, Entry] = Cache("WebGPU kernels", KERNELS)
+        self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._gathered = 0
+        is_cpu = adapter.info["adapter_type"] == "CPU"
+        self.device = Device(
+            name=f"{adapter.info['device']} by {adapter.info['backend_type']}",
+            api="webgpu",
+            memory=0,
+            vector_bytes=host().vector_bytes if is_cpu else STEP,
+            group=256,
+            local=limits["max-compute-workgroup-storage-size"],
+            buffers=limits["max-storage-buffers-per-shader-stage"] - 1,
+            alignment=ALIGNMENT,
+            dtypes=frozenset(DTYPES),  # Mesa 22's lavapipe gets loops over i64 wrong
+        )
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turns what wgpu raises into errors of the library."""
+        try:
+            yield
+        except self.wgpu.GPUOutOfMemoryError as error:
+            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
+        except (self.wgpu.GPUError, RuntimeError) as error:
+            if isinstance(error, RunError):
+                raise
+            raise RunError(f"the WebGPU device refuses: {error}") from error
+
+    # -- memory ------------------------------------------------------------------------
+
+    def allocate(self, bytes: int) -> Buffer:
+        if bytes > self._most:
+            raise OutOfMemoryError(
+                f"{bytes:,} bytes are more than the device allocates at once, "
+                f"{self._most:,}"
+            )
+        usage = self.wgpu.BufferUsage
+        how = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        with self._refusals():
+            size = -(-bytes // 4) * 4
+            return Buffer(self._handle.create_buffer(size=size, usage=how), bytes)
+
+    def free(self, memory: Buffer) -> None:
+        self._flush()
+        memory.handle.destroy()
+
+    def upload(self, array: np.ndarray[Any, Any], memory: Buffer, offset: int) -> None:
+        bytes = array.reshape(-1).view(np.uint8)
+        left = -len(bytes) % 4
+        if left:
+            bytes = np.append(bytes, np.zeros(left, np.uint8))
+        with self._refusals():
+            self._flush()
+            self._queue.write_buffer(memory.handle, offset, bytes)
+
+    def download(
+        self, memory: Buffer, offset: int, array: np.ndarray[Any, Any]
+    ) -> None:
+        size = -(-array.nbytes // 4) * 4
+        with self._refusals():
+            self._flush()
+            found = self._queue.read_buffer(memory.handle, offset, size)
+        own = np.frombuffer(found, np.uint8)[: array.nbytes]
+        array.reshape(-1).view(np.uint8)[:] = own
+
+    def copy(self, source: Place, target: Place, bytes: int) -> None:
+        size = -(-bytes // 4) * 4
+        (x, begin), (y, end) = source, target
+        with self._refusals():
+            self._flush()
+            encoder = self._handle.create_command_encoder()
+            given = x.handle, begin, y.handle, end, size  # type: ignore[attr-defined]
+            encoder.copy_buffer_to_buffer(*given)
+            self._queue.submit([encoder.finish()])
+
+    def fill(self, place: Place, bytes: int, byte: int) -> None:
+        memory: Any = place[0]
+        self.upload(np.full(bytes, byte, np.uint8), memory, place[1])
+
+    # -- kernels -----------------------------------------------------------------------
+
+    def compile(self, work: Work) -> Entry:
+        found = self._entries.get(work)
+        if found is None:
+            found = self._entries[work] = self._compiled(work)
+        return found
+
+    def _compiled(self, work: Work) -> Entry:
+        wide = work.wide
+        try:
+            text = self._text(work, wide)
+        except WiderError:
+            wide, text = True, self._text(work, True)
+        count = len(work.buffers)
+        kinds = ["storage"] * count + ["read-only-storage"]
+        entries = [
+            {"binding": k, "visibility": 4, "buffer": {"type": kind}}
+            for k, kind in enumerate(kinds)
+        ]
+        with self._refusals():
+            layout = self._handle.create_bind_group_layout(entries=entries)
+            whole = self._handle.create_pipeline_layout(bind_group_layouts=[layout])
+            module = self._handle.create_shader_module(code=text)
+            stage = {"module": module, "entry_point": "main"}
+            made = self._handle.create_compute_pipeline(layout=whole, compute=stage)
+        return Entry(made, layout, wide, next(_numbers))
+
+    def _text(self, work: Work, wide: bool) -> str:
+        builder = WgslBuilder(work, wide)
+        work.write(builder)
+        return builder.text()
+
+    def numbers(self, work: Work, values: Sequence[int]) -> Buffer:
+        wide = self.compile(work).wide
+        try:
+            # The last is the 0 that is mixed in where sums may not be reordered.
+            array = np.array([*values, 0], np.int64 if wide else np.int32)
+        except OverflowError as error:
+            raise RunError("an array is too large for indices of 32 bits") from error
+        usage = self.wgpu.BufferUsage.STORAGE
+        with self._refusals():
+            made = self._handle.create_buffer_with_data(data=array, usage=usage)
+        return Buffer(made, array.nbytes)
+
+    def launch(
+        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Buffer
+    ) -> None:
+        rows = -(-groups // MOST)
+        with self._refusals():
+            bound = self._binding(entry, buffers, numbers)
+            if self._pass is None:
+                self._encoder = self._handle.create_command_encoder()
+                self._pass = self._encoder.begin_compute_pass()
+            self._pass.set_pipeline(entry.pipeline)
+            self._pass.set_bind_group(0, bound)
+            self._pass.dispatch_workgroups(-(-groups // rows), rows)
+            self._gathered += 1
+            if self._gathered >= GATHERED:
+                self._flush()
+
+    def _binding(self, entry: Entry, buffers: Sequence[Place], numbers: Buffer) -> Any:
+        """The buffers of a launch, which come again where memory does."""
+        own: Any = [*buffers, (numbers, 0)]
+        key = entry.number, *[(memory.number, offset) for memory, offset in own]
+        found = self._bound.get(key)
+        if found is None:
+            entries = [
+                {
+                    "binding": k,
+                    "resource": {
+                        "buffer": memory.handle,
+                        "offset": offset,
+                        "size": min(memory.handle.size - offset, self._bindable),
+                    },
+                }
+                for k, (memory, offset) in enumerate(own)
+            ]
+            given: Any = {"layout": entry.layout, "entries": entries}
+            found = self._bound[key] = self._handle.create_bind_group(**given)
+        return found
+
+    def _flush(self) -> None:
+        """Hand over what has been gathered."""
+        if self._pass is None:
+            return
+        self._pass.end()
+        self._queue.submit([self._encoder.finish()])
+        self._pass = self._encoder = None
+        self._gathered = 0
+
+    def synchronize(self) -> None:
+        with self._refusals():
+            self._flush()
+            self._queue.on_submitted_work_done_sync()
