@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from treadle.base.errors import RunError
 from treadle.engines.gpu.cuda.remainder import remainder
 from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
 from treadle.engines.gpu.work import Work
@@ -35,6 +36,8 @@ FUNCTIONS = {
     "smax": "max",
     "smin": "min",
 }
+REFUSED = "kernels in WGSL read and write no arrays of 64-bit numbers"
+HINT = "give positions and labels as int32"
 LITERAL = re.compile(r"\(?(-?\d+)l?i\)?")
 GIVEN = """@builtin(local_invocation_index) own_item: u32,
   @builtin(workgroup_id) own_group: vec3<u32>,
@@ -238,8 +241,7 @@ class WgslBuilder(TextBuilder):
             return f"{pointer.name}[{at}]"
         bits = BITS[kind]
         if bits == 64:
-            low, high = (self._word(pointer, f"2u * {at} + {i}u") for i in (0, 1))
-            return f"bitcast<{self.words[kind]}>(u64({low}) | (u64({high}) << 32u))"
+            raise RunError(REFUSED, hint=HINT)
         if bits == 32:
             return f"bitcast<{self.words[kind]}>({self._word(pointer, at)})"
         many = 32 // bits
@@ -263,11 +265,8 @@ class WgslBuilder(TextBuilder):
             return
         bits = BITS[x.type]
         if bits == 64:
-            whole = self.fresh("w")
-            self.emit(f"let {whole} = bitcast<u64>({x.name});")
-            for i, part in enumerate((whole, f"({whole} >> 32u)")):
-                self.emit(f"{pointer.name}[2u * {at} + {i}u] = u32({part});")
-        elif bits == 32:
+            raise RunError(REFUSED, hint=HINT)
+        if bits == 32:
             self.emit(f"{pointer.name}[{at}] = bitcast<u32>({x.name});")
         else:
             self._store_part(x, pointer.name, at, bits)

@@ -126,8 +126,8 @@ class WebGpuDriver:
             return Buffer(self._handle.create_buffer(size=size, usage=how), bytes)
 
     def free(self, memory: Buffer) -> None:
-        self._flush()
-        memory.handle.destroy()
+        """The buffer goes with the last binding that has it."""
+        self._bound.clear()
 
     def upload(self, array: np.ndarray[Any, Any], memory: Buffer, offset: int) -> None:
         bytes = array.reshape(-1).view(np.uint8)
