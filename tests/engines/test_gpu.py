@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -77,3 +78,17 @@ def test_a_step_copies_feeds_in_and_the_loss_out(name: str) -> None:
     bytes_in = x.nbytes + labels.nbytes
     assert counts == Counts(2, bytes_in, 1, 4, counts.launches)
     assert counts.launches <= 20
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_memory_of_what_the_collector_finds_comes_back_whole(name: str) -> None:
+    """Values in a cycle gave back blocks whose buffers the collector had ended."""
+    device = gpu(name)
+    with td.options(engine=name):
+        for turn in range(3):
+            held: list[Any] = [td.constant(np.full(5000, turn, np.float32)) + 1]
+            held[0].numpy()
+            held.append(held)
+            del held
+            gc.collect()
+    assert device.store.live >= 0

@@ -84,6 +84,8 @@ class Store:
         self.peak = 0
         self._live = self._idle_bytes = 0
         self._idle: dict[int, list[Block]] = {}
+        # Held here, or the collector would end the buffer of a block that comes back.
+        self._every: set[Block] = set()
         # Finalizers may run within any statement, so they only make a note.
         self._released: deque[Block] = deque()
 
@@ -116,6 +118,7 @@ class Store:
                 self._idle_bytes -= size
             else:
                 block = Block(self._allocate(size), size)
+                self._every.add(block)
             self._live += size
             self.peak = max(self.peak, self._live)
             return block
@@ -148,6 +151,7 @@ class Store:
             self._sort_in()
             for held in self._idle.values():
                 for block in held:
+                    self._every.discard(block)
                     self.driver.free(block.memory)
             self._idle.clear()
             self._idle_bytes = 0
